@@ -78,6 +78,7 @@ soak: ## the tests that make test shortens, at full length
 	$(GO) test -count=1 -v -timeout=60m -run='Slow|Idle' ./smtpfilter/server -soak
 	$(GO) test -count=1 -v -timeout=60m -run='Follows|Server/follows' ./mirror/sqlite ./mirror/mysql -soak
 	$(GO) test -count=1 -v -timeout=60m -run='RandomWriters' ./mirror/postgres -soak
+	$(GO) test -count=1 -v -timeout=60m -run='RandomChanges' ./live/shared -soak
 	BLOCKD_TEST_SOAK=1 $(GO) test -count=1 -v -timeout=60m -run='StoreFaults' ./policy
 	$(GO) test -count=1 -v -timeout=60m -run='ReconfigureFlow|ReloadUnderLoad|IdleSessions|SlowClients|ControlGroup' ./e2e -soak -figures
 	BLOCKD_TEST_ALL_BITS=1 $(GO) test -count=1 -v -run=EveryFlippedBit ./index

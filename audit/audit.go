@@ -55,6 +55,8 @@ const (
 	SnapshotHalt      = "snapshot.halt"
 	FleetPin          = "fleet.pin"
 	FleetUnpin        = "fleet.unpin"
+	LiveOffer         = "live.offer"
+	LiveDismiss       = "live.dismiss"
 	Failed            = "failed" // what the line before Subject's hash says has not been done
 )
 

@@ -11,6 +11,7 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,6 +40,10 @@ type LiveEntry struct {
 	Kind   string     `json:"kind,omitempty"`
 	Scope  string     `json:"scope,omitempty"`
 	Added  *time.Time `json:"added,omitempty"`
+	Rev    uint64     `json:"rev,omitempty" doc:"the revision of the entry, for if_rev: the same on all machines that share it"`
+
+	alone bool // no machine shares it
+	Local bool `json:"local,omitempty" doc:"the entry acts on this machine alone, which shares others"`
 }
 
 // NewLiveEntry returns what is shown of an entry; nil for nil.
@@ -47,7 +52,7 @@ func NewLiveEntry(e *live.Entry) *LiveEntry {
 		return nil
 	}
 	l := &LiveEntry{Owner: e.Item.Owner.Text, Entry: e.Text, Action: e.Item.Action.String(), Why: e.Why, Author: e.Author, Force: e.Forced,
-		Number: e.Number, Kind: e.Item.Kind.String(), Scope: e.Item.Scope.String(), Added: &e.Added}
+		Number: e.Number, Kind: e.Item.Kind.String(), Scope: e.Item.Scope.String(), Added: &e.Added, Rev: e.Revision(), alone: e.Rev == 0}
 	if !e.Expires.IsZero() {
 		l.Expires = &e.Expires
 	}
@@ -61,7 +66,8 @@ func NewLiveEntry(e *live.Entry) *LiveEntry {
 // in place of its end.
 type EntryChange struct {
 	LiveEntry
-	For string `json:"for,omitempty"` // "30d", "12h"
+	For   string  `json:"for,omitempty"` // "30d", "12h"
+	IfRev *uint64 `json:"if_rev,omitempty" doc:"the revision that the entry must have now, 0: there must be none; else nothing is changed, and 409 has what there is"`
 }
 
 // ChangeResult is the result of one change. Was undoes the change: sent back, it
@@ -74,7 +80,16 @@ type ChangeResult struct {
 
 // ChangeResults is the answer to POST and DELETE.
 type ChangeResults struct {
-	Results []ChangeResult `json:"results"`
+	Results  []ChangeResult `json:"results"`
+	Replicas *int           `json:"replicas,omitempty" doc:"of entries that are shared by a Redis: how many replicas have the change; 0 may be lost in a failover"`
+}
+
+// RevisionProblem is the answer to a change whose if_rev is not the revision of the entry.
+type RevisionProblem struct {
+	Title  string     `json:"title" doc:"the status in words"`
+	Status int        `json:"status" minimum:"400" maximum:"599"`
+	Detail string     `json:"detail" doc:"for people: what was wrong, and what is wanted"`
+	Was    *LiveEntry `json:"was" doc:"what there is; null: nothing"`
 }
 
 // NewChangeResult says what an outcome is.
@@ -122,7 +137,7 @@ func (s *Server) add(w http.ResponseWriter, r *http.Request, owner *addr.Key) {
 	r.Body = io.NopCloser(bytes.NewReader(body)) // for a successor
 	changes := make([]live.Change, len(asked))
 	for i := range asked {
-		if changes[i], err = asked[i].Change(time.Now()); err != nil {
+		if changes[i], err = asked[i].Change(s.settings.Entries.Now()); err != nil {
 			fail(w, http.StatusBadRequest, err.Error())
 			return
 		}
@@ -175,7 +190,7 @@ func decodeChanges(body []byte) ([]EntryChange, error) {
 
 // Change is the change that c asks for, at this time.
 func (c *EntryChange) Change(now time.Time) (live.Change, error) {
-	change := live.Change{Owner: c.Owner, Entry: c.Entry, Why: c.Why, Author: c.Author, Force: c.Force}
+	change := live.Change{Owner: c.Owner, Entry: c.Entry, Why: c.Why, Author: c.Author, Force: c.Force, IfRev: c.IfRev}
 	switch c.Action {
 	case "", lists.Block.String():
 	case lists.Allow.String():
@@ -227,7 +242,7 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request, owner *addr.Key)
 	}
 	names := query["entry"]
 	delete(query, "entry")
-	v, err := onlyOnce(query, []string{"author", "why", "owner"})
+	v, err := onlyOnce(query, []string{"author", "why", "owner", "if_rev"})
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
@@ -243,9 +258,18 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request, owner *addr.Key)
 		fail(w, http.StatusBadRequest, fmt.Sprintf("want 1 to %d parameters entry, have %d", maxChanges, len(names)))
 		return
 	}
+	var rev *uint64
+	if text := v["if_rev"]; text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || len(names) > 1 {
+			fail(w, http.StatusBadRequest, "if_rev: want a number, and one entry")
+			return
+		}
+		rev = &n
+	}
 	changes := make([]live.Change, len(names))
 	for i, name := range names {
-		changes[i] = live.Change{Entry: name, Remove: true, Why: v["why"], Author: authorOf(v["author"], s.callerOf(r))}
+		changes[i] = live.Change{Entry: name, Remove: true, IfRev: rev, Why: v["why"], Author: authorOf(v["author"], s.callerOf(r))}
 		if owner != nil {
 			changes[i].Owner = owner.Text
 		}
@@ -268,11 +292,33 @@ func (s *Server) apply(w http.ResponseWriter, r *http.Request, owner *addr.Key, 
 	if !ok {
 		return
 	}
-	answer := ChangeResults{Results: make([]ChangeResult, len(outcomes))}
+	answer := ChangeResults{Results: make([]ChangeResult, len(outcomes)), Replicas: replicasOf(outcomes)}
 	for i, o := range outcomes {
 		answer.Results[i] = NewChangeResult(o)
+		s.mark(answer.Results[i].Entry, answer.Results[i].Was)
 	}
 	send(w, http.StatusOK, typeJSON, answer)
+}
+
+// mark says which of entries are of this machine alone, if others are shared, and returns the first.
+func (s *Server) mark(all ...*LiveEntry) *LiveEntry {
+	for _, l := range all {
+		if l != nil && s.settings.Entries.Shared() {
+			l.Local = l.alone
+		}
+	}
+	return all[0]
+}
+
+// replicasOf is how many replicas have changes; nil if they are not in a store that says so.
+func replicasOf(outcomes []live.Outcome) *int {
+	var least *int
+	for _, o := range outcomes {
+		if o.Rev > 0 && o.Replicas >= 0 && (least == nil || o.Replicas < *least) {
+			least = &o.Replicas
+		}
+	}
+	return least
 }
 
 // commit makes changes, and logs them. While another process takes over it waits, and then that one answers. If ok is false, commit or
@@ -292,7 +338,15 @@ func (s *Server) commitBy(w http.ResponseWriter, r *http.Request, changes []live
 		}
 		outcomes, err = apply()
 	}
+	stale, isStale := errors.AsType[*live.RevisionError](err)
 	switch {
+	case isStale:
+		send(w, http.StatusConflict, typeProblem, RevisionProblem{http.StatusText(http.StatusConflict), http.StatusConflict, err.Error(), s.mark(NewLiveEntry(stale.Was))})
+		return nil, false
+	case errors.Is(err, live.ErrAway):
+		w.Header().Set("Retry-After", "5")
+		fail(w, http.StatusServiceUnavailable, err.Error())
+		return nil, false
 	case errors.Is(err, live.ErrChanged):
 		fail(w, http.StatusPreconditionFailed, err.Error()+"; ask again, and send the new ETag")
 		return nil, false

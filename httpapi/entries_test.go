@@ -272,3 +272,42 @@ func TestEntriesAreWrittenInPieces(t *testing.T) {
 		t.Errorf("after a change: %d entries, the newest %+v", len(list.Entries), list.Entries[0])
 	}
 }
+
+// A program that must not overwrite what others have changed says which state it knows.
+func TestIfRev(t *testing.T) {
+	f := newEntryFixture(t)
+	post := func(body string, want int) string {
+		t.Helper()
+		w := f.ask("POST", "/v1/entries", body, f.write, "Content-Type: application/json")
+		if w.Code != want {
+			t.Fatalf("%s: %d, want %d: %s", body, w.Code, want, w.Body)
+		}
+		return w.Body.String()
+	}
+	var answer ChangeResults
+	if err := json.Unmarshal([]byte(post(`{"entry":"one.example","why":"first","if_rev":0}`, 200)), &answer); err != nil {
+		t.Fatal(err)
+	}
+	rev := answer.Results[0].Entry.Rev
+	if text := post(`{"entry":"one.example","why":"again","if_rev":0}`, 409); rev == 0 || !strings.Contains(text, `"was":{"entry":"one.example"`) {
+		t.Errorf("there was to be none: %s", text)
+	}
+	post(fmt.Sprintf(`{"entry":"one.example","why":"second","if_rev":%d}`, rev), 200)
+	if text := post(fmt.Sprintf(`{"entries":[{"entry":"two.example"},{"entry":"one.example","if_rev":%d}]}`, rev), 409); !strings.Contains(text, "second") {
+		t.Errorf("an old revision: %s", text)
+	}
+	for _, tt := range []struct {
+		query string
+		want  int
+	}{{fmt.Sprintf("entry=one.example&if_rev=%d", rev), 409}, {"entry=one.example&if_rev=x", 400}, {"entry=one.example&entry=b.example&if_rev=1", 400}, {fmt.Sprintf("entry=one.example&if_rev=%d", rev+1), 200}} {
+		if w := f.ask("DELETE", "/v1/entries?"+tt.query, "", f.write); w.Code != tt.want {
+			t.Errorf("DELETE %s: %d, want %d: %s", tt.query, w.Code, tt.want, w.Body)
+		}
+	}
+	if n, _ := f.set.InForce(); n != 0 {
+		t.Errorf("%d entries, and a batch was refused", n)
+	}
+	if text := post(`{"entry":"one.example","why":"x","if_rev":7}`, 409); !strings.Contains(text, `"was":null`) {
+		t.Errorf("there is none: %s", text)
+	}
+}

@@ -107,7 +107,7 @@ func (s *Server) entryPage(w http.ResponseWriter, r *http.Request, q live.Query,
 	case err == nil: // else the client has gone
 		l := EntryList{Entries: make([]*LiveEntry, len(found.Entries)), Next: found.Next, Total: total}
 		for i, e := range found.Entries {
-			l.Entries[i] = NewLiveEntry(e)
+			l.Entries[i] = s.mark(NewLiveEntry(e))
 		}
 		send(w, http.StatusOK, typeJSON, l)
 	}
@@ -129,7 +129,7 @@ func (s *Server) allEntries(w http.ResponseWriter, total int) {
 	between, text := "", encoder(out)
 	for e := range s.settings.Entries.All() {
 		out.WriteString(between)
-		if err := text.Encode(NewLiveEntry(e)); err != nil {
+		if err := text.Encode(s.mark(NewLiveEntry(e))); err != nil {
 			return // the client has gone
 		}
 		between = ","

@@ -144,7 +144,7 @@ func (s *Server) exportEntries(w http.ResponseWriter, r *http.Request, contentTy
 	out := exporting(w, contentType, name)
 	row, fits := rows(out), live.Matching(v["q"])
 	for e := range s.settings.Entries.All() {
-		if fits(e) && row(NewLiveEntry(e)) != nil {
+		if fits(e) && row(s.mark(NewLiveEntry(e))) != nil {
 			return // the client has gone
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/live/shared"
 	"blockd/verdict"
 )
 
@@ -60,6 +61,7 @@ type caller struct {
 	known bool   // by a valid token
 	local bool   // by a Unix socket, whose file mode admits it
 	scope Scope
+	stale bool // its token may write, and is of the fleet, whose store has been away for too long
 
 	owners []addr.Key // whose entries alone it may see and change; none = it is bound to nobody
 }
@@ -166,16 +168,22 @@ func (s *Server) callerOf(r *http.Request) (c caller) {
 	if same(token, s.settings.First) {
 		c.known, c.scope = true, Write
 	}
-	if s.tokens.path != "" {
-		t, found, err := s.tokens.find(token)
+	for _, from := range []*tokens{&s.tokens, &s.fleet} {
+		if from.path == "" {
+			continue
+		}
+		t, found, err := from.find(token)
 		if err != nil {
 			s.log.Error("tokens cannot be read: none is valid", slog.Any("error", err))
 		}
 		if found {
-			if len(t.Owners) > 0 { // bound, by whatever way it comes
-				return caller{name: t.Name, known: true, scope: t.Scope, owners: t.Owners}
+			if from == &s.fleet && t.Scope == Write && !s.settings.Shared.MayWrite() {
+				t.Scope, c.stale = Read, true
 			}
-			return caller{name: t.Name, known: true, local: c.local, scope: max(c.scope, t.Scope)}
+			if len(t.Owners) > 0 { // bound, by whatever way it comes
+				return caller{name: t.Name, known: true, scope: t.Scope, stale: c.stale, owners: t.Owners}
+			}
+			return caller{name: t.Name, known: true, local: c.local, stale: c.stale, scope: max(c.scope, t.Scope)}
 		}
 	}
 	return c
@@ -251,6 +259,8 @@ func (s *Server) writing(next http.HandlerFunc) http.HandlerFunc {
 		switch {
 		case c.scope == Write:
 			next(w, r)
+		case c.stale:
+			fail(w, http.StatusServiceUnavailable, fmt.Sprintf("the store of the fleet has not answered for %s, so tokens of the fleet may not write here; it may have been revoked", shared.WritesFor))
 		case !c.known:
 			unauthorized(w, r, "to change something wants a token of scope write (blockd token new --write), or the Unix socket (http.socket)")
 		default:

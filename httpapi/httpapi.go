@@ -28,6 +28,7 @@ import (
 	"blockd/httpapi/fastpath"
 	"blockd/junk"
 	"blockd/live"
+	"blockd/live/shared"
 	"blockd/pause"
 	"blockd/policy"
 	"blockd/receipt"
@@ -49,6 +50,8 @@ type Settings struct {
 	// Entries are those that /v1/entries shows and changes; nil: there is no such
 	// resource.
 	Entries *live.Set
+	// Shared is by what machines share Entries and tokens; nil: they do not.
+	Shared *shared.Node
 	// Subaddress has the octets of which each separates a tag from a mailbox; "" = there are no tags.
 	Subaddress string
 	// Successor waits until it is known who has Entries after they were yielded: nil if this process has them back, or
@@ -137,6 +140,7 @@ type Server struct {
 	status     func() reload.Status
 	log        *slog.Logger
 	tokens     tokens
+	fleet      tokens // of all machines that share them
 	limiter    *limiter
 	refusals   *prometheus.CounterVec
 	panics     prometheus.Counter
@@ -163,7 +167,7 @@ type Metrics interface {
 func New(s Settings, checker *policy.Checker, status func() reload.Status, metrics Metrics, log *slog.Logger) *Server {
 	s.MaxConnections = cmp.Or(s.MaxConnections, defaultConns)
 	s.MaxPerClient = cmp.Or(s.MaxPerClient, s.MaxConnections)
-	srv := &Server{settings: s, checker: checker, status: status, log: log, tokens: tokens{path: s.Tokens},
+	srv := &Server{settings: s, checker: checker, status: status, log: log, tokens: tokens{path: s.Tokens}, fleet: tokens{path: s.Shared.TokenFile()},
 		limiter: newLimiter(s.MaxRate), refusals: newRefusals(metrics), panics: newPanics(metrics), searches: make(chan struct{}, 2), scans: make(chan struct{}, 2)}
 	srv.junked, srv.complaints = newJunkMetrics(metrics)
 	routes := srv.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{

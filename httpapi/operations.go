@@ -108,7 +108,8 @@ func describeAdd(d *document) *huma.Operation {
 		Description: "All are made or none. To send `was` of the answer back undoes a change.",
 		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{typeJSON[0]: {Schema: &huma.Schema{OneOf: []*huma.Schema{change, many}}}}},
 		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ChangeResults{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusInsufficientStorage)
+	d.problems(op, http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusInsufficientStorage, http.StatusServiceUnavailable)
+	op.Responses["409"] = d.conflict()
 	return op
 }
 
@@ -117,9 +118,10 @@ func describeRemove(d *document) *huma.Operation {
 	entry.Required = true
 	entry.Schema = &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}, MinItems: &least, MaxItems: &most}
 	op := &huma.Operation{OperationID: "removeEntries", Summary: "Remove live entries",
-		Parameters: []*huma.Param{entry, parameter("author", "who removes them", ""), parameter("why", "a line, for the audit journal", ""), parameter("owner", "whose entries they are; without it everybody's", "")},
+		Parameters: []*huma.Param{entry, parameter("author", "who removes them", ""), parameter("why", "a line, for the audit journal", ""), parameter("if_rev", "of one entry: the revision that it must have, or nothing is changed", ""), parameter("owner", "whose entries they are; without it everybody's", "")},
 		Responses:  map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ChangeResults{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusInsufficientStorage)
+	d.problems(op, http.StatusBadRequest, http.StatusConflict, http.StatusInsufficientStorage, http.StatusServiceUnavailable)
+	op.Responses["409"] = d.conflict()
 	return op
 }
 
@@ -147,4 +149,9 @@ func describeDocument(d *document) *huma.Operation {
 
 func describeRoot(d *document) *huma.Operation {
 	return &huma.Operation{OperationID: "root", Summary: "The resources, for people", Responses: d.text(http.StatusOK)}
+}
+
+// conflict is the answer to a change that cannot be made; with "was" where if_rev is the reason.
+func (d *document) conflict() *huma.Response {
+	return &huma.Response{Description: "Conflict; with `was` where `if_rev` is the reason", Content: map[string]*huma.MediaType{typeProblem[0]: {Schema: &huma.Schema{AnyOf: []*huma.Schema{d.schemaOf(problem{}), d.schemaOf(RevisionProblem{})}}}}}
 }

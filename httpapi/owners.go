@@ -127,7 +127,7 @@ func (s *Server) entriesOf(w http.ResponseWriter, r *http.Request, name string) 
 		case len(l.Entries) == limit:
 			l.Next = strconv.FormatUint(l.Entries[limit-1].Number, 10)
 		default:
-			l.Entries = append(l.Entries, NewLiveEntry(e))
+			l.Entries = append(l.Entries, s.mark(NewLiveEntry(e)))
 		}
 		if l.Next != "" {
 			break

@@ -57,6 +57,15 @@ func (s *Server) routes(metrics http.Handler) []route {
 			route{path: "/v1/entries.ndjson", about: "all of them, one a line: ?q=", methods: []method{
 				{name: http.MethodGet, serve: compressed(s.privately(s.entriesLines)), doc: describeEntriesLines, private: true}}})
 	}
+	if s.settings.Shared != nil {
+		all = append(all,
+			route{path: "/v1/live", about: "how the live entries are that machines share, and what their database has lost", methods: []method{
+				{name: http.MethodGet, serve: s.privately(s.liveShared), doc: describeLiveShared, private: true}}},
+			route{path: "/v1/live/offer", about: "POST: what was lost is made once more", methods: []method{
+				{name: http.MethodPost, serve: s.writing(s.offerLost), doc: describeOfferLost, writes: true}}},
+			route{path: "/v1/live/dismiss", about: "POST: what was lost is forgotten", methods: []method{
+				{name: http.MethodPost, serve: s.writing(s.dismissLost), doc: describeDismissLost, writes: true}}})
+	}
 	if s.settings.Quarantine != nil {
 		all = append(all,
 			route{path: "/v1/quarantine", about: "mail that was set aside: ?sender=, recipient=, list=, since=, before=, limit=; DELETE ?id= or ?before= removes", methods: []method{

@@ -158,12 +158,6 @@ func (t Token) row() string {
 // NewToken draws a token, and adds its hash to the file under a name that is not
 // taken. The token itself is stored nowhere: it is returned once. journal, which may be nil, has a line about it by the name by. owners are Token.Owners.
 func NewToken(path, name string, scope Scope, journal *audit.Log, by string, owners ...addr.Key) (token string, err error) {
-	if !tokenName.MatchString(name) {
-		return "", fmt.Errorf("want letters, digits and . _ - (at most 32) for a name, have %q", name)
-	}
-	if len(owners) > MaxTokenOwners {
-		return "", fmt.Errorf("a token has %d owners at most", MaxTokenOwners)
-	}
 	unlock, err := lockTokens(path)
 	if err != nil {
 		return "", err
@@ -179,16 +173,30 @@ func NewToken(path, name string, scope Scope, journal *audit.Log, by string, own
 	if len(all) == maxTokens {
 		return "", fmt.Errorf("%s has %d tokens", path, maxTokens)
 	}
-	token = randomToken()
-	t := Token{Name: name, Scope: scope, Made: time.Now().UTC().Format(time.DateOnly), Owners: owners, hash: sha256.Sum256([]byte(token))}
-	if err := journal.Add(audit.Line{By: by, Action: audit.TokenAdd, Subject: name, Detail: t.may()}); err != nil {
+	token, t, err := DrawToken(name, scope, owners...)
+	if err != nil {
+		return "", err
+	}
+	if err := journal.Add(audit.Line{By: by, Action: audit.TokenAdd, Subject: name, Detail: t.May()}); err != nil {
 		return "", err
 	}
 	return token, writeTokens(path, append(all, t))
 }
 
-// may says what the holder may do.
-func (t Token) may() string {
+// DrawToken draws a token, and returns its row too, which stands in no file yet.
+func DrawToken(name string, scope Scope, owners ...addr.Key) (token string, t Token, err error) {
+	if !tokenName.MatchString(name) {
+		return "", t, fmt.Errorf("want letters, digits and . _ - (at most 32) for a name, have %q", name)
+	}
+	if len(owners) > MaxTokenOwners {
+		return "", t, fmt.Errorf("a token has %d owners at most", MaxTokenOwners)
+	}
+	token = randomToken()
+	return token, Token{Name: name, Scope: scope, Made: time.Now().UTC().Format(time.DateOnly), Owners: owners, hash: sha256.Sum256([]byte(token))}, nil
+}
+
+// May says what the holder may do.
+func (t Token) May() string {
 	text := "may " + t.Scope.String()
 	for i, owner := range t.Owners {
 		if i == 0 {

@@ -102,8 +102,8 @@ type Change struct {
 	Force   bool         // add the entry even if the gate would refuse it
 	Journal string       // what the journal of changes has in place of an entry that is removed, its owner and its reason; "" = these
 
-	NeedsProof bool // as Entry.NeedsProof; only of an Allow about a domain or an address there
-	IfRev   *uint64      // the Revision that the entry must have now, 0 = there must be none; nil = any
+	NeedsProof bool    // as Entry.NeedsProof; only of an Allow about a domain or an address there
+	IfRev      *uint64 // the Revision that the entry must have now, 0 = there must be none; nil = any
 }
 
 // Outcome is the result of a change.

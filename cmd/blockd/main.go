@@ -58,7 +58,7 @@ of any mail server, and never refuses a sender who is not listed.`,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, audit, token, export, compare, filter, import, config, doctor, health, pause, resume, learn, forget, generations, diff, rollback, adopt, publish, fleet, reload, notify, report, init, junk, complaints, proposals, catalogue, subscribe or version")
+				return usagef("want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, audit, token, export, compare, filter, import, config, doctor, health, pause, resume, learn, forget, generations, diff, rollback, adopt, publish, fleet, live, reload, notify, report, init, junk, complaints, proposals, catalogue, subscribe or version")
 			}
 			var names []string
 			for _, c := range cmd.Commands() {
@@ -79,7 +79,7 @@ of any mail server, and never refuses a sender who is not listed.`,
 		}
 		return usageError{text}
 	})
-	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newListing(), newSource(), newAdd(), newRemove(), newEntryList(), newHistory(), newReplay(), newQuarantine(), newRequests(), newAudit(), newToken(), newExport(), newCompare(), newFilter(), newImport(), newConfig(), newDoctor(), newHealth(), newPause(), newResume(), newLearn(), newForget(), newPublish(), newFleet(), newGenerations(), newDiff(), newRollback(), newAdopt(), newReload(), newNotify(), newReport(), newInit(), newJunk(), newComplaints(), newProposals(), newCatalogue(), newSubscribe(), newVersion(), newBuilder()} {
+	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newListing(), newSource(), newAdd(), newRemove(), newEntryList(), newHistory(), newReplay(), newQuarantine(), newRequests(), newAudit(), newToken(), newExport(), newCompare(), newFilter(), newImport(), newConfig(), newDoctor(), newHealth(), newPause(), newResume(), newLearn(), newForget(), newPublish(), newFleet(), newLive(), newGenerations(), newDiff(), newRollback(), newAdopt(), newReload(), newNotify(), newReport(), newInit(), newJunk(), newComplaints(), newProposals(), newCatalogue(), newSubscribe(), newVersion(), newBuilder()} {
 		c.DisableFlagsInUseLine = true // Use names them
 		root.AddCommand(c)
 	}

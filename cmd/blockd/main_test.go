@@ -65,6 +65,7 @@ func TestCommandsAndFlags(t *testing.T) {
 		"diff":        "config json mail since",
 		"rollback":    "config to why",
 		"adopt":       "config if why",
+		"live":        "",
 	}
 	for _, cmd := range newRoot().Commands() {
 		var flags []string
@@ -87,7 +88,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, audit, token, export, compare, filter, import, config, doctor, health, pause, resume, learn, forget, generations, diff, rollback, adopt, publish, fleet, reload, notify, report, init, junk, complaints, proposals, catalogue, subscribe or version; see: blockd --help\n"},
+		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, audit, token, export, compare, filter, import, config, doctor, health, pause, resume, learn, forget, generations, diff, rollback, adopt, publish, fleet, live, reload, notify, report, init, junk, complaints, proposals, catalogue, subscribe or version; see: blockd --help\n"},
 		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
 		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
 		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},

@@ -16,6 +16,7 @@ import (
 	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/lists"
+	"blockd/live"
 	"blockd/mirror"
 )
 
@@ -53,6 +54,13 @@ func withSource(cmd *cobra.Command, run func(cmd *cobra.Command, c config.Config
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
 			return usagef("want the name of one LIST")
+		}
+		if args[0] == live.ListName && cmd.Name() == "ddl" {
+			ddl, err := daemon.SharedDDL()
+			if err == nil {
+				_, err = io.WriteString(cmd.OutOrStdout(), ddl)
+			}
+			return err
 		}
 		c, err := config.Load(path)
 		if err != nil {
@@ -217,8 +225,12 @@ func newSourceDDL() *cobra.Command {
 		Use:   "ddl [-c config.toml] LIST",
 		Short: "print the log and the triggers of a table, for its database",
 		Long: `Print, in the SQL of the list's database, the log that tells blockd of each change, and
-the triggers that fill it: what changes = "log" needs. The database is not asked.`,
-		Example: `  blockd source ddl abuse-desk | psql mail`,
+the triggers that fill it: what changes = "log" needs. The database is not asked.
+
+The LIST "live" is the table of the live entries that a fleet shares (live.shared =
+"postgres"). The daemon makes it by itself where its role may.`,
+		Example: `  blockd source ddl abuse-desk | psql mail
+  blockd source ddl live | psql mail`,
 	}, func(cmd *cobra.Command, _ config.Config, l config.List) error {
 		source, err := daemon.OpenSource(l)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"blockd/addr"
 	"blockd/httpapi"
 	"blockd/internal/config"
+	"blockd/internal/control"
 	"blockd/internal/term"
 )
 
@@ -36,7 +37,7 @@ func withTokens(cmd *cobra.Command, run func(cmd *cobra.Command, c config.Config
 	configFlag(cmd, &path)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := config.Load(path)
-		if err == nil && c.HTTP.Tokens == "" {
+		if err == nil && c.HTTP.Tokens == "" && c.Live.Shared == "" {
 			err = errors.New(`http.tokens names no file; set it, such as tokens = "tokens"`)
 		}
 		if err != nil {
@@ -50,12 +51,13 @@ func withTokens(cmd *cobra.Command, run func(cmd *cobra.Command, c config.Config
 func newTokenNew() *cobra.Command {
 	var name string
 	var owners []string
-	var write bool
+	var write, local bool
 	cmd := withTokens(&cobra.Command{
-		Use:   "new [-c config.toml] --name NAME [--owner OWNER]... [--write]",
+		Use:   "new [-c config.toml] --name NAME [--owner OWNER]... [--write] [--local]",
 		Short: "make a token, and print it once",
 		Long: `Make a token with the scope read, or write with --write, and print it. It is kept
-nowhere: the file has its hash alone.
+nowhere: the file has its hash alone. Where machines share their live entries
+(live.shared) the token is valid on all of them, unless --local says otherwise.
 
 With --owner the token is bound to a mailbox, a domain with its mailboxes, or several of
 them: it sees and changes their own entries (/v1/owners/OWNER/entries), may check mail to
@@ -80,7 +82,13 @@ domains.`,
 			}
 			bound = append(bound, owner)
 		}
-		token, err := httpapi.NewToken(c.HTTP.Tokens, name, scope, c.Journal(), userName(), bound...)
+		var token string
+		var err error
+		if ofFleet(c, local) {
+			token, err = control.NewFleetToken(cmd.Context(), c, name, scope, userName(), bound...)
+		} else if err = wantTokenFile(c); err == nil {
+			token, err = httpapi.NewToken(c.HTTP.Tokens, name, scope, c.Journal(), userName(), bound...)
+		}
 		if err != nil {
 			return err
 		}
@@ -91,7 +99,22 @@ domains.`,
 	cmd.Flags().StringVar(&name, "name", "", "`NAME` of who is to have it")
 	cmd.Flags().StringArrayVar(&owners, "owner", nil, "`OWNER`, a mailbox or a domain, that it is bound to; may be repeated")
 	cmd.Flags().BoolVar(&write, "write", false, "it may add and remove entries")
+	localFlag(cmd, &local)
 	return cmd
+}
+
+// ofFleet reports whether a command is about the tokens of all machines that share them.
+func ofFleet(c config.Config, local bool) bool { return c.Live.Shared != "" && !local }
+
+func wantTokenFile(c config.Config) error {
+	if c.HTTP.Tokens == "" {
+		return errors.New(`http.tokens names no file; set it, such as tokens = "tokens"`)
+	}
+	return nil
+}
+
+func localFlag(cmd *cobra.Command, local *bool) {
+	cmd.Flags().BoolVar(local, "local", false, "of this machine alone, where live.shared has the others share theirs")
 }
 
 func newTokenList() *cobra.Command {
@@ -100,18 +123,32 @@ func newTokenList() *cobra.Command {
 		Short: "show who has a token",
 		Args:  noArgs,
 	}, func(cmd *cobra.Command, c config.Config, _ []string) error {
-		all, err := httpapi.ReadTokens(c.HTTP.Tokens)
+		var all []httpapi.Token
+		var err error
+		if c.HTTP.Tokens != "" {
+			all, err = httpapi.ReadTokens(c.HTTP.Tokens)
+		}
 		if err != nil {
 			return err
 		}
+		own := len(all)
+		fleet, err := control.FleetTokens(c)
+		if err != nil {
+			return err
+		}
+		all = append(all, fleet...)
 		if len(all) == 0 {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), "no tokens")
 			return err
 		}
 		p := term.NewPaint(cmd.OutOrStdout())
 		var t term.Table
-		t.Add(p.Faint("name"), p.Faint("scope"), p.Faint("made"), p.Faint("owners"))
-		for _, token := range all {
+		head := []string{p.Faint("name"), p.Faint("scope"), p.Faint("made"), p.Faint("owners")}
+		if c.Live.Shared != "" {
+			head = append(head, p.Faint("where"))
+		}
+		t.Add(head...)
+		for i, token := range all {
 			owners := "-"
 			for i, owner := range token.Owners {
 				if i == 0 {
@@ -120,15 +157,20 @@ func newTokenList() *cobra.Command {
 					owners += " " + term.Visible(owner.Text)
 				}
 			}
-			t.Add(token.Name, token.Scope.String(), term.Visible(token.Made), owners)
+			row := []string{token.Name, token.Scope.String(), term.Visible(token.Made), owners}
+			if c.Live.Shared != "" {
+				row = append(row, map[bool]string{true: "this machine", false: "fleet"}[i < own])
+			}
+			t.Add(row...)
 		}
 		return t.Print(cmd.OutOrStdout())
 	})
 }
 
 func newTokenRevoke() *cobra.Command {
-	return withTokens(&cobra.Command{
-		Use:   "revoke [-c config.toml] NAME",
+	var local bool
+	cmd := withTokens(&cobra.Command{
+		Use:   "revoke [-c config.toml] [--local] NAME",
 		Short: "make a token worthless, at once",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -136,7 +178,17 @@ func newTokenRevoke() *cobra.Command {
 			}
 			return nil
 		},
-	}, func(_ *cobra.Command, c config.Config, args []string) error {
+	}, func(cmd *cobra.Command, c config.Config, args []string) error {
+		if ofFleet(c, local) {
+			found, err := control.RevokeFleetToken(cmd.Context(), c, args[0], userName())
+			if err == nil && !found {
+				err = fmt.Errorf("the fleet has no token named %q; --local is about those of this machine alone", args[0])
+			}
+			return err
+		}
+		if err := wantTokenFile(c); err != nil {
+			return err
+		}
 		file := c.HTTP.Tokens
 		found, err := httpapi.RevokeToken(file, args[0], c.Journal(), userName())
 		if err == nil && !found {
@@ -144,4 +196,6 @@ func newTokenRevoke() *cobra.Command {
 		}
 		return err
 	})
+	localFlag(cmd, &local)
+	return cmd
 }

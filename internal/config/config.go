@@ -91,7 +91,7 @@ func Default() Config {
 		Auth:      defaultAuth(),
 		HTTP:      defaultHTTP(),
 		Report:    defaultReport(),
-		Live:      Live{Folder: Auto},
+		Live:      Live{Folder: Auto, OnOutage: "refuse"},
 		History:   defaultHistory(),
 		Audit:     defaultAudit(),
 		FirstSeen: defaultFirstSeen(),
@@ -127,6 +127,11 @@ func (c *Config) relativeTo(dir string) {
 		if *path != Auto && *path != None {
 			resolve(path)
 		}
+	}
+	if path := credential(c.Live.DSNFile); path != "" {
+		c.Live.DSNFile = path
+	} else {
+		resolve(&c.Live.DSNFile)
 	}
 	resolve(&c.Fleet.FromFile)
 	resolve(&c.Publish.ToFile)

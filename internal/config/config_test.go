@@ -128,7 +128,7 @@ func fullConfig() Config {
 		Fleet: Fleet{From: "https://lists.here.example/prod", FromFile: "/etc/blockd/from", Keys: []string{"minisign:RWRmiVOXZ1fYKcpc4VwsbNs61P0i0nHcdvDRFD15e4ARkRInafxgVULc"}, Every: Duration(30 * time.Second),
 			Channel: "test", Node: "mx1", Canary: true, Pin: "7", MaxAge: Duration(time.Hour), Relays: []string{"http://mx2:8527"}, RelayListen: ":8527"},
 		Publish: Publish{To: "file:///srv/www", ToFile: "/etc/blockd/to", KeyFile: "/etc/blockd/key", Channel: "test", Keep: 3, Lists: []string{"a"}, Stages: []PublishStage{{5, Duration(time.Minute)}}},
-		Live:    Live{"/var/lib/live"},
+		Live:    Live{Folder: "/var/lib/live", Shared: "redis", DSNFile: "/etc/blockd/live.dsn", Name: "eu-mx", OnOutage: "local"},
 		Log:     Log{"json", "debug"},
 		Lists: []List{{
 			Name: "a", Path: "/lists/a.txt", Format: "csv:sender", Action: "allow", Subdomains: &no, Mode: "shadow", Reason: "why — \"so\"",

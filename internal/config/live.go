@@ -4,6 +4,8 @@ import (
 	"blockd/audit"
 	"fmt"
 	"net/netip"
+	"os"
+	"strings"
 
 	"blockd/index"
 	"blockd/lists"
@@ -16,6 +18,54 @@ type Live struct {
 	// A folder for the entries of blockd add and /v1/entries, "auto" (beside the index with the ending
 	// ".live"), or "none" for no such entries.
 	Folder string `toml:"folder"`
+	// What the machines of a fleet share their live entries and tokens by: "postgres" or "redis"; "" keeps them on this machine alone.
+	Shared string `toml:"shared" want:"|postgres|redis"`
+	// A file with the URL of the database in its first line, with its password: "postgres://…" or "redis://…".
+	DSNFile string `toml:"dsn_file"`
+	// Who shares: machines with the same name have the same entries.
+	Name string `toml:"name"`
+	// What a change does while the database is away: "refuse" changes nothing, and says so; "local" acts on this machine alone until
+	// the database is back, and then on all.
+	OnOutage string `toml:"on_outage" want:"refuse|local"`
+}
+
+// maxSharedName bounds live.name, which is part of names in the database.
+const maxSharedName = 64
+
+// ReadDSN is the URL of the database. No error of it has any of that.
+func (l Live) ReadDSN() (string, error) {
+	return addressOf("dsn_file", "", l.DSNFile)
+}
+
+// NodeName is the name of this machine among the nodes of the fleet.
+func (c Config) NodeName() string {
+	if c.Fleet.Node != "" {
+		return c.Fleet.Node
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return name
+}
+
+func (l Live) validateShared(f *Faults) {
+	if l.Shared == "" {
+		return
+	}
+	if l.Folder == None {
+		f.add("live.shared", `goes with live entries: live.folder is "none"`)
+	}
+	if l.Shared == "postgres" && noSQL {
+		f.add("live.shared", `"postgres" is not in this build of blockd (-tags nosql); take a build that has it`)
+	}
+	if l.DSNFile == "" {
+		f.add("live.dsn_file", "is missing; want a file with the URL of the database in its first line")
+	}
+	plain := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`{}/\'"`, c) }
+	if l.Name == "" || len(l.Name) > maxSharedName || strings.ContainsFunc(l.Name, plain) {
+		f.add("live.name", `want a name of letters, digits and marks (at most %d, without {}/\ and quotes) that all machines which share have, such as "eu-mx"; have %q`, maxSharedName, l.Name)
+	}
 }
 
 // The words in place of a path.
@@ -71,6 +121,7 @@ func (c Config) validateLive(f *Faults) {
 	if c.Live.Folder == "" {
 		f.add("live.folder", `want a folder, "auto" or "none"`)
 	}
+	c.Live.validateShared(f)
 	if c.Live.Folder == None {
 		return
 	}

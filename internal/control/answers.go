@@ -117,7 +117,7 @@ func query(values url.Values) string { return strings.ReplaceAll(values.Encode()
 func apply(set *live.Set, add []httpapi.EntryChange, remove []string, owner, why, author string) (answer httpapi.ChangeResults, err error) {
 	var changes []live.Change
 	for _, a := range add {
-		change, err := a.Change(time.Now())
+		change, err := a.Change(set.Now())
 		if err != nil {
 			return answer, err
 		}

@@ -173,6 +173,11 @@ func change(ctx context.Context, c config.Config, here func(*live.Set) error, as
 		set, err := live.Open(c.LiveSettings(c.Journal()))
 		if err == nil {
 			defer set.Close()
+			node, err := shareAlone(c, set)
+			if err != nil {
+				return true, err
+			}
+			defer node.Close()
 			return true, here(set)
 		}
 		locked := errors.Is(err, live.ErrLocked)

@@ -104,6 +104,11 @@ func Forget(ctx context.Context, c config.Config, a addr.Addr, w forget.Wish, wh
 				return f, err
 			}
 			defer p.Live.Close()
+			node, err := shareAlone(c, p.Live)
+			if err != nil {
+				return f, err
+			}
+			defer node.Close()
 		}
 	}
 	if _, missing := os.Stat(c.Index.Path); missing == nil {

@@ -34,6 +34,7 @@ import (
 	"blockd/letter"
 	"blockd/listener"
 	"blockd/live"
+	"blockd/live/shared"
 	"blockd/mirror"
 	"blockd/msgauth"
 	"blockd/pause"
@@ -60,6 +61,7 @@ type daemon struct {
 	kept     *kept.Store
 	audit    *audit.Log          // nil: no journal is kept
 	entries  *live.Set           // nil: there are no live entries
+	shared   *shared.Node        // nil: they are of this machine alone
 	past     *history.Log        // nil: no history is kept
 	domains  *firstseen.Set      // that have sent mail; nil: they are not remembered
 	partners *correspondents.Set // nil: they cannot be opened
@@ -229,6 +231,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 			}
 			return d.entries.Run(ctx, d.log)
 		},
+		d.shared.Run,
 		func(ctx context.Context) error { return d.domains.Run(ctx, d.log) },
 		func(ctx context.Context) error { return d.partners.Run(ctx, d.log) },
 		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) },
@@ -308,6 +311,7 @@ func (d *daemon) close() {
 		d.log.Error("correspondents are not kept for the next start", slog.Any("error", err))
 	}
 	d.partners.Close()
+	d.shared.Close()
 	if d.entries != nil {
 		d.entries.Close()
 	}

@@ -72,6 +72,12 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	if d.entries, err = d.openLive(ctx); err != nil {
 		return fmt.Errorf("live entries: %w", err)
 	}
+	if d.shared, err = OpenShared(c, d.entries, d.log); err != nil {
+		return err
+	}
+	if d.shared != nil {
+		d.shared.Register(d.metrics)
+	}
 	if d.entries != nil {
 		verdicts.Live, settings.Renew, settings.Served = d.entries, renew(d.entries, d.log), d.entries.Served
 	}

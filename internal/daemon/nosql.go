@@ -7,6 +7,7 @@ import (
 
 	"blockd/ask"
 	"blockd/internal/config"
+	"blockd/live/shared"
 	"blockd/mirror"
 	"blockd/snapshot"
 )
@@ -16,6 +17,16 @@ import (
 func openSQL(l config.List, _ string) (mirror.Source, error) { return nil, noDriver(l) }
 
 func openAskedSQL(l config.List, _ string) (ask.Store, error) { return nil, noDriver(l) }
+
+func openSharedSQL(string, string) (shared.Engine, error) {
+	return nil, errors.New(`"postgres" is not in this build of blockd (-tags nosql); take a build that has it`)
+}
+
+// SharedDDL is what a PostgreSQL needs for live.shared.
+func SharedDDL() (string, error) {
+	_, err := openSharedSQL("", "")
+	return "", err
+}
 
 func openBucket(string) (snapshot.Target, error) {
 	return nil, errors.New("s3:// is not in this build of blockd (-tags nosql); take a build that has it")

@@ -27,7 +27,7 @@ func (d *daemon) state() (s reload.Status, all []bell.Problem) {
 		name  string
 		lines []string
 	}{
-		{bell.LiveEntries, d.entries.Problems()},
+		{bell.LiveEntries, append(d.entries.Problems(), d.shared.Problems()...)},
 		{bell.History, d.past.Problems()},
 	} {
 		all = append(all, problemsOf(from.name, from.lines)...)

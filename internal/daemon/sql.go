@@ -7,6 +7,8 @@ import (
 	askpostgres "blockd/ask/postgres"
 	"blockd/internal/config"
 	"blockd/lists"
+	"blockd/live/shared"
+	sharedpostgres "blockd/live/shared/postgres"
 	"blockd/mirror"
 	"blockd/mirror/ldap"
 	"blockd/mirror/mysql"
@@ -55,3 +57,8 @@ func openAskedSQL(l config.List, dsn string) (ask.Store, error) {
 	}
 	return nil, noDriver(l)
 }
+
+func openSharedSQL(dsn, name string) (shared.Engine, error) { return sharedpostgres.Open(dsn, name) }
+
+// SharedDDL is what a PostgreSQL needs for live.shared.
+func SharedDDL() (string, error) { return sharedpostgres.DDL(), nil }

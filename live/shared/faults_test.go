@@ -196,7 +196,7 @@ func TestAClockThatIsOff(t *testing.T) {
 		if a.has("bad.example") == "" {
 			t.Error("an entry of two hours has ended")
 		}
-		if got := a.set.Now().Sub(time.Now()).Round(time.Minute); got != time.Hour {
+		if got := time.Until(a.set.Now()).Round(time.Minute); got != time.Hour {
 			t.Errorf("Now() is %s before this machine's clock", got)
 		}
 	})

@@ -20,6 +20,14 @@ import (
 // TokenFile is the file of the fleet's tokens on a node, in the form of a file of tokens of the HTTP door.
 func TokenFile(folder string) string { return filepath.Join(folder, "tokens") }
 
+// TokenFile is that of the node; a nil Node has none.
+func (n *Node) TokenFile() string {
+	if n == nil {
+		return ""
+	}
+	return TokenFile(n.o.Folder)
+}
+
 // tokenLine is the row of a file of tokens.
 func tokenLine(r *live.Row) string {
 	sum, owners, _ := strings.Cut(r.Why, " ")

@@ -25,7 +25,6 @@ type Engine struct {
 	name   string
 	config *pgconn.Config
 	conn   *pgconn.PgConn // nil = not connected
-	epoch  string
 
 	hinting sync.Mutex
 	hints   *pgconn.PgConn

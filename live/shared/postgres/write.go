@@ -113,7 +113,7 @@ func (e *Engine) write(ctx context.Context, wants []live.Want, mostOfOwner int, 
 const upsert = `insert into blockd_live as l (name, owner, entry, scope, action, why, by, created, expires, forced, gone, rev, proof)
 	values ($1, $2, $3, $4, $5, $6, $7, to_timestamp($8::bigint), case when $9::bigint > 0 then to_timestamp($9::bigint) end, $10::boolean, case when $11::boolean then now() end, nextval('blockd_live_rev'), $12::boolean)
 	on conflict (name, owner, entry, scope) do update set action = case when excluded.gone is null then excluded.action else l.action end,
-		why = case when excluded.gone is null then excluded.why else l.why end, by = excluded.by, created = case when excluded.gone is null then excluded.created else l.created end,
+		why = case when excluded.gone is null then excluded.why when l.scope = 'token' then l.why else '' end, by = excluded.by, created = case when excluded.gone is null then excluded.created else l.created end,
 		expires = excluded.expires, forced = excluded.forced, proof = excluded.proof, gone = excluded.gone, rev = excluded.rev, xid = pg_current_xact_id()
 	returning rev`
 

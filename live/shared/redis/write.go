@@ -47,6 +47,7 @@ func (e *Engine) Write(ctx context.Context, wants []live.Want, mostOfOwner int) 
 		args = append(args, fieldOf(r), owner, want, gone, r.Created, hash, r.Expires, rest(r))
 	}
 	sent := false
+	var result shared.Written
 	err = e.asking(ctx, func(c *goredis.Client) error {
 		if time.Since(e.asked) > lookAgain {
 			info, err := c.Info(ctx, "replication").Result()
@@ -58,7 +59,7 @@ func (e *Engine) Write(ctx context.Context, wants []live.Want, mostOfOwner int) 
 		// A pipeline has one connection, to which WAIT belongs. The client may send it twice; the second time it changes nothing.
 		sent = true
 		var answer, replied *goredis.Cmd
-		_, err := c.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		c.Pipelined(ctx, func(p goredis.Pipeliner) error { // each command has its error
 			answer = p.Do(ctx, args...)
 			if e.waits {
 				replied = p.Do(ctx, "WAIT", replicas, replicaLimit.Milliseconds())
@@ -68,7 +69,7 @@ func (e *Engine) Write(ctx context.Context, wants []live.Want, mostOfOwner int) 
 		if answer.Err() != nil {
 			return answer.Err()
 		}
-		w, err = written(answer.Val(), wants)
+		w, err := written(answer.Val(), wants)
 		if replied != nil && replied.Err() == nil {
 			w.Replicas, _ = replied.Int()
 		} else if !e.waits {
@@ -76,12 +77,13 @@ func (e *Engine) Write(ctx context.Context, wants []live.Want, mostOfOwner int) 
 		} else {
 			w.Replicas = -1
 		}
+		result = w
 		return err
 	})
 	if err != nil && sent && !errors.Is(err, live.ErrOwnerFull) && !redisclient.IsReply(err) {
 		err = fmt.Errorf("%w: %w", shared.ErrUnknown, err)
 	}
-	return w, err
+	return result, err
 }
 
 // written reads the answer of the script.

@@ -31,7 +31,7 @@ for i = 0, count - 1 do
   answer[i + 2] = {'0', was}
   if change then
     if removal == '1' then
-      rest, expires = old[6], '0'
+      rest, expires = hash ~= '' and string.match(old[6], '^[^\t]*') .. '\t\t\t' or old[6], '0'
       if owner ~= '' then more[owner] = (more[owner] or 0) - 1 end
     elseif owner ~= '' and not there then
       more[owner] = (more[owner] or 0) + 1

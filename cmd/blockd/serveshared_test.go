@@ -1,0 +1,178 @@
+//go:build !nosql
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/internal/postgresserver"
+	"blockd/internal/redisserver"
+	"blockd/internal/testkit"
+)
+
+// sharing begins so many daemons that share live entries by a database.
+func sharing(t *testing.T, kind, dsn string, count int) []*running {
+	t.Helper()
+	var all []*running
+	for range count {
+		dir := t.TempDir()
+		testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
+		testkit.Write(t, filepath.Join(dir, "live.dsn"), dsn+"\n")
+		if err := os.Chmod(filepath.Join(dir, "live.dsn"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Write(t, filepath.Join(dir, "config.toml"), anyPorts+"[live]\nshared = \""+kind+"\"\ndsn_file = \"live.dsn\"\nname = \"eu-mx\"\n")
+		all = append(all, serveIn(t, dir, "http"))
+	}
+	for _, d := range all {
+		testkit.Eventually(t, "the database answers", func() bool {
+			status, out, _ := d.command("live", "status")
+			return status == 0 && strings.Contains(out, "answers   yes")
+		})
+	}
+	return all
+}
+
+// command runs a command with the daemon's configuration.
+func (d *running) command(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	at := 1
+	if args[0] == "token" || args[0] == "live" {
+		at = 2
+	}
+	args = append(append(args[:at:at], "-c", filepath.Join(d.dir, "config.toml")), args[at:]...)
+	code = run(args, nil, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func (d *running) must(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, errs := d.command(args...)
+	if code != 0 {
+		t.Fatalf("%v: %d %s", args, code, errs)
+	}
+	return out
+}
+
+// post sends JSON with a token, and returns the answer.
+func (d *running) post(t *testing.T, token, path, body string) (status int, answer string) {
+	t.Helper()
+	req, err := http.NewRequest("POST", d.http+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// What is added, removed or revoked on one machine acts on the others.
+func TestDaemonsShare(t *testing.T) {
+	test := func(t *testing.T, kind, dsn string) {
+		all := sharing(t, kind, dsn, 3)
+		a, b, c := all[0], all[1], all[2]
+		a.must(t, "add", "spam@phish.example", "--why", "phish")
+		for _, d := range all {
+			d.waitBlocked(t, "spam@phish.example", true)
+		}
+		token := strings.TrimSpace(a.must(t, "token", "new", "--name", "desk", "--write"))
+		var answer struct {
+			Results []struct{ Entry struct{ Rev uint64 } }
+		}
+		testkit.Eventually(t, "the token on B", func() bool {
+			status, text := b.post(t, token, "/v1/entries", `{"entry":"two.example","why":"by a token"}`)
+			return status == 200 && json.Unmarshal([]byte(text), &answer) == nil
+		})
+		c.waitBlocked(t, "x@two.example", true)
+		rev := answer.Results[0].Entry.Rev
+		if status, text := c.post(t, token, "/v1/entries", fmt.Sprintf(`{"entry":"two.example","why":"once more","if_rev":%d}`, rev)); status != 200 {
+			t.Errorf("if_rev %d: %d %s", rev, status, text)
+		}
+		status, text := a.post(t, token, "/v1/entries", fmt.Sprintf(`{"entry":"two.example","why":"too late","if_rev":%d}`, rev))
+		if status != 409 || !strings.Contains(text, `"was":{"entry":"two.example"`) || !strings.Contains(text, "once more") {
+			t.Errorf("an old revision: %d %s", status, text)
+		}
+		if out := b.must(t, "token", "list"); !strings.Contains(out, "desk") || !strings.Contains(out, "fleet") {
+			t.Errorf("token list: %s", out)
+		}
+		b.must(t, "token", "revoke", "desk")
+		for _, d := range all {
+			testkit.Eventually(t, "the token is refused", func() bool {
+				status, _ := d.post(t, token, "/v1/entries", `{"entry":"three.example"}`)
+				return status == 401
+			})
+		}
+		c.must(t, "remove", "spam@phish.example")
+		for _, d := range all {
+			d.waitBlocked(t, "spam@phish.example", false)
+		}
+		// Without a daemon the command reaches the others, too.
+		if code := c.end(t); code != 0 {
+			t.Errorf("ended with %d", code)
+		}
+		c.must(t, "add", "four.example", "--why", "no daemon here")
+		for _, d := range all[:2] {
+			d.waitBlocked(t, "x@four.example", true)
+		}
+	}
+	t.Run("postgres", func(t *testing.T) {
+		server, err := postgresserver.Open()
+		if err != nil {
+			testkit.Missing(t, "PostgreSQL is not installed (make peers)")
+		}
+		t.Cleanup(server.Close)
+		name := server.Database(t, "")
+		code, ddl, errs := runCommand("source", "ddl", "live")
+		if code != 0 {
+			t.Fatalf("source ddl live: %s", errs)
+		}
+		server.Exec(t, name, ddl) // as an administrator does for a role that may not
+		test(t, "postgres", server.URL("postgres", name))
+	})
+	t.Run("redis", func(t *testing.T) { test(t, "redis", redisserver.Start(t).URL()) })
+}
+
+func runCommand(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(args, nil, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// While the database is away changes are refused with 503, and mail is answered as before.
+func TestSharedDatabaseAway(t *testing.T) {
+	server := redisserver.Start(t)
+	d := sharing(t, "redis", server.URL(), 1)[0]
+	d.must(t, "add", "one.example")
+	token := strings.TrimSpace(string(testkit.Read(t, filepath.Join(d.dir, "var", "a.bdx.token"))))
+	server.Kill()
+	begun := time.Now()
+	if status, text := d.post(t, token, "/v1/entries", `{"entry":"two.example"}`); status != 503 || !strings.Contains(text, "does not answer") {
+		t.Errorf("away: %d %s", status, text)
+	}
+	t.Logf("refused after %s", time.Since(begun))
+	if !d.blocks(t, "x@one.example") || d.blocks(t, "x@two.example") {
+		t.Error("what acts has changed")
+	}
+	testkit.Eventually(t, "/readyz tells of it", func() bool {
+		_, text := d.get(t, "/readyz")
+		return strings.Contains(text, "live.shared: ")
+	})
+}

@@ -1,0 +1,142 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"blockd/audit"
+	"blockd/live"
+)
+
+// LiveShared is the answer to GET /v1/live: how the entries are that machines share.
+type LiveShared struct {
+	Store    string     `json:"store" doc:"the database, without a password"`
+	Name     string     `json:"name" doc:"who shares"`
+	Up       bool       `json:"up" doc:"the database answers"`
+	Fault    string     `json:"fault,omitempty" doc:"why not"`
+	Since    *time.Time `json:"since,omitempty" doc:"when it began not to"`
+	Seen     *time.Time `json:"seen" doc:"when it has answered last, by its clock; null: never"`
+	Revision uint64     `json:"revision" doc:"of the newest change that acts here"`
+	Entries  int64      `json:"entries" doc:"that are shared"`
+	Sum      string     `json:"sum" doc:"of these: the same on machines that have the same"`
+	Offset   float64    `json:"clock_offset" doc:"how many seconds the database's clock is before this machine's"`
+	Pending  int        `json:"pending" doc:"changes made on this machine alone that wait for the database"`
+	Differs  int        `json:"differs" doc:"how often in turn the entries have differed from the database's"`
+	Lost     []LiveLost `json:"lost" doc:"changes that the database had acknowledged, and has lost"`
+}
+
+// LiveLost is a change that the database has lost.
+type LiveLost struct {
+	Change string     `json:"change" enum:"add,remove"`
+	Entry  *LiveEntry `json:"entry"`
+	Found  time.Time  `json:"found" doc:"when it was noticed"`
+}
+
+// LiveOffered is the answer to an offer, and to a dismissal.
+type LiveOffered struct {
+	Changes int `json:"changes"`
+}
+
+// LiveWho is the body of an offer or a dismissal.
+type LiveWho struct {
+	Author string `json:"author,omitempty" doc:"who asks"`
+	Why    string `json:"why,omitempty" doc:"a line, for the audit journal"`
+}
+
+func (s *Server) liveShared(w http.ResponseWriter, r *http.Request) {
+	now := s.settings.Shared.Status()
+	l := LiveShared{Store: now.Store, Name: now.Name, Up: now.Up, Fault: now.Fault, Revision: now.Revision, Entries: now.Entries, Sum: now.Sum,
+		Offset: now.Offset.Seconds(), Pending: now.Pending, Differs: now.Differs, Lost: []LiveLost{}}
+	if !now.Up && now.Fault != "" {
+		l.Since = &now.Since
+	}
+	if !now.Seen.IsZero() {
+		l.Seen = &now.Seen
+	}
+	for _, lost := range s.settings.Shared.Lost() {
+		row := lost.Row
+		change := LiveLost{Change: "add", Found: lost.At}
+		if row.Gone != 0 {
+			change.Change, row.Gone = "remove", 0
+		}
+		if e, err := row.Parse(); err == nil {
+			change.Entry = NewLiveEntry(e)
+			l.Lost = append(l.Lost, change)
+		}
+	}
+	sendTagged(w, r, l)
+}
+
+// whoAsks reads the body of an offer or a dismissal. If it is wrong, whoAsks has answered.
+func (s *Server) whoAsks(w http.ResponseWriter, r *http.Request) (q LiveWho, ok bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPause))
+	if err == nil && len(body) > 0 {
+		err = decodeWith(body, &q, true)
+	}
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return q, false
+	}
+	q.Author = authorOf(q.Author, s.callerOf(r))
+	return q, true
+}
+
+// offerLost makes the changes that the database has lost once more.
+func (s *Server) offerLost(w http.ResponseWriter, r *http.Request) {
+	q, ok := s.whoAsks(w, r)
+	if !ok || !s.record(w, audit.Line{By: q.Author, Action: audit.LiveOffer, Subject: fmt.Sprintf("%d lost changes", len(s.settings.Shared.Lost())), Why: q.Why}) {
+		return
+	}
+	made, err := s.settings.Shared.Offer(q.Author)
+	switch {
+	case errors.Is(err, live.ErrAway):
+		fail(w, http.StatusServiceUnavailable, err.Error())
+		return
+	case err != nil:
+		s.log.Error("lost changes of live entries are not offered again", slog.Any("error", err))
+		fail(w, http.StatusInsufficientStorage, err.Error())
+		return
+	}
+	send(w, http.StatusOK, typeJSON, LiveOffered{made})
+}
+
+// dismissLost forgets what the database has lost.
+func (s *Server) dismissLost(w http.ResponseWriter, r *http.Request) {
+	q, ok := s.whoAsks(w, r)
+	if !ok || !s.record(w, audit.Line{By: q.Author, Action: audit.LiveDismiss, Subject: fmt.Sprintf("%d lost changes", len(s.settings.Shared.Lost())), Why: q.Why}) {
+		return
+	}
+	count, err := s.settings.Shared.Dismiss()
+	if err != nil {
+		fail(w, http.StatusInsufficientStorage, err.Error())
+		return
+	}
+	send(w, http.StatusOK, typeJSON, LiveOffered{count})
+}
+
+func describeLiveShared(d *document) *huma.Operation {
+	return &huma.Operation{OperationID: "liveShared", Summary: "How the live entries are that machines share", Responses: d.tagged(LiveShared{})}
+}
+
+func describeOfferLost(d *document) *huma.Operation {
+	op := &huma.Operation{OperationID: "offerLost", Summary: "Make the changes that the database has lost once more",
+		Description: "What has changed since then is left as it is.",
+		RequestBody: &huma.RequestBody{Content: d.content(typeJSON, LiveWho{})},
+		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, LiveOffered{})}}}
+	d.problems(op, http.StatusBadRequest, http.StatusInsufficientStorage, http.StatusServiceUnavailable)
+	return op
+}
+
+func describeDismissLost(d *document) *huma.Operation {
+	op := &huma.Operation{OperationID: "dismissLost", Summary: "Forget the changes that the database has lost",
+		RequestBody: &huma.RequestBody{Content: d.content(typeJSON, LiveWho{})},
+		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, LiveOffered{})}}}
+	d.problems(op, http.StatusBadRequest, http.StatusInsufficientStorage)
+	return op
+}

@@ -1,0 +1,104 @@
+package control
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"blockd/addr"
+	"blockd/audit"
+	"blockd/httpapi"
+	"blockd/internal/config"
+	"blockd/internal/daemon"
+	"blockd/live"
+	"blockd/live/shared"
+)
+
+// errNotShared is the error of commands about entries that machines share.
+var errNotShared = errors.New("live.shared is empty: the live entries are of this machine alone")
+
+// SharedLive asks the daemon how the live entries are that machines share.
+func SharedLive(ctx context.Context, c config.Config) (now httpapi.LiveShared, err error) {
+	if c.Live.Shared == "" {
+		return now, errNotShared
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return now, Ask(ctx, c, http.MethodGet, "/v1/live", nil, &now)
+}
+
+// LostLive has the daemon make the changes once more that the database has lost, or forget them: what is "offer" or "dismiss".
+func LostLive(ctx context.Context, c config.Config, what string, q httpapi.LiveWho) (done httpapi.LiveOffered, err error) {
+	if c.Live.Shared == "" {
+		return done, errNotShared
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return done, Ask(ctx, c, http.MethodPost, "/v1/live/"+what, q, &done)
+}
+
+// shareAlone has the changes of a set, which no daemon has, made for all machines that share its entries; nil if none do.
+func shareAlone(c config.Config, set *live.Set) (*shared.Node, error) {
+	return daemon.OpenShared(c, set, slog.New(slog.DiscardHandler))
+}
+
+// tokenNode is a connection to the database of live.shared, by which tokens are changed.
+func tokenNode(c config.Config) (*shared.Node, error) {
+	set, err := live.Read(c.LiveFolder()) // nothing of it is changed
+	if err != nil {
+		return nil, err
+	}
+	return shareAlone(c, set)
+}
+
+// NewFleetToken draws a token of the fleet. It is kept nowhere: the database has its hash alone.
+func NewFleetToken(ctx context.Context, c config.Config, name string, scope httpapi.Scope, by string, owners ...addr.Key) (token string, err error) {
+	token, t, err := httpapi.DrawToken(name, scope, owners...)
+	if err != nil {
+		return "", err
+	}
+	node, err := tokenNode(c)
+	if err != nil {
+		return "", err
+	}
+	defer node.Close()
+	if err := c.Journal().Add(audit.Line{By: by, Action: audit.TokenAdd, Subject: name, Detail: "of the fleet, " + t.May()}); err != nil {
+		return "", err
+	}
+	var bound []string
+	for _, owner := range owners {
+		bound = append(bound, url.PathEscape(owner.Text))
+	}
+	err = node.AddToken(ctx, shared.Token{Name: name, Scope: scope.String(), Sum: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(token))), Owners: strings.Join(bound, ","), By: by})
+	if errors.Is(err, shared.ErrTokenThere) {
+		err = fmt.Errorf("the fleet has a token named %s", name)
+	}
+	return token, err
+}
+
+// FleetTokens are those of the fleet, as this machine knows them.
+func FleetTokens(c config.Config) ([]httpapi.Token, error) {
+	if c.Live.Shared == "" {
+		return nil, nil
+	}
+	return httpapi.ReadTokens(shared.TokenFile(c.LiveFolder()))
+}
+
+// RevokeFleetToken makes a token of the fleet worthless on all machines that reach the database; false = there is none of that name.
+func RevokeFleetToken(ctx context.Context, c config.Config, name, by string) (bool, error) {
+	node, err := tokenNode(c)
+	if err != nil {
+		return false, err
+	}
+	defer node.Close()
+	if err := c.Journal().Add(audit.Line{By: by, Action: audit.TokenRevoke, Subject: name, Detail: "of the fleet"}); err != nil {
+		return false, err
+	}
+	return node.RevokeToken(ctx, name, by)
+}

@@ -1,0 +1,39 @@
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+
+	"blockd/internal/config"
+	"blockd/live"
+	"blockd/live/shared"
+	"blockd/live/shared/redis"
+)
+
+// openEngine makes the database of live.shared. It makes no connection.
+func openEngine(c config.Config) (shared.Engine, error) {
+	dsn, err := c.Live.ReadDSN()
+	if err != nil {
+		return nil, err
+	}
+	if c.Live.Shared == "redis" {
+		return redis.Open(dsn, c.Live.Name)
+	}
+	return openSharedSQL(dsn, c.Live.Name)
+}
+
+// OpenShared has the changes of a set made by the database that its fleet shares; nil if the set is of this machine alone.
+func OpenShared(c config.Config, set *live.Set, log *slog.Logger) (*shared.Node, error) {
+	if c.Live.Shared == "" || set == nil {
+		return nil, nil
+	}
+	e, err := openEngine(c)
+	if err != nil {
+		return nil, fmt.Errorf("live.shared: %w", err)
+	}
+	n, err := shared.Open(shared.Options{Engine: e, Kind: c.Live.Shared, Name: c.Live.Name, Alone: c.Live.OnOutage == "local", Folder: c.LiveFolder(), Set: set, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("live.shared: %w", err)
+	}
+	return n, nil
+}

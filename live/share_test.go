@@ -1,0 +1,115 @@
+package live
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Revisions, and up to which one the entries are, are in the journal and in the snapshot.
+func TestRevisionsAreKept(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "live")
+	open := func() *Set {
+		t.Helper()
+		set, err := Open(Settings{Folder: folder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { set.Close() })
+		return set
+	}
+	set := open()
+	rows := []Row{
+		{Entry: "one.example", Scope: "tree", Action: "block", Why: "1", By: "anna", Created: 1_790_000_000, Rev: 7},
+		{Entry: "two.example", Scope: "tree", Action: "allow", Proof: true, Created: 1_790_000_000, Expires: time.Now().Unix() + 1000, Rev: 9},
+		{Entry: "x@three.example", Owner: "anna@here.example", Scope: "exact", Action: "block", Forced: true, Created: 1_790_000_000, Rev: 12},
+		{Entry: "four.example", Scope: "tree", Action: "block", Created: 1_790_000_000, Rev: 13},
+	}
+	at := Cursor{Origin: "postgres/eu-mx/abc", Revision: 13}
+	taken, err := set.Take(rows, at, false)
+	if err != nil || len(taken.Outcomes) != 4 || len(taken.Unread) != 0 {
+		t.Fatalf("Take() = %+v, %v", taken, err)
+	}
+	rows[3].Gone, rows[3].Rev = 1_790_000_001, 20
+	at.Revision = 20
+	if _, err := set.Take(rows[3:], at, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := set.Apply(Change{Entry: "own.example"}); err != nil { // of this machine alone
+		t.Fatal(err)
+	}
+	// An older change does not come after a newer one, unless it is meant.
+	older := rows[0]
+	older.Rev, older.Why = 3, "older"
+	if taken, err := set.Take([]Row{older}, at, false); err != nil || len(taken.Outcomes) != 0 {
+		t.Errorf("an older change was taken: %+v, %v", taken, err)
+	}
+	sum := set.Sum()
+	for _, when := range []string{"from the journal", "from the snapshot"} {
+		if when == "from the snapshot" {
+			set.writing.Lock()
+			set.stale = true
+			set.writing.Unlock()
+			if err := set.rewrite(true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := set.Close(); err != nil {
+			t.Fatal(err)
+		}
+		set = open()
+		if c := set.Cursor(); c != at {
+			t.Errorf("%s: Cursor() = %+v, want %+v", when, c, at)
+		}
+		if now := set.Sum(); now != sum || sum.Count != 3 {
+			t.Errorf("%s: Sum() = %+v, want %+v of three", when, now, sum)
+		}
+		for _, want := range rows[:3] {
+			e := set.Get(&want)
+			if e == nil || RowOf(e) != want {
+				t.Errorf("%s: %+v, want %+v", when, e, want)
+			}
+		}
+		if n := len(held(set)); n != 4 {
+			t.Errorf("%s: %d entries, want 4", when, n)
+		}
+		for e := range set.All() {
+			if e.Text == "one.example" && (e.Revision() != 7 || e.match(0).Line != 7) {
+				t.Errorf("%s: a verdict names %d, want the revision", when, e.match(0).Line)
+			}
+		}
+	}
+	// A reading that was cut off is known as such.
+	at.Reading = true
+	if _, err := set.Take(nil, at, false); err != nil {
+		t.Fatal(err)
+	}
+	set.Close()
+	if c := open().Cursor(); c != at {
+		t.Errorf("Cursor() = %+v, want %+v", c, at)
+	}
+}
+
+// Rows that another program has written, and that this one cannot read, are left out one by one.
+func TestRowsThatCannotBeRead(t *testing.T) {
+	set, err := Open(Settings{Folder: filepath.Join(t.TempDir(), "live")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	good := Row{Entry: "one.example", Scope: "tree", Action: "block", Rev: 1}
+	rows := []Row{good}
+	for _, change := range []func(*Row){
+		func(r *Row) { r.Entry = "" }, func(r *Row) { r.Entry = "One.Example" }, func(r *Row) { r.Scope = "exact" }, func(r *Row) { r.Action = "discard" },
+		func(r *Row) { r.Why = "two\nlines" }, func(r *Row) { r.Owner = "@" }, func(r *Row) { r.Created = -1 }, func(r *Row) { r.Expires = 1 << 60 }, func(r *Row) { r.Proof = true },
+	} {
+		r := good
+		r.Rev = uint64(len(rows) + 1)
+		change(&r)
+		rows = append(rows, r)
+	}
+	taken, err := set.Take(rows, Cursor{Origin: "o", Revision: 99}, false)
+	if err != nil || len(taken.Unread) != len(rows)-1 || set.Len() != 1 {
+		t.Errorf("Take() = %d unread of %d, %v; %d entries", len(taken.Unread), len(rows)-1, err, set.Len())
+	}
+}
