@@ -90,7 +90,7 @@ func TestNeedsProof(t *testing.T) {
 	s = open()
 	s.Served(ix)
 	needs("from the snapshot after a restart", true)
-	if got := s.view.Load().base.version; got != snapshotVersion {
+	if got := s.view.Load().base.version; got != provedVersion {
 		t.Errorf("the snapshot has version %d: an older program believes the exception", got)
 	}
 
