@@ -97,7 +97,7 @@ var layers = map[string][]string{
 
 	"redisclient":     {},
 	"redisfilter":     {"filter", "redisclient"},
-	"internal/export": {"addr", "filter", "index", "internal/durable", "internal/term", "lists", "rule"},
+	"internal/export": {"addr", "filter", "index", "internal/durable", "internal/runs", "internal/term", "lists", "live", "rule"},
 
 	"internal/overlap": {"index", "lists"},
 	"keptfilter":       {"filter", "index", "internal/durable", "internal/export", "redisclient", "redisfilter", "rule"},

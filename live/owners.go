@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"runtime"
 	"slices"
@@ -353,4 +354,29 @@ func setOwner(it *lists.Item, owner string) error {
 		return fmt.Errorf("%w: no owner", ErrInvalid)
 	}
 	return nil
+}
+
+// Owned returns the entries in force of all owners, in no order, as they are when the iteration begins. It makes each as it goes, as All does.
+func (s *Set) Owned() iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		v, now := s.view.Load(), time.Now().Unix()
+		changes := v.sorted()
+		for _, e := range changes {
+			if !e.gone && e.Item.Owner.Text != "" && !e.expired(now) && !yield(e) {
+				return
+			}
+		}
+		if v.base == nil || v.base.kinds&(1<<personalKinds) == 0 {
+			return
+		}
+		changed := v.base.changedBy(changes)
+		for i := range v.base.count {
+			if changed.has(i) || !v.base.owned(i) {
+				continue
+			}
+			if end := v.base.expiry(i); (end == 0 || end > now) && !yield(v.base.entry(i)) {
+				return
+			}
+		}
+	}
 }

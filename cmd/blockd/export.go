@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/internal/control"
@@ -18,14 +19,15 @@ import (
 	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/lists"
+	"blockd/live"
 )
 
 func newExport() *cobra.Command {
-	var path, file, format, out string
+	var path, file, format, out, owner string
 	var names []string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "export [-c config.toml | -i FILE.bdx] --format F [--list NAME]... [-o FILE] [--json]",
+		Use:   "export [-c config.toml | -i FILE.bdx] --format F [--list NAME]... [--owner OWNER] [-o FILE] [--json]",
 		Short: "write the lists in another program's format",
 		Long: `Write what the compiled index holds as a list in the format of another program:
 ` + strings.Join(lists.WritableFormats(), ", ") + `.
@@ -43,6 +45,12 @@ Lists in shadow mode are written only if --list names them, and so are those who
 on_match does not refuse (quarantine, tag) or whose match leaves the envelope out,
 where a configuration tells of it.
 
+Entries with owners are in none of these. --format csv:entry writes them alone, those of
+lists and live ones (blockd add --owner, blockd junk), as a CSV with the header
+owner,entry,action,reason: a list with per_recipient = true reads it, and so does blockd
+import --csv. With --owner those of one owner. Entries that end by themselves are left
+out: the format has no end for them.
+
 Standard error has a note for each list whose licence is known not to let everybody pass
 it on, by its file, [[list]] licence or the catalogue.
 
@@ -50,11 +58,16 @@ Ends with 0 when the file says all that the lists say, 1 when it says less, 2 on
 error.`,
 		Example: `  blockd export --format postfix -o /etc/postfix/sender_access
   blockd export -i bad.bdx --format rpz >bad.zone
-  blockd export --format hosts --list malware --list scam`,
+  blockd export --format hosts --list malware --list scam
+  blockd export --format csv:entry -o users.csv`,
 		Args: noArgs,
 		RunE: answering(func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(lists.WritableFormats(), format) {
-				return usagef("want --format, one of %s", strings.Join(lists.WritableFormats(), ", "))
+			formats := append(lists.WritableFormats(), export.OwnedFormat)
+			switch {
+			case !slices.Contains(formats, format):
+				return usagef("want --format, one of %s", strings.Join(formats, ", "))
+			case owner != "" && format != export.OwnedFormat:
+				return usagef("--owner is for --format %s", export.OwnedFormat)
 			}
 			ctx, stop := interruptible(cmd)
 			defer stop()
@@ -65,6 +78,9 @@ error.`,
 			job, err := exportJob(path, file, names, outputs...)
 			if err != nil {
 				return err
+			}
+			if format == export.OwnedFormat {
+				return exportOwned(ctx, cmd, job, path, file, owner, out, asJSON)
 			}
 			job.Format = format
 			told, err := writeExport(ctx, cmd, out, job)
@@ -90,12 +106,61 @@ error.`,
 	configFlag(cmd, &path)
 	indexFlag(cmd, &file, "export")
 	cmd.Flags().StringVar(&format, "format", "", "format `F` to write")
-	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(lists.WritableFormats(), cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(append(lists.WritableFormats(), export.OwnedFormat), cobra.ShellCompDirectiveNoFileComp)))
 	cmd.Flags().StringArrayVar(&names, "list", nil, "only the list `NAME`; may be repeated")
 	must(cmd.RegisterFlagCompletionFunc("list", completion(&path, listNames)))
+	cmd.Flags().StringVar(&owner, "owner", "", "of `OWNER` alone, a mailbox or a domain")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`file` to write, put in place when it is whole; without it standard output")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "say on standard error what became of the entries as a JSON object")
 	return cmd
+}
+
+// exportOwned writes the entries with owners, of the named lists or of all, and live ones where a configuration tells of them.
+func exportOwned(ctx context.Context, cmd *cobra.Command, job export.Job, path, file, owner, out string, asJSON bool) error {
+	o := export.Owned{Index: job.Index}
+	if len(job.Lists) > 0 {
+		for _, name := range listsOf(job.Index) {
+			o.Rows = append(o.Rows, slices.Contains(job.Lists, name))
+		}
+	}
+	if owner != "" {
+		var err error
+		if o.Owner, err = addr.ParseOwner(owner); err != nil {
+			return usagef("--owner: %v", err)
+		}
+	}
+	if file == "" && (len(job.Lists) == 0 || slices.Contains(job.Lists, live.ListName)) {
+		c, err := config.Load(path)
+		if err == nil {
+			o.Live, err = control.ReadLive(c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	var told export.OwnedResult
+	write := func(w io.Writer) (err error) {
+		told, err = o.Write(ctx, w)
+		return err
+	}
+	err := error(nil)
+	if out == "" {
+		err = write(cmd.OutOrStdout())
+	} else {
+		err = durable.Replace(out, 0o600, write) // who blocks whom is nobody else's
+	}
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		err = term.JSON(cmd.ErrOrStderr(), told)
+	default:
+		fmt.Fprintln(cmd.ErrOrStderr(), told)
+	}
+	if err == nil && told.Partial() {
+		return answer(exitFault)
+	}
+	return err
 }
 
 // exportJob opens the index file, or that of the configuration at path, to export the named

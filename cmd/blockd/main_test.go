@@ -53,7 +53,7 @@ func TestCommandsAndFlags(t *testing.T) {
 		"token":      "",
 		"junk":       "config for force ham json recipient undo", "complaints": "config json", "proposals": "all config json state",
 		"import":      "amavis csv domain force from-postfix from-rspamd from-spamassassin json mailcow output rspamd-settings sieve spamassassin-sql user-prefs",
-		"export":      "config format index json list output",
+		"export":      "config format index json list output owner",
 		"compare":     "action allow-public-suffix approximate config exceptions format json memory patterns subdomains",
 		"config":      "check config defaults effective",
 		"doctor":      "config json",

@@ -112,7 +112,7 @@ func (r *reading) add(f *migration.Finding, owner string, it lists.Item, reason 
 		lose(f, "%s: %s", it.Class, it.Message)
 		return
 	case lists.Glob, lists.Regexp:
-		lose(f, "a pattern; an entry of a mailbox is an address, a name, a local-part or an address of clients")
+		lose(f, "a pattern; an entry of a mailbox is an address, a name or a local-part")
 		return
 	case lists.Skip:
 		lose(f, "it says nothing of senders")
