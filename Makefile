@@ -81,6 +81,7 @@ soak: ## the tests that make test shortens, at full length
 	$(GO) test -count=1 -v -timeout=60m -run='RandomChanges' ./live/shared -soak
 	BLOCKD_TEST_SOAK=1 $(GO) test -count=1 -v -timeout=60m -run='StoreFaults' ./policy
 	$(GO) test -count=1 -v -timeout=60m -run='ReconfigureFlow|ReloadUnderLoad|IdleSessions|SlowClients|ControlGroup' ./e2e -soak -figures
+	$(GO) test -count=1 -v -timeout=120m -run='OwnersHear' ./index -soak
 	BLOCKD_TEST_ALL_BITS=1 $(GO) test -count=1 -v -run=EveryFlippedBit ./index
 
 .PHONY: bench
@@ -118,6 +119,11 @@ bench-upgrade: ## what clients feel while another process takes over, by probes 
 .PHONY: bench-reload
 bench-reload: ## what clients feel of a list of 10 M that changes, by probes each millisecond (5 minutes)
 	cd bench && $(GO) run . reload $(BENCHFLAGS)
+
+.PHONY: bench-owners
+bench-owners: ## a million owners with 20 entries each: build, memory, changes, 200,000 of them by HTTP (3 minutes)
+	cd bench && $(GO) run . owners $(BENCHFLAGS)
+	$(GO) test ./index ./policy -run='^$$' -bench='LookupOwned|Owners' -cpu=1
 
 .PHONY: bench-growth
 bench-growth: ## curves from 10,000 to 100 M entries, one to 10,000 connections, on one processor and two (20 minutes)

@@ -33,6 +33,7 @@ type instruments struct {
 	believed   *prometheus.CounterVec // unverified allows
 	proofs     *prometheus.CounterVec
 	unread     *prometheus.CounterVec // texts that are no sender
+	owned      prometheus.Counter     // recipients refused by their owners
 	hits       *hits.Table
 	errors     map[string]prometheus.Counter
 	logNext    atomic.Int64 // Unix nanoseconds: no error is logged before
@@ -49,6 +50,8 @@ func newInstruments(log *slog.Logger, reg prometheus.Registerer) *instruments {
 		Help: "Look-ups that failed inside blockd and were answered by on_error, by place."}, []string{"where"})
 	in := &instruments{log: log,
 		hits: hits.NewTable(reg),
+		owned: auto.NewCounter(prometheus.CounterOpts{Name: "blockd_owner_refusals_total",
+			Help: "Recipients refused by an entry of their owner, a mailbox or a domain."}),
 		shadows: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_shadow_refusals_total",
 			Help: "Senders that a list in shadow mode would have refused, by list."}, []string{"list"}),
 		believed: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_unverified_allows_total",

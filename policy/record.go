@@ -17,6 +17,9 @@ import (
 // A refusal that repeats is folded: d then has the reference of the line that stands for
 // it. Mail that is accepted is always remembered, and only its line of the log is folded.
 func (c *checks) record(door *Door, v *verdict.Verdict, recipient string, d *Decision) {
+	if !door.forgets && (d.Outcome == Refuse || d.Outcome == Defer) && v.Owner() != "" {
+		c.instruments.owned.Inc()
+	}
 	if door.forgets || c.history == nil && c.decided == nil && c.repeats == nil || v.Source != verdict.EnvelopeSource && d.Ref == "" {
 		return
 	}

@@ -64,6 +64,7 @@ var (
 	listHeld    = prometheus.NewDesc("blockd_list_held_entries", "Entries of a list that are held back: they would refuse senders who wrote lately.", []string{"list"}, nil)
 	listWaiting = prometheus.NewDesc("blockd_list_proposal_waiting_seconds", "For how long a list has had something that waits to be adopted. Absent else.", []string{"list"}, nil)
 	listBack    = prometheus.NewDesc("blockd_list_rolled_back", "1 while a list serves what it had before, and not what its file has: blockd rollback. Absent else.", []string{"list"}, nil)
+	indexOwners = prometheus.NewDesc("blockd_index_owners", "Mailboxes and domains with entries of their own in the serving generation.", nil, nil)
 	indexKeys   = prometheus.NewDesc("blockd_index_keys", "Distinct keys in the serving generation.", nil, nil)
 	indexBytes  = prometheus.NewDesc("blockd_index_bytes", "Size of the serving generation's file.", nil, nil)
 	filterAsked = prometheus.NewDesc("blockd_filter_keys_asked_total", "Keys that the filter was asked for.", nil, nil)
@@ -75,7 +76,7 @@ var (
 
 // Describe is of prometheus.Collector.
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{listEntries, listStale, listLeftOut, listHeld, listWaiting, listBack, indexKeys, indexBytes, filterAsked, filterFalse, filterRate} {
+	for _, d := range []*prometheus.Desc{listEntries, listStale, listLeftOut, listHeld, listWaiting, listBack, indexKeys, indexOwners, indexBytes, filterAsked, filterFalse, filterRate} {
 		ch <- d
 	}
 }
@@ -127,6 +128,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	gauge(indexKeys, float64(keys))
+	gauge(indexOwners, float64(ix.Owners()))
 	gauge(indexBytes, float64(bytes))
 	gauge(filterRate, ix.FalsePositiveRate())
 	counter(filterAsked, past.asked+asked)

@@ -32,6 +32,13 @@ func (c *Case) Tables(resolver string) (tables string, files map[string]string) 
 	var b strings.Builder
 	fmt.Fprintf(&b, "[auth]\nresolver = %q\n%s", resolver, lines(c.Auth))
 	files = map[string]string{}
+	if len(c.Owners)+len(c.Aliases) > 0 {
+		fmt.Fprintf(&b, "[recipients]\n%s", lines(c.Owners))
+	}
+	if len(c.Aliases) > 0 {
+		b.WriteString("aliases = { kind = \"file\", path = \"aliases.csv\" }\n")
+		files["aliases.csv"] = strings.Join(c.Aliases, "\n") + "\n"
+	}
 	var paused []pause.Pause
 	for _, l := range c.Lists {
 		fmt.Fprintf(&b, "[[list]]\nname = %q\npath = %q\n", l.Name, l.Name+".txt")

@@ -9,6 +9,8 @@
 //	policy    sales@here.example: bad
 //	set       on_error tempfail
 //	auth      on_dns_error tempfail
+//	owners    allow_overrides ["bad"]
+//	alias     sales@here.example anna@here.example
 //	dns       TXT bulk.example: !SERVFAIL
 //	client    192.0.2.7
 //	from      a@bulk.example
@@ -28,6 +30,7 @@
 //   - require NAME: PROOFS is what the entries of an allow list need to count.
 //   - policy RECIPIENTS: LISTS has other lists for some recipients, or none.
 //   - set KEY VALUE is a key of [smtp]; VALUE is TOML, or a word.
+//   - owners KEY VALUE is a key of [recipients] in the same way, and alias ALIAS OWNER one of its aliases.
 //   - auth KEY VALUE is a key of [auth] in the same way, and dns TYPE NAME: TEXT a record
 //     of the name server, beside those of internal/sealed.
 //   - broken has the index damaged once blockd serves.
@@ -66,6 +69,8 @@ type Case struct {
 	Policies   []Policy
 	Settings   []Setting // of [smtp]
 	Auth       []Setting // of [auth]
+	Owners     []Setting // of [recipients]
+	Aliases    []string  // lines "ALIAS,OWNER"
 	Zone       nameserver.Zone
 	Broken     bool
 	Client     netip.Addr
@@ -182,6 +187,14 @@ func (c *Case) line(word, rest string) (err error) {
 		c.Settings, err = setting(c.Settings, word, rest)
 	case "auth":
 		c.Auth, err = setting(c.Auth, word, rest)
+	case "owners":
+		c.Owners, err = setting(c.Owners, word, rest)
+	case "alias":
+		alias, owner, ok := strings.Cut(rest, " ")
+		if !ok {
+			return fmt.Errorf("alias wants ALIAS OWNER")
+		}
+		c.Aliases = append(c.Aliases, alias+","+owner)
 	case "require":
 		return c.require(rest)
 	case "dns":
