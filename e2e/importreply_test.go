@@ -15,7 +15,7 @@ import (
 // "the same", it is the same to the octet.
 func TestImportAnswersAsPostfix(t *testing.T) {
 	postmap := testkit.Peer(t, "postmap")
-	const table = `
+	table := `
 bare.example        REJECT
 text.example        REJECT bulk mail, see https://here.example/no-bulk
 status.example      REJECT 5.7.9 no bulk mail
@@ -29,6 +29,14 @@ nodetail.example    554 5.7.9
 permanent.example   552 5.1.1 no such sender
 later.example       450 4.7.2 come back later
 laterodd.example    451 5.7.2 come back later
+laterplain.example  450 come back later
+lateronly.example   450
+latercode.example   450 4.7.1
+coded.example       450 4.7.1 100% %sender $1 %ref %contact
+dollar.example      550 5.7.1 pay $5, ${1} and $(x)
+greek.example       554 5.7.1 όχι
+toolong.example     550 5.7.1 ` + strings.Repeat("a text of more than one line has ", 17) + `
+reject.example      DEFER_IF_REJECT not now
 greylist.example    DEFER
 defertext.example   DEFER the disk is full
 permit.example      DEFER_IF_PERMIT
@@ -110,5 +118,76 @@ local@              REJECT local-parts
 			}
 			t.Log(fmt.Sprint(same, " replies are the same to the octet"))
 		})
+	}
+}
+
+// TestImportAnswersClientsAndRecipients is TestImportAnswersAsPostfix for the tables of clients and of recipients.
+func TestImportAnswersClientsAndRecipients(t *testing.T) {
+	postmap := testkit.Peer(t, "postmap")
+	clients := map[string]string{"192.0.2.1": "REJECT", "192.0.2.2": "REJECT no mail from dial-up lines, %ref $1", "192.0.2.3": "450 4.7.2 not yet",
+		"192.0.2.4": "554 gone for good", "192.0.2.5": "DEFER", "192.0.2.6": "521 5.7.1 go away", "192.0.2.7": "REJECT kein Bedarf für Müll", "192.0.2.8": "550 5.7.9 no"}
+	recipients := map[string]string{"a@here.example": "REJECT", "b@here.example": "550 5.1.1 moved to b@new.example", "c@here.example": "450 4.2.1 on holiday, 100% sure",
+		"d@here.example": "DEFER", "e@here.example": "551 has left"}
+	lines := func(table map[string]string) (text string) {
+		for key, value := range table {
+			text += key + " " + value + "\n"
+		}
+		return text
+	}
+	there := configurePostfix(t, freeAddress(t))
+	for name, table := range map[string]map[string]string{"clients": clients, "recipients": recipients} {
+		path := filepath.Join(there.config, name)
+		testkit.Write(t, path, lines(table))
+		if out, err := exec.Command(postmap, "-c", there.config, "hash:"+path).CombinedOutput(); err != nil {
+			t.Fatalf("postmap: %v\n%s", err, out)
+		}
+	}
+	const common = "smtpd_authorized_xclient_hosts = 127.0.0.0/8\n"
+	there.add(t, "main.cf", "smtpd_recipient_restrictions = check_client_access hash:$config_directory/clients, check_recipient_access hash:$config_directory/recipients, permit_mynetworks, reject_unauth_destination\n"+common)
+	there.start(t)
+	out := t.TempDir()
+	told := map[string]importLine{}
+	for _, l := range runImport(t, filepath.Join(there.config, "main.cf"), out).lines {
+		key, _, _ := strings.Cut(l.Text, " ")
+		told[key] = l
+	}
+	policy := freeAddress(t)
+	serveImport(t, out, policy)
+	here := configurePostfix(t, freeAddress(t))
+	here.add(t, "main.cf", "smtpd_recipient_restrictions = check_policy_service inet:"+policy+", permit_mynetworks, reject_unauth_destination\n"+common)
+	here.start(t)
+	ask := func(key, client, recipient string) {
+		reply := func(address string) string {
+			c := asClient(t, address, client, false)
+			defer c.conn.Close()
+			if got := c.command("MAIL FROM:<x@there.example>"); !strings.HasPrefix(got, "250") {
+				return got
+			}
+			return c.command("RCPT TO:<%s>", recipient)
+		}
+		was, is := reply(there.smtp), reply(here.smtp)
+		line, known := told[key]
+		switch {
+		case !known:
+			t.Errorf("%s: the report has no such line", key)
+		case line.Outcome == "the same":
+			if was != is {
+				t.Errorf("%s: said to be the same\nPostfix %q\nblockd  %q", line.Text, was, is)
+			}
+		default:
+			t.Logf("%s: %s, %s\nPostfix %q\nblockd  %q", line.Text, line.Outcome, line.Now, was, is)
+		}
+		if known && line.Outcome != "not carried over" && was[0] != is[0] {
+			t.Errorf("%s: Postfix %q, blockd %q", key, was, is)
+		}
+	}
+	for key := range clients {
+		ask(key, key, "you@here.example")
+	}
+	for key := range recipients {
+		ask(key, "192.0.2.99", key)
+	}
+	if len(told) < len(clients)+len(recipients) {
+		t.Errorf("the report has %d lines; nothing is shown", len(told))
 	}
 }
