@@ -272,8 +272,8 @@ func TestExplain(t *testing.T) {
 	c, _ := checker(t, build(t, block("a", "sub.example\nx@")), policy.Settings{})
 	e := explain(c, policy.Question{Text: "x@a.sub.example"})
 	got := fmt.Sprint(e.Keys, e.Decider, e.Shadow, " ", e.Reply)
-	want := "[{x@a.sub.example addr   []} {x@ addr perhaps listed [1]} {a.sub.example domain   []} " +
-		"{sub.example domain perhaps listed [0]} {example domain   []}] 0 -1 550 5.7.1 <x@a.sub.example>: Sender address rejected: listed in a (ref ID)"
+	want := "[{x@a.sub.example addr    []} {x@ addr  perhaps listed [1]} {a.sub.example domain    []} " +
+		"{sub.example domain  perhaps listed [0]} {example domain    []}] 0 -1 550 5.7.1 <x@a.sub.example>: Sender address rejected: listed in a (ref ID)"
 	if got != want {
 		t.Errorf("Explain = %s, want %s", got, want)
 	}
@@ -290,11 +290,11 @@ func TestExplainClientsPatternsAndDomains(t *testing.T) {
 		want string // of the keys
 	}{
 		{"client and pattern", policy.Question{Text: "promo-1@shop.example", Client: netip.MustParseAddr("192.0.2.1")},
-			"[{promo-1@shop.example addr   []} {promo-1@ addr   []} {shop.example domain no  []} {example domain   []} " +
-				"{192.0.2.1 ip no  []} {192.0.2.0/24 cidr perhaps listed [1]} {promo-*@*.example glob   [0]}]"},
-		{"domain", policy.Question{About: policy.AboutDomain, Text: "bad.example"}, "[{bad.example domain perhaps listed [0]} {example domain   []}]"},
+			"[{promo-1@shop.example addr    []} {promo-1@ addr    []} {shop.example domain  no  []} {example domain    []} " +
+				"{192.0.2.1 ip  no  []} {192.0.2.0/24 cidr  perhaps listed [1]} {promo-*@*.example glob    [0]}]"},
+		{"domain", policy.Question{About: policy.AboutDomain, Text: "bad.example"}, "[{bad.example domain  perhaps listed [0]} {example domain    []}]"},
 		{"an entry that does not reach so far", policy.Question{About: policy.AboutDomain, Text: "mx.bad.example"},
-			"[{mx.bad.example domain   []} {bad.example domain perhaps listed []} {example domain   []}]"},
+			"[{mx.bad.example domain    []} {bad.example domain  perhaps listed []} {example domain    []}]"},
 		{"nothing", policy.Question{}, "[]"},
 	}
 	for _, tt := range tests {
@@ -306,7 +306,7 @@ func TestExplainClientsPatternsAndDomains(t *testing.T) {
 	var b policy.Batch
 	v := c.AskAll(&b, []policy.Question{{About: policy.AboutDomain, Text: "bad.example"}})[0]
 	b.Reset()
-	if got, want := fmt.Sprint(b.Explain(&v).Keys), "[{bad.example domain   [0]} {example domain   []}]"; got != want {
+	if got, want := fmt.Sprint(b.Explain(&v).Keys), "[{bad.example domain    [0]} {example domain    []}]"; got != want {
 		t.Errorf("after Reset: %s, want %s", got, want)
 	}
 }
