@@ -167,7 +167,7 @@ func (s *Server) bound(m *method, w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	if c := s.callerOf(r); len(c.owners) > 0 {
-		fail(w, http.StatusForbidden, "this token is bound to an owner: it may ask /v1/owners/OWNER/entries, and /v1/check with a recipient of its own")
+		fail(w, http.StatusForbidden, "this token is bound to an owner: it may ask /v1/owners/OWNER/entries and /junk, and /v1/check with a recipient of its own")
 		return true
 	}
 	return false
