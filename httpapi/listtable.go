@@ -102,7 +102,7 @@ type ListWorth struct {
 	Files    int           `json:"files"`
 	Entries  int           `json:"entries"`
 	Errors   int           `json:"errors"`   // lines that were refused
-	Held     int           `json:"held"`     // entries that are held back: they would refuse senders who wrote lately
+	Held     int           `json:"held"`     // entries that are held back: they would refuse senders who wrote lately, or correspondents
 	Keys     uint64        `json:"keys"`     // distinct
 	Unique   uint64        `json:"unique"`   // of the keys: those that no other list has
 	Overlaps []ListOverlap `json:"overlaps"` // the largest first

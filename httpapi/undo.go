@@ -125,7 +125,7 @@ type ListUndone struct {
 	Text   string      `json:"text,omitempty"`
 	Held   *PinnedList `json:"held" doc:"null: the list follows its file"`
 
-	HeldBack  int             `json:"held_back" doc:"entries of the list that do not act, for they would refuse senders who wrote lately"`
+	HeldBack  int             `json:"held_back" doc:"entries of the list that do not act, for they would refuse senders who wrote lately, or correspondents"`
 	HeldFirst []kept.HeldBack `json:"held_first" doc:"the first of them"`
 }
 

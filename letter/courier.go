@@ -78,7 +78,7 @@ type state struct {
 	Version int             `json:"report_version"`
 	Since   time.Time       `json:"since"`           // the beginning of the period that no letter is about yet
 	Sent    time.Time       `json:"sent,omitzero"`   // the last letter
-	Trying  time.Time       `json:"trying,omitzero"` // the last try of the next one
+	Trying  time.Time       `json:"trying,omitzero"` // a try of the next one whose answer is not known yet
 	Loads   map[string]Load `json:"loads,omitempty"` // since Since
 }
 
@@ -166,6 +166,9 @@ func (c *Courier) Run(ctx context.Context) error {
 	if !s.Sent.IsZero() {
 		c.sent.Store(s.Sent.Unix())
 	}
+	if !s.Trying.IsZero() {
+		c.log.Warn("the answer to a report was not waited for: it may come once more, with the same Message-ID", slog.Time("tried", s.Trying))
+	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var next time.Time // the next try
@@ -182,6 +185,7 @@ func (c *Courier) Run(ctx context.Context) error {
 			next = now // the clock was set back
 		}
 		switch {
+		case ctx.Err() != nil: // while a letter was sent
 		case now.Sub(s.Since) >= c.Every && !now.Before(next):
 			if err := c.report(ctx, &s, now); err == nil {
 				failures, next, unwritten = 0, time.Time{}, false
@@ -240,6 +244,12 @@ func (c *Courier) report(ctx context.Context, s *state, now time.Time) error {
 		return err
 	}
 	if err := c.Send(ctx, &l, ID(c.Host, s.Since)); err != nil {
+		if ctx.Err() == nil {
+			s.Trying = time.Time{} // nobody has it
+			if err := c.write(s); err != nil {
+				c.log.Error("the state of [report] is not kept for the next start", slog.Any("error", err))
+			}
+		}
 		return err
 	}
 	after.Sent = now

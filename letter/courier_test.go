@@ -21,6 +21,7 @@ import (
 type office struct {
 	mu    sync.Mutex
 	quiet bool
+	hangs bool // the server does not answer
 	fails error
 	tries []time.Time
 	sent  []Letter
@@ -43,7 +44,12 @@ func (o *office) open() (c *Courier, stop func()) {
 			}
 			return l, nil
 		},
-		Send: func(_ context.Context, l *Letter, id string) error {
+		Send: func(ctx context.Context, l *Letter, id string) error {
+			if o.hangs {
+				o.ids = append(o.ids, id)
+				<-ctx.Done()
+				return ctx.Err()
+			}
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.tries, o.ids = append(o.tries, time.Now()), append(o.ids, id)
@@ -167,6 +173,34 @@ func TestTriesAgain(t *testing.T) {
 		}
 		if c.Fault() != nil {
 			t.Error(c.Fault())
+		}
+		if strings.Contains(o.log.String(), "was not waited for") {
+			t.Error("a letter that was refused is said to come twice")
+		}
+	})
+}
+
+// A try that is cut off is made again by the next process, which says that the letter may come twice, with one id; a third says
+// nothing.
+func TestCutOff(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		began := time.Now()
+		o.hangs = true
+		_, stop := o.open()
+		time.Sleep(25 * time.Hour)
+		stop()
+		o.hangs = false
+		for range 2 {
+			_, stop = o.open()
+			time.Sleep(time.Hour)
+			stop()
+		}
+		o.joined(t, 1, began)
+		if ids := o.seen().ids; len(ids) != 2 || ids[0] != ids[1] {
+			t.Errorf("ids %q", ids)
+		}
+		if n := strings.Count(o.log.String(), "was not waited for"); n != 1 {
+			t.Errorf("said %d times that it may come twice", n)
 		}
 	})
 }

@@ -32,6 +32,7 @@ type Sources struct {
 	Requests  func() ([]OpenRequest, error) // that are open, in any order
 	Proposals func() ([]Unwanted, error)    // that wait for a person, the most urgent first
 	Changes   func(ctx context.Context, since, until time.Time) ([]Change, error)
+	Pending   func() ([]Pending, error) // by name
 	Loads     func() []Load
 	Problems  func() []string
 }
@@ -53,7 +54,7 @@ const (
 
 // Gather makes the letter of a period. What cannot be found out is in its Notes. The error is that of ctx, or of a disk.
 func Gather(ctx context.Context, s Sources, since, until time.Time) (Letter, error) {
-	l := Letter{Host: s.Host, Version: s.Version, Since: since, Until: until, Lists: []List{}, Loads: []Load{}, Requests: []OpenRequest{}, Proposed: []Unwanted{}, Changes: []Change{},
+	l := Letter{Host: s.Host, Version: s.Version, Since: since, Until: until, Lists: []List{}, Loads: []Load{}, Requests: []OpenRequest{}, Proposed: []Unwanted{}, Pending: []Pending{}, Changes: []Change{},
 		Problems: []string{}, Notes: []string{}}
 	l.Suspects.Rows = []Suspect{}
 	asked := map[string]bool{}
@@ -74,6 +75,13 @@ func Gather(ctx context.Context, s Sources, since, until time.Time) (Letter, err
 			l.note("proposals cannot be read: %v", err)
 		}
 		l.Waiting, l.Proposed = len(waiting), append(l.Proposed, waiting[:min(len(waiting), MostRows)]...)
+	}
+	if s.Pending != nil {
+		pending, err := s.Pending()
+		if err != nil {
+			l.note("what lists wait with cannot be read: %v", err)
+		}
+		l.Pending = append(l.Pending, pending...)
 	}
 	if s.Changes != nil {
 		changes, err := s.Changes(ctx, since, until)

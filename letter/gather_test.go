@@ -101,6 +101,10 @@ func whole(folder string) Sources {
 		Proposals: func() ([]Unwanted, error) {
 			return []Unwanted{{Entry: "promo@bulk.example", Users: 7, Domains: 2, Complaints: 1, Last: until.Add(-time.Hour)}}, nil
 		},
+		Pending: func() ([]Pending, error) {
+			return []Pending{{"vendor", until.Add(-50 * time.Hour), "12 newer entries and the end of 3", []string{
+				"held back when it is adopted, for they would refuse senders who wrote lately, or correspondents: club.example (4 senders)"}}}, nil
+		},
 		Requests: func() ([]OpenRequest, error) {
 			return []OpenRequest{
 				{Ref: "7m3k9q2vxtb81dc0", Sender: "asks@shop.example", List: "ads", Time: until.Add(-20 * time.Hour), Note: "We only send invoices that were asked for, and nobody here knows why that is refused. Please have a look at it."},

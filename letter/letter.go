@@ -25,6 +25,7 @@ type Letter struct {
 	Open     int           `json:"open"`     // how many do
 	Proposed []Unwanted    `json:"proposed"` // senders whom several users do not want, that wait for a person: what was said last first, MostRows at most; never null
 	Waiting  int           `json:"waiting"`  // how many do
+	Pending  []Pending     `json:"pending"`  // lists with a content that waits for a person, by name; never null
 	Changes  []Change      `json:"changes"`  // what people and tokens have changed, by action; never null
 	Problems []string      `json:"problems"` // of now, as /readyz has them; never null
 	Notes    []string      `json:"notes"`    // what could not be found out; never null
@@ -108,7 +109,7 @@ type Load struct {
 	Refused int    `json:"refused"`       // contents that were refused
 	Why     string `json:"why,omitempty"` // the last of these
 	Stale   bool   `json:"stale"`         // older than its max_age
-	Held    int    `json:"held"`          // entries that are held back, because they would refuse senders who wrote lately
+	Held    int    `json:"held"`          // entries that are held back, because they would refuse senders who wrote lately, or correspondents
 	New     bool   `json:"new"`           // it has served for the first time
 }
 
@@ -130,6 +131,14 @@ type Unwanted struct {
 	Last       time.Time `json:"last"`
 }
 
+// Pending is a list whose newer content waits to be adopted.
+type Pending struct {
+	List    string    `json:"list"`
+	Since   time.Time `json:"since"` // since when something waits
+	Changes string    `json:"changes"`
+	Against []string  `json:"against"` // what speaks against it; never null
+}
+
 // Change is what was changed, and by whom.
 type Change struct {
 	Action string   `json:"action"`
@@ -140,7 +149,7 @@ type Change struct {
 // Empty reports whether nothing has happened that is worth a letter: mail that passed, and lists that were loaded as they should, are
 // not.
 func (l *Letter) Empty() bool {
-	if l.Mail.against()+l.Mail.Shadow > 0 || l.Open+l.Waiting > 0 || len(l.Changes) > 0 || len(l.Problems) > 0 {
+	if l.Mail.against()+l.Mail.Shadow > 0 || l.Open+l.Waiting+len(l.Pending) > 0 || len(l.Changes) > 0 || len(l.Problems) > 0 {
 		return false
 	}
 	for _, one := range l.Loads {

@@ -18,7 +18,8 @@ const (
 	senderColumns = 38
 	listColumns   = 24
 	noteColumns   = 200
-	mostLines     = 40 // of the table of lists, and of loads
+	mostLines     = 40 // of the table of lists, of loads, and of lists that wait
+	mostAgainst   = 5  // of what speaks against one that waits
 )
 
 // Subject is what the letter is about, in ASCII.
@@ -32,6 +33,9 @@ func (l *Letter) Subject() string {
 	}
 	if l.Waiting > 0 {
 		text += ", " + term.Counted(l.Waiting, "proposal")
+	}
+	if n := len(l.Pending); n > 0 {
+		text += ", " + term.Counted(n, "list") + " to adopt"
 	}
 	if len(l.Problems) > 0 {
 		text += ", degraded"
@@ -51,6 +55,7 @@ func (l *Letter) Text(zone *time.Location) string {
 	p.suspects(l)
 	p.requests(l)
 	p.proposals(l)
+	p.pending(l)
 	p.loads(l)
 	p.changes(l)
 	if len(l.Notes) > 0 {
@@ -287,6 +292,29 @@ func (p *page) proposals(l *Letter) {
 	p.fold("Nobody is blocked for all by this alone: blockd proposals adopt SENDER, or decline SENDER.")
 }
 
+func (p *page) pending(l *Letter) {
+	if len(l.Pending) == 0 {
+		return
+	}
+	p.title("Lists that wait to be adopted")
+	for i, x := range l.Pending {
+		if i == mostLines {
+			p.line("and %s more", term.Counted(len(l.Pending)-i, "list"))
+			break
+		}
+		p.item(fmt.Sprintf("%s: %s wait since %s", name(x.List), x.Changes, p.moment(x.Since)))
+		for _, text := range x.Against[:min(len(x.Against), mostAgainst)] {
+			for _, line := range p.folded(term.Clip(printable(text), 2*columns), columns-4) {
+				p.line("    %s", line)
+			}
+		}
+		if more := len(x.Against) - mostAgainst; more > 0 {
+			p.line("    and %d more", more)
+		}
+	}
+	p.fold("They serve what they had before. blockd diff LIST shows what waits; blockd adopt LIST lets it in.")
+}
+
 func (p *page) loads(l *Letter) {
 	if len(l.Loads) == 0 {
 		return
@@ -327,7 +355,7 @@ func (p *page) loads(l *Letter) {
 		p.fold(`"old" is older than the list's max_age: see why nobody writes it any more. It serves on.`)
 	}
 	if slices.ContainsFunc(l.Loads, func(x Load) bool { return x.Held > 0 }) {
-		p.fold(`"held back" are entries that would refuse senders who wrote lately: blockd lint --held LIST shows them.`)
+		p.fold(`"held back" are entries that would refuse senders who wrote lately, or people that users here write to: blockd lint --held LIST shows them.`)
 	}
 }
 

@@ -61,7 +61,7 @@ var (
 	listEntries = prometheus.NewDesc("blockd_list_entries", "Entries of a list in the serving generation.", []string{"list"}, nil)
 	listStale   = prometheus.NewDesc("blockd_list_stale", "1 if what serves of a list is older than its max_age, else 0.", []string{"list"}, nil)
 	listLeftOut = prometheus.NewDesc("blockd_list_lines_left_out", "Lines of a list in service that were refused, by list and class.", []string{"list", "class"}, nil)
-	listHeld    = prometheus.NewDesc("blockd_list_held_entries", "Entries of a list that are held back: they would refuse senders who wrote lately.", []string{"list"}, nil)
+	listHeld    = prometheus.NewDesc("blockd_list_held_entries", "Entries of a list that are held back: they would refuse senders who wrote lately, or correspondents.", []string{"list"}, nil)
 	listWaiting = prometheus.NewDesc("blockd_list_proposal_waiting_seconds", "For how long a list has had something that waits to be adopted. Absent else.", []string{"list"}, nil)
 	listBack    = prometheus.NewDesc("blockd_list_rolled_back", "1 while a list serves what it had before, and not what its file has: blockd rollback. Absent else.", []string{"list"}, nil)
 	indexOwners = prometheus.NewDesc("blockd_index_owners", "Mailboxes and domains with entries of their own in the serving generation.", nil, nil)

@@ -41,7 +41,7 @@ the index's folder, as whom the daemon runs.
 The old file stays as it is until the new one is whole, and when any list is refused:
 by its own faults, or because it is too unlike what the old file has of it.
 With --accept it is taken this once, and so are its entries that the daemon holds
-back because they would refuse senders who wrote lately (blockd lint --held): of the
+back because they would refuse senders who wrote lately, or correspondents (blockd lint --held): of the
 lists named behind it, or of all.
 A list with a url is fetched first if its copy is missing, or was last looked
 after longer ago than its every.

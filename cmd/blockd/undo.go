@@ -318,7 +318,7 @@ func tellHeldBack(w io.Writer, list string, done httpapi.ListUndone) error {
 	if n := done.HeldBack - min(len(done.HeldFirst), 3); n > 0 {
 		text += fmt.Sprintf(" and %s more", term.Grouped(n))
 	}
-	_, err := fmt.Fprintf(w, "held back, for they would refuse senders who wrote lately: %s; see blockd lint --held %s\n", text, term.Word(list))
+	_, err := fmt.Fprintf(w, "held back, for they would refuse senders who wrote lately, or correspondents: %s; see blockd lint --held %s\n", text, term.Word(list))
 	return err
 }
 

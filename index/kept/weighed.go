@@ -86,7 +86,7 @@ func (w *Weighed) Against() (lines []string) {
 		if n := w.Held - len(names); n > 0 {
 			more = fmt.Sprintf(" and %d more", n)
 		}
-		lines = append(lines, fmt.Sprintf("held back when it is adopted, for they would refuse senders who wrote lately: %s%s", strings.Join(names, ", "), more))
+		lines = append(lines, fmt.Sprintf("held back when it is adopted, for they would refuse senders who wrote lately, or correspondents: %s%s", strings.Join(names, ", "), more))
 	}
 	if w.Mail.Differs() {
 		lines = append(lines, w.Mail.String())

@@ -14,6 +14,7 @@ import (
 	"blockd/audit"
 	"blockd/httpapi"
 	"blockd/index"
+	"blockd/index/kept"
 	"blockd/internal/config"
 	"blockd/internal/version"
 	"blockd/letter"
@@ -46,6 +47,10 @@ func ReportFiles(c config.Config, resolver *msgauth.Resolver) letter.Sources {
 		}
 	}
 	s.Proposals = proposed(c)
+	s.Pending = func() ([]letter.Pending, error) {
+		pins, err := c.Kept().Pins()
+		return pending(pins), err
+	}
 	if c.Audit.Folder != config.None {
 		s.Changes = func(ctx context.Context, since, until time.Time) ([]letter.Change, error) {
 			return changes(ctx, c.AuditFolder(), since, until)
@@ -61,6 +66,18 @@ func ReportFiles(c config.Config, resolver *msgauth.Resolver) letter.Sources {
 		}
 	}
 	return s
+}
+
+// pending are the lists with something that waits to be adopted.
+func pending(pins []kept.Pin) (all []letter.Pending) {
+	for _, pin := range pins {
+		p := pin.Proposal
+		if p == nil {
+			continue
+		}
+		all = append(all, letter.Pending{List: pin.List, Since: p.Waiting(), Changes: p.Counted(), Against: slices.Concat([]string{}, p.Findings, p.Weighed.Against())})
+	}
+	return all
 }
 
 // openRequests are those that wait for a person.
@@ -100,7 +117,7 @@ func changes(ctx context.Context, folder string, since, until time.Time) (all []
 			return all, err
 		}
 		for _, line := range found.Lines {
-			if line.Action == audit.Start {
+			if line.Action == audit.Start || line.Action == audit.ReportSend { // a letter is no reason for the next one
 				continue
 			}
 			i, known := at[line.Action]
@@ -179,6 +196,7 @@ func (d *daemon) reportSources() letter.Sources {
 		v := d.checker.AskAll(&batch, []policy.Question{{Text: sender}})
 		return len(v) == 1 && v[0].Kind == verdict.Allowed
 	}
+	s.Pending = func() ([]letter.Pending, error) { return pending(d.lists.Status().Pins), nil }
 	s.Loads = func() []letter.Load {
 		status := d.lists.Status()
 		return d.diary.Loads(status.Stale, status.Held)

@@ -55,7 +55,7 @@ func (d *daemon) openSMTP(ctx context.Context) (err error) {
 		AllowOpenUpstream: s.AllowOpenUpstream, StopTimeout: stopTimeout(s),
 	}, next, d.metrics, d.log)
 	settings := session.Settings{
-		Hostname: d.hostname, Trusted: config.Networks(s.Trusted), RejectAt: s.RejectAt, Mail: s.Mail, ClientInfo: s.ClientInfo, Protocol: up.Protocol(),
+		Hostname: d.hostname, Trusted: config.Networks(s.Trusted), Own: d.own.has, RejectAt: s.RejectAt, Mail: s.Mail, ClientInfo: s.ClientInfo, Protocol: up.Protocol(),
 		Limits: sessionLimits(s), Crowded: srv.Crowded,
 		ClientRejectAt: s.ClientRejectAt, Helo: s.Helo, PTR: s.PTR, Resolver: d.resolver, Auth: s.Auth, SkipAuthenticated: s.SkipAuthenticated,
 		Chunking: s.Chunking, Copies: d.copies, MaxCopy: int64(d.config.Auth.MaxMessage),

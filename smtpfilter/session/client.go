@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// trusts reports whether a client is in a trusted network.
-func (s Settings) trusts(client netip.Addr) bool {
-	client = client.Unmap().WithZone("")
-	return slices.ContainsFunc(s.Trusted, func(p netip.Prefix) bool { return p.Contains(client) })
+// trusts reports whether a client is in a trusted network, or this program.
+func (s Settings) trusts(at netip.AddrPort) bool {
+	client := at.Addr().Unmap().WithZone("")
+	return s.Own != nil && s.Own(netip.AddrPortFrom(client, at.Port())) || slices.ContainsFunc(s.Trusted, func(p netip.Prefix) bool { return p.Contains(client) })
 }
 
 // connected checks the client before the greeting, with ClientRejectAt "connect". It reports

@@ -37,6 +37,8 @@ func TestReverse(t *testing.T) {
 		{"exempt recipient", Settings{PTR: "exists"}, nil, "a@good.example", "postmaster", "250", 0},
 		{"listed sender", Settings{PTR: "exists"}, nil, "a@bad.example", "bob", "550 5.7.1 ", 0},
 		{"trusted client", Settings{PTR: "exists", Trusted: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}, nil, "a@good.example", "bob", "250", 0},
+		{"this program", Settings{PTR: "exists", Own: func(at netip.AddrPort) bool { return at == testClient }}, nil, "a@bad.example", "bob", "250", 0},
+		{"another one", Settings{Own: func(netip.AddrPort) bool { return false }}, nil, "a@bad.example", "bob", "550 5.7.1 ", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := nameserver.Serve(t, c.zone)

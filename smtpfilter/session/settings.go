@@ -22,17 +22,19 @@ type Settings struct {
 	Protocol   upstream.Protocol // SMTP or LMTP, to upstream
 	Limits     Limits
 
-	ClientRejectAt    string              // "rcpt" (also "") or "connect": the event at which a listed client is refused
-	Helo              string              // "off" (also "") or "valid": whether EHLO must name a host
-	PTR               string              // "off" (also ""), "exists" or "confirmed": whether the client's address must have a name in DNS
-	Resolver          *msgauth.Resolver   // asks DNS for PTR; nil = the rule refuses nothing
-	Auth              string              // whether AUTH is forwarded to upstream
-	SkipAuthenticated bool                // senders of clients that have authenticated are not looked up
-	Chunking          bool                // offer CHUNKING and BINARYMIME if upstream does
-	Trusted           []netip.Prefix      // clients in these networks are never checked
-	Quarantine        *mailbox.Quarantine // the Maildir for quarantined mail; nil = lists cannot quarantine
-	Copies            *spool.Store        // copies of messages that may prove their sender; nil = a new store
-	MaxCopy           int64               // the largest copy in octets; a larger message proves nothing; 0 = 10 MiB
+	ClientRejectAt    string            // "rcpt" (also "") or "connect": the event at which a listed client is refused
+	Helo              string            // "off" (also "") or "valid": whether EHLO must name a host
+	PTR               string            // "off" (also ""), "exists" or "confirmed": whether the client's address must have a name in DNS
+	Resolver          *msgauth.Resolver // asks DNS for PTR; nil = the rule refuses nothing
+	Auth              string            // whether AUTH is forwarded to upstream
+	SkipAuthenticated bool              // senders of clients that have authenticated are not looked up
+	Chunking          bool              // offer CHUNKING and BINARYMIME if upstream does
+	Trusted           []netip.Prefix    // clients in these networks are never checked
+	// Own reports whether a client is this program, which sends its own mail: that is not checked. nil: none is.
+	Own        func(client netip.AddrPort) bool
+	Quarantine *mailbox.Quarantine // the Maildir for quarantined mail; nil = lists cannot quarantine
+	Copies     *spool.Store        // copies of messages that may prove their sender; nil = a new store
+	MaxCopy    int64               // the largest copy in octets; a larger message proves nothing; 0 = 10 MiB
 
 	// StartTLS does the server's side of a TLS handshake on a client's connection, within a
 	// time limit of its own. nil means that STARTTLS is not offered. After an error the

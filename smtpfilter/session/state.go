@@ -89,7 +89,7 @@ func newSession(r *Relay, conn net.Conn, client netip.AddrPort) *session {
 		deadlines: deadlines{client: armed{conn: conn}},
 		conn:      conn, clientBuffers: r.takeBuffers(conn),
 	}
-	s.rules.Begin(r.checker, &r.door, policy.Client{Addr: client.Addr(), Trusted: r.settings.trusts(client.Addr()), Line: s.sessionFields})
+	s.rules.Begin(r.checker, &r.door, policy.Client{Addr: client.Addr(), Trusted: r.settings.trusts(client), Line: s.sessionFields})
 	return s
 }
 
