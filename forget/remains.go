@@ -33,7 +33,7 @@ func (p *Places) entries(ctx context.Context, f *Forgotten, who *person, w Wish)
 	var gone []live.Change
 	var example string
 	left, words := 0, 0
-	for e := range p.Live.All() {
+	for e := range p.Live.Every() {
 		owner := e.Item.Owner.Text
 		remove := live.Change{Owner: owner, Entry: e.Text, Remove: true, Author: w.Author, Journal: pseudonym}
 		switch {

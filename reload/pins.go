@@ -265,7 +265,11 @@ func (r *Reloader) record(g *generation, out outcome) {
 	}
 	for _, l := range r.settings.Lists {
 		c, _ := r.contentOf(l, g.ix.Lists(), g.lacks)
-		now.Lists = append(now.Lists, kept.State{Name: l.Name, Entries: c.Entries(), Files: c})
+		s := kept.State{Name: l.Name, Entries: c.Entries(), Files: c}
+		if l.Own { // it is not taken back, and what people have removed is to be in no file
+			s.Files = nil
+		}
+		now.Lists = append(now.Lists, s)
 	}
 	for _, err := range r.settings.Kept.Record(r.cache(), now) {
 		r.log.Warn("not all of what serves is kept", slog.Any("error", err), slog.String("hint", "blockd rollback cannot go back to it"))

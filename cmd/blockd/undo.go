@@ -16,6 +16,7 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
+	"blockd/live"
 )
 
 func newGenerations() *cobra.Command {
@@ -75,6 +76,7 @@ func printGeneration(w io.Writer, g httpapi.ListGeneration) error {
 	for _, l := range g.Lists {
 		changed := ""
 		switch {
+		case l.Name == live.ListName: // what came and went is in the journal of changes
 		case l.Added == nil || l.Removed == nil:
 			changed = "not counted"
 		case *l.Added > 0 || *l.Removed > 0:

@@ -86,8 +86,11 @@ type State struct {
 	Entries int     `json:"entries"`
 	Added   *int    `json:"added"` // since the generation before it; nil: not counted yet, or never to be
 	Removed *int    `json:"removed"`
-	Files   Content `json:"files"`
+	Files   Content `json:"files"` // none of a list that is not kept
 }
+
+// unkept reports whether nothing is known of a list but how many entries it had.
+func (s *State) unkept() bool { return len(s.Files) == 0 && s.Entries > 0 }
 
 // Generation is what served from a moment on.
 type Generation struct {

@@ -106,6 +106,9 @@ func (g *Generation) sameAs(o *Generation) bool {
 // known are the counts of a list that need no reading: it is as it was, or new.
 func known(all []Generation, g *Generation, i int) (added, removed *int) {
 	none, now := 0, &g.Lists[i]
+	if now.unkept() {
+		return nil, nil
+	}
 	if len(all) == 0 {
 		return &now.Entries, &none
 	}

@@ -67,7 +67,7 @@ func uncounted(all []Generation, use func(Pair, *State)) {
 	for i := 1; i < len(all); i++ {
 		for k := range all[i].Lists {
 			now := &all[i].Lists[k]
-			if was, ok := all[i-1].Of(now.Name); ok && now.Added == nil {
+			if was, ok := all[i-1].Of(now.Name); ok && now.Added == nil && !now.unkept() {
 				use(Pair{was, now.Files}, now)
 			}
 		}
