@@ -79,7 +79,7 @@ func TestCheckOfClientsAndDomains(t *testing.T) {
 		})
 	}
 	a := decoded[answer](t, f.ask("GET", "/v1/check?explain=1&ip=192.0.2.1", ""), http.StatusOK, asJSON)
-	if got := fmt.Sprint(a.Explain.Keys); got != "[{192.0.2.0/24 cidr perhaps listed [0]}]" {
+	if got := fmt.Sprint(a.Explain.Keys); got != "[{192.0.2.0/24 cidr  perhaps listed [0]}]" {
 		t.Errorf("explained by %s", got)
 	}
 	batch := `{"senders":["a@ok.example",{"sender":"a@ok.example","client":"192.0.2.1"},{"sender":"a@ok.example"}]}`
@@ -150,7 +150,7 @@ func TestExplain(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
 	a := decoded[answer](t, f.ask("GET", "/v1/check?explain=1&sender=a@sub.bad.example", ""), http.StatusOK, asJSON)
 	if e := a.Explain; e == nil || fmt.Sprint(e.Keys, e.Decider, e.Shadow, " ", e.Reply) !=
-		"[{a@sub.bad.example addr   []} {a@ addr   []} {sub.bad.example domain   []} {bad.example domain perhaps listed [0]} {example domain   []}] 0 -1 550 5.7.1 <a@sub.bad.example>: Sender address rejected: listed in bad (ref ID)" {
+		"[{a@sub.bad.example addr    []} {a@ addr    []} {sub.bad.example domain    []} {bad.example domain  perhaps listed [0]} {example domain    []}] 0 -1 550 5.7.1 <a@sub.bad.example>: Sender address rejected: listed in bad (ref ID)" {
 		t.Errorf("explain %+v", a.Explain)
 	}
 }
