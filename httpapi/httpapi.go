@@ -52,6 +52,8 @@ type Settings struct {
 	Entries *live.Set
 	// Shared is by what machines share Entries and tokens; nil: they do not.
 	Shared *shared.Node
+	// Fleet is what /v1/fleet shows; nil: there is no such resource.
+	Fleet *Fleet
 	// Subaddress has the octets of which each separates a tag from a mailbox; "" = there are no tags.
 	Subaddress string
 	// Successor waits until it is known who has Entries after they were yielded: nil if this process has them back, or

@@ -25,6 +25,7 @@ import (
 	"blockd/live/shared"
 	"blockd/pause"
 	"blockd/receipt"
+	"blockd/roster"
 )
 
 var update = flag.Bool("update", false, "write docs/openapi.json anew")
@@ -33,7 +34,7 @@ var update = flag.Bool("update", false, "write docs/openapi.json anew")
 // resource that a daemon can have, so that no two of them name a schema alike.
 func TestDocumentIsInDocs(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
-	whole := New(Settings{Entries: new(live.Set), Shared: new(shared.Node), Junk: &junk.Desk{Box: new(junk.Box)}, Undo: &Undo{}, Pauses: new(pause.Set), Audit: &Audit{}, Quarantine: &Quarantine{}, Requests: new(receipt.Store), Report: &Report{}, History: new(history.Log), Person: new(forget.Places), Events: NewEvents(), Reload: func(context.Context, string) Reloaded { return Reloaded{} }}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	whole := New(Settings{Entries: new(live.Set), Shared: new(shared.Node), Fleet: &Fleet{Book: roster.NewBook()}, Junk: &junk.Desk{Box: new(junk.Box)}, Undo: &Undo{}, Pauses: new(pause.Set), Audit: &Audit{}, Quarantine: &Quarantine{}, Requests: new(receipt.Store), Report: &Report{}, History: new(history.Log), Person: new(forget.Places), Events: NewEvents(), Reload: func(context.Context, string) Reloaded { return Reloaded{} }}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	path := filepath.Join("..", "docs", "openapi.json")
 	if *update {
 		testkit.Write(t, path, whole.document)

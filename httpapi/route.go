@@ -57,6 +57,15 @@ func (s *Server) routes(metrics http.Handler) []route {
 			route{path: "/v1/entries.ndjson", about: "all of them, one a line: ?q=", methods: []method{
 				{name: http.MethodGet, serve: compressed(s.privately(s.entriesLines)), doc: describeEntriesLines, private: true}}})
 	}
+	if s.settings.Fleet != nil {
+		fleet := route{path: "/v1/fleet", about: "how the nodes of the fleet are", methods: []method{
+			{name: http.MethodGet, serve: compressed(s.privately(s.fleetView)), doc: describeFleet, private: true}}}
+		if s.settings.Fleet.Book != nil {
+			fleet.about += "; POST: a node reports"
+			fleet.methods = append(fleet.methods, method{name: http.MethodPost, serve: s.writing(s.takeReport), doc: describeTakeReport, writes: true})
+		}
+		all = append(all, fleet)
+	}
 	if s.settings.Shared != nil {
 		all = append(all,
 			route{path: "/v1/live", about: "how the live entries are that machines share, and what their database has lost", methods: []method{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	dto "github.com/prometheus/client_model/go"
 
 	"blockd/hits"
 	"blockd/verdict"
@@ -70,6 +71,21 @@ func newInstruments(log *slog.Logger, reg prometheus.Registerer) *instruments {
 		in.errors[where] = errors.WithLabelValues(where)
 	}
 	return in
+}
+
+// Counts are how many senders were decided about since the start of the process, and how many of them were listed.
+func (c *Checker) Counts() (checks, listed uint64) {
+	for kind, counter := range c.instruments.verdicts {
+		var m dto.Metric
+		if counter.Write(&m) != nil {
+			continue
+		}
+		n := uint64(m.GetCounter().GetValue())
+		if checks += n; kind == verdict.Blocked {
+			listed += n
+		}
+	}
+	return checks, listed
 }
 
 // count counts one verdict. A question about a domain is no mail, and counts as a hit of its lists alone.

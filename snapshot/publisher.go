@@ -375,6 +375,9 @@ func (p *Publisher) Halt(ctx context.Context, until time.Time) (sequence int64, 
 }
 
 // halted reports whether the channel is halted, by the word of this folder.
+// Halted reports whether the channel is halted.
+func (p *Publisher) Halted() bool { return p.halted() }
+
 func (p *Publisher) halted() bool {
 	text, err := os.ReadFile(p.path(pinFile))
 	if err != nil {

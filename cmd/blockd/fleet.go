@@ -16,16 +16,33 @@ import (
 )
 
 func newFleet() *cobra.Command {
+	var path string
+	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "fleet pin N|unpin|turn",
-		Short: "stay at a snapshot, and see whose turn it is",
-		Long: `Keep this node at a sequence of its channel, whatever is published, or let it follow again; and
+		Use:   "fleet [-c config.toml] [--json] | pin N|unpin|turn",
+		Short: "see all nodes, stay at a snapshot, and see whose turn it is",
+		Long: `Without another word: show each node of the fleet, as it has reported in the last 90
+seconds: its version, the sequence and generation that it serves, how old these are, lists
+that its gate refuses, sources that do not answer, the revision of shared live entries,
+checks a second, the share of refused senders, and problems. It is asked on the publisher
+([publish]), or on any machine with live.shared.
+
+Keep this node at a sequence of its channel, whatever is published, or let it follow again; and
 see when nodes have their turn in the stages of a sequence.`,
-		Example: `  blockd fleet pin 4709 --why "ticket 4711"
+		Example: `  blockd fleet
+  blockd fleet pin 4709 --why "ticket 4711"
   blockd fleet unpin
   blockd fleet turn --channel prod --sequence 4711 mx17.eu mx18.eu`,
-		RunE: func(*cobra.Command, []string) error { return usagef("want pin, unpin or turn") },
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("want pin, unpin or turn, or nothing to see all nodes")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return showFleet(cmd, path, asJSON) },
 	}
+	configFlag(cmd, &path)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the answer of /v1/fleet")
 	for _, sub := range []*cobra.Command{newFleetPin(), newFleetUnpin(), newFleetTurn()} {
 		sub.DisableFlagsInUseLine = true
 		cmd.AddCommand(sub)

@@ -18,10 +18,10 @@ import (
 
 func newHistory() *cobra.Command {
 	var path string
-	var asJSON bool
+	var asJSON, fleet bool
 	var flags *decisionFlags
 	cmd := &cobra.Command{
-		Use:   "history [-c config.toml] [--ref REF] [--sender WHO] [--recipient WHO] [--client NET] [--list NAME] [--verdict V] [--outcome O] [--since 7d] [--limit N] [--json]",
+		Use:   "history [-c config.toml] [--ref REF] [--sender WHO] [--recipient WHO] [--client NET] [--list NAME] [--verdict V] [--outcome O] [--since 7d] [--limit N] [--fleet] [--json]",
 		Short: "show past decisions, and why a mail was refused",
 		Long: `Show what was decided about past mail, the newest first. With the reference of a
 refusal ("ref ...", in the bounce), everything about that one.
@@ -30,7 +30,8 @@ WHO is an address, or a domain for all addresses at it; <> is the null sender.
 Verdicts are blocked, allowed, clear and unknown; outcomes are accept, refuse, defer,
 quarantine, tag, discard and listed (what a program was told); mail is all but listed.
 
-The daemon is asked; where none runs, its files are read. [history] says how much and
+With --fleet all nodes of the fleet are asked, and those that do not answer are named.
+Else the daemon is asked; where none runs, its files are read. [history] says how much and
 how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an error.`,
 		Example: `  blockd history --ref 3mg17kdgtb
   blockd history --sender bulk.example --since 7d
@@ -38,6 +39,9 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
   blockd history --list own --json | jq -r .sender | sort | uniq -c`,
 		Args: noArgs,
 		RunE: answering(func(cmd *cobra.Command, _ []string) error {
+			if fleet {
+				return showFleetHistory(cmd, path, flags, asJSON)
+			}
 			c, err := config.Load(path)
 			if err != nil {
 				return err
@@ -57,6 +61,7 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
 	flags = addDecisionFlags(cmd, &path)
 	cmd.Flags().Int("limit", httpapi.DefaultDecisions, "`N` at most, up to 1000")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a decision")
+	cmd.Flags().BoolVar(&fleet, "fleet", false, "ask all nodes of the fleet that say where (fleet.address)")
 	top := newHistoryTop()
 	top.DisableFlagsInUseLine = true
 	cmd.AddCommand(top)
@@ -132,10 +137,17 @@ func noteDamaged(cmd *cobra.Command, lines int) {
 }
 
 // printDecisions prints a line for each.
-func printDecisions(w io.Writer, all []history.Record) error {
+func printDecisions(w io.Writer, all []history.Record) error { return printDecisionsOf(w, all, nil) }
+
+// printDecisionsOf prints a line for each, with the node that has made it, if nodes has them.
+func printDecisionsOf(w io.Writer, all []history.Record, nodes []string) error {
 	p := term.NewPaint(w)
 	var t term.Table
-	t.Add("time", "outcome", "sender", "recipient", "client", "by", "ref")
+	head := []string{"time", "outcome", "sender", "recipient", "client", "by", "ref"}
+	if nodes != nil {
+		head = append(head, "node")
+	}
+	t.Add(head...)
 	for i := range all {
 		r := &all[i]
 		by := "-"
@@ -159,7 +171,11 @@ func printDecisions(w io.Writer, all []history.Record) error {
 		if r.Repeated > 0 {
 			outcome += fmt.Sprintf(" (%d times)", r.Repeated)
 		}
-		t.Add(r.Time.Local().Format("2006-01-02 15:04:05"), outcome, shownAddress(r.Sender), orDash(r.Recipient), shownClient(r), by, orDash(r.Ref))
+		row := []string{r.Time.Local().Format("2006-01-02 15:04:05"), outcome, shownAddress(r.Sender), orDash(r.Recipient), shownClient(r), by, orDash(r.Ref)}
+		if nodes != nil {
+			row = append(row, term.Visible(nodes[i]))
+		}
+		t.Add(row...)
 	}
 	return t.Print(w)
 }

@@ -1,5 +1,3 @@
-//go:build !nosql
-
 package main
 
 import (
@@ -14,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/httpapi"
 	"blockd/internal/postgresserver"
 	"blockd/internal/redisserver"
 	"blockd/internal/testkit"
@@ -23,15 +22,17 @@ import (
 func sharing(t *testing.T, kind, dsn string, count int) []*running {
 	t.Helper()
 	var all []*running
-	for range count {
+	for i := range count {
 		dir := t.TempDir()
 		testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
 		testkit.Write(t, filepath.Join(dir, "live.dsn"), dsn+"\n")
 		if err := os.Chmod(filepath.Join(dir, "live.dsn"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Write(t, filepath.Join(dir, "config.toml"), anyPorts+"[live]\nshared = \""+kind+"\"\ndsn_file = \"live.dsn\"\nname = \"eu-mx\"\n")
-		all = append(all, serveIn(t, dir, "http"))
+		address := testkit.Unused(t)
+		testkit.Write(t, filepath.Join(dir, "config.toml"), strings.Replace(anyPorts, "[http]\nlisten = \"127.0.0.1:0\"", "[http]\nlisten = \""+address+"\"", 1)+
+			fmt.Sprintf("[fleet]\nnode = \"mx%d\"\naddress = \"http://%s\"\n", i, address)+"[live]\nshared = \""+kind+"\"\ndsn_file = \"live.dsn\"\nname = \"eu-mx\"\n")
+		all = append(all, serveIn(t, dir, "smtp", "http"))
 	}
 	for _, d := range all {
 		testkit.Eventually(t, "the database answers", func() bool {
@@ -112,6 +113,25 @@ func TestDaemonsShare(t *testing.T) {
 		}
 		if out := b.must(t, "token", "list"); !strings.Contains(out, "desk") || !strings.Contains(out, "fleet") {
 			t.Errorf("token list: %s", out)
+		}
+		// One view of all, and one question about what they have decided.
+		testkit.Eventually(t, "all nodes report", func() bool {
+			var v httpapi.FleetView
+			out := a.must(t, "fleet", "--json")
+			return json.Unmarshal([]byte(out), &v) == nil && len(v.Nodes) == 3 && v.Nodes[2].Node == "mx2" && v.Nodes[2].LiveUp
+		})
+		if out := b.must(t, "fleet"); !strings.Contains(out, "mx0") || !strings.Contains(out, "live rev") {
+			t.Errorf("fleet: %s", out)
+		}
+		c.send(t, "x@two.example", "bob@here.example")
+		t.Setenv("BLOCKD_TOKEN", token)
+		testkit.Eventually(t, "a decision of another node", func() bool {
+			code, out, _ := a.command("history", "--fleet", "--sender", "x@two.example", "--outcome", "refuse")
+			return code == 0 && strings.Contains(out, "mx2")
+		})
+		t.Setenv("BLOCKD_TOKEN", "")
+		if code, _, notes := a.command("history", "--fleet", "--sender", "nobody@two.example"); code != 1 || !strings.Contains(notes, "mx2: it wants a token") {
+			t.Errorf("without a token: %d %s", code, notes)
 		}
 		b.must(t, "token", "revoke", "desk")
 		for _, d := range all {

@@ -134,6 +134,11 @@ func (c *Config) relativeTo(dir string) {
 		resolve(&c.Live.DSNFile)
 	}
 	resolve(&c.Fleet.FromFile)
+	if path := credential(c.Fleet.TokenFile); path != "" {
+		c.Fleet.TokenFile = path
+	} else {
+		resolve(&c.Fleet.TokenFile)
+	}
 	resolve(&c.Publish.ToFile)
 	resolve(&c.Publish.KeyFile)
 	resolve(&c.SMTP.Quarantine)

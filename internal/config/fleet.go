@@ -41,7 +41,22 @@ type Fleet struct {
 	// HOST:PORT where this node serves to others what it has fetched; "" shuts this door. It needs no token: what is there is signed, and
 	// is all entries of the channel's lists.
 	RelayListen string `toml:"relay_listen"`
+	// Where this node tells how it is, each half minute: "https://HOST:PORT/v1/fleet" of the publisher. Not needed with live.shared,
+	// by whose database all nodes are seen.
+	Report string `toml:"report"`
+	// Where others can ask the HTTP door of this machine, "https://HOST:PORT", for blockd history --fleet; "" leaves its history out.
+	Address string `toml:"address"`
+	// A file with a token: of scope write for fleet.report, and by which blockd history --fleet asks other nodes.
+	TokenFile string `toml:"token_file"`
 }
+
+// Viewed reports whether this machine is one of several that see each other.
+func (c Config) Viewed() bool {
+	return c.Fleet.On() || c.Fleet.Report != "" || c.Publish.On() || c.Live.Shared != ""
+}
+
+// Others reports whether one of those can be seen here.
+func (c Config) Others() bool { return c.Publish.On() || c.Live.Shared != "" }
 
 // Publish is [publish]: what this machine serves becomes a snapshot for other machines (docs/fleet.md).
 type Publish struct {
@@ -55,6 +70,9 @@ type Publish struct {
 	Channel string `toml:"channel"`
 	// How many sequences stay in the store.
 	Keep int `toml:"keep" want:"2 to 10000"`
+	// The channel is halted when the nodes that have a new sequence first refuse so much more than the others that it is no chance. It needs
+	// nodes that report here (fleet.report, or live.shared).
+	Brake bool `toml:"brake"`
 	// The names of the lists that are published; [] is all of [[list]]. Live entries stay here.
 	Lists []string `toml:"lists"`
 
@@ -73,7 +91,9 @@ func defaultFleet() Fleet {
 	return Fleet{Keys: []string{}, Every: Duration(time.Minute), Channel: "prod", MaxAge: Duration(day), Relays: []string{}}
 }
 
-func defaultPublish() Publish { return Publish{Channel: "prod", Keep: 48, Lists: []string{}} }
+func defaultPublish() Publish {
+	return Publish{Channel: "prod", Keep: 48, Brake: true, Lists: []string{}}
+}
 
 // On reports whether snapshots are taken.
 func (f Fleet) On() bool { return f.From != "" || f.FromFile != "" }
@@ -87,8 +107,8 @@ func (c Config) FleetFolder() string { return c.Index.Path + ".fleet" }
 // PublishFolder is where a publisher remembers what it has published.
 func (c Config) PublishFolder() string { return c.Index.Path + ".publish" }
 
-// Address is where snapshots are. No error of it has any of that.
-func (f Fleet) Address() (string, error) { return addressOf("from_file", f.From, f.FromFile) }
+// Store is where snapshots are. No error of it has any of that.
+func (f Fleet) Store() (string, error) { return addressOf("from_file", f.From, f.FromFile) }
 
 // Address is where they go.
 func (p Publish) Address() (string, error) { return addressOf("to_file", p.To, p.ToFile) }
@@ -111,6 +131,11 @@ func (c Config) validateFleet(f *Faults) {
 	}
 	f.store("fleet.from", "from_file", n.From, n.FromFile, "https", "http", "s3", "file")
 	f.hostPort("fleet.relay_listen", n.RelayListen)
+	f.store("fleet.report", "", n.Report, "", "https", "http")
+	f.store("fleet.address", "", n.Address, "", "https", "http")
+	if n.Report != "" && n.TokenFile == "" {
+		f.add("fleet.token_file", "is missing; want a file with a token of scope write of the machine that fleet.report names (blockd token new --write there)")
+	}
 	for i, r := range n.Relays {
 		f.store(fmt.Sprintf("fleet.relays[%d]", i), "", r, "", "http", "https")
 	}

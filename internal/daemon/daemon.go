@@ -59,8 +59,9 @@ type daemon struct {
 	recent   *reload.Recent
 	pauses   *pause.Set
 	kept     *kept.Store
-	audit    *audit.Log          // nil: no journal is kept
-	entries  *live.Set           // nil: there are no live entries
+	audit    *audit.Log // nil: no journal is kept
+	entries  *live.Set  // nil: there are no live entries
+	roster   reporting
 	shared   *shared.Node        // nil: they are of this machine alone
 	past     *history.Log        // nil: no history is kept
 	domains  *firstseen.Set      // that have sent mail; nil: they are not remembered
@@ -170,6 +171,7 @@ func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path st
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	d.openReport()
+	d.openRoster()
 	if err := d.openDoors(ctx); err != nil {
 		return nil, err
 	}
@@ -232,6 +234,8 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 			return d.entries.Run(ctx, d.log)
 		},
 		d.shared.Run,
+		d.runReports,
+		d.runBrake,
 		func(ctx context.Context) error { return d.domains.Run(ctx, d.log) },
 		func(ctx context.Context) error { return d.partners.Run(ctx, d.log) },
 		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) },

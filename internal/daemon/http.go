@@ -23,7 +23,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 		return nil
 	}
 	s := httpapi.Settings{Tokens: h.Tokens, Fast: h.Fast, MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnections / 2, MaxRate: h.MaxRate,
-		Entries: d.entries, Shared: d.shared, Subaddress: d.config.Policy().Owners.Subaddress, History: d.past, Events: d.events, Requests: d.receipts.requests, Proves: d.proves, Pauses: d.pauses, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
+		Entries: d.entries, Shared: d.shared, Fleet: d.view(), Subaddress: d.config.Policy().Owners.Subaddress, History: d.past, Events: d.events, Requests: d.receipts.requests, Proves: d.proves, Pauses: d.pauses, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
 		Serving: d.serving, Message: httpapi.Message{Resolver: d.resolver, Max: int64(d.config.Auth.MaxMessage)}}
 	s.Undo = &httpapi.Undo{Kept: d.kept, Lists: d.config.Undoable, Review: d.config.Reviews, Serves: d.lists.Pinned, HeldBack: d.lists.HeldBack}
 	if d.partners != nil {
@@ -130,6 +130,7 @@ func (d *daemon) readiness(ctx context.Context) func() reload.Status {
 			s.Problems = append(s.Problems, "stopping: the doors take no new connection")
 		}
 		s.Remarks = append(slices.Clone(s.Remarks), d.node.Remarks(time.Now())...)
+		s.Remarks = append(s.Remarks, d.rosterRemarks()...)
 		for _, p := range d.pauses.All(time.Now()) {
 			s.Remarks = append(s.Remarks, fmt.Sprintf("list %s is paused %s", p.List, p))
 		}

@@ -40,7 +40,7 @@ func (d *daemon) state() (s reload.Status, all []bell.Problem) {
 		{bell.Configuration, d.configurationProblems()},
 		{bell.Audit, d.auditProblems()},
 		{bell.Fleet, d.node.Problems()},
-		{bell.Publish, d.publishProblems()},
+		{bell.Publish, append(d.publishProblems(), d.rosterProblems()...)},
 		{bell.Upgrade, d.upgrade.problems()},
 		{bell.Quarantine, d.aside.problems()},
 	} {

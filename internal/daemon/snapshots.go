@@ -43,7 +43,7 @@ func openStore(address string) (snapshot.Store, error) {
 // SnapshotOptions are those of the node that a configuration has.
 func SnapshotOptions(c config.Config) (o snapshot.Options, err error) {
 	o = c.Snapshots()
-	address, err := c.Fleet.Address()
+	address, err := c.Fleet.Store()
 	if err == nil {
 		o.From, err = openStore(address)
 	}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/httpapi"
+	"blockd/internal/testkit"
+	"blockd/roster"
+)
+
+// A publisher shows the nodes that report to it, and halts the channel when those with a new sequence refuse more than the others. Here the
+// nodes are reports alone, but one is a daemon.
+func TestBrakeHaltsTheChannel(t *testing.T) {
+	dir, store := t.TempDir(), t.TempDir()
+	key := filepath.Join(dir, "publish.key")
+	if code, _, errs := runCommand("publish", "keygen", key); code != 0 {
+		t.Fatal(errs)
+	}
+	testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
+	testkit.Write(t, filepath.Join(dir, "config.toml"), strings.Replace(anyPorts, "[http]\n", "[http]\ntokens = \"tokens\"\nmax_rate = 0\n", 1)+
+		fmt.Sprintf("[publish]\nto = \"file://%s\"\nkey_file = %q\n[[publish.stage]]\nshare = 1\nfor = \"1h\"\n", store, key))
+	publisher := serveIn(t, dir, "http")
+	token := strings.TrimSpace(publisher.must(t, "token", "new", "--name", "nodes", "--write"))
+	published := func(n int) {
+		t.Helper()
+		testkit.Eventually(t, fmt.Sprintf("sequence %d", n), func() bool {
+			text, _ := os.ReadFile(filepath.Join(store, "prod", "latest.json"))
+			_, err := os.Stat(filepath.Join(store, "prod", "latest.json.minisig"))
+			return err == nil && strings.Contains(string(text), fmt.Sprintf("\"sequence\":%d,", n))
+		})
+	}
+	published(1)
+
+	// A daemon that follows tells how it is.
+	public := strings.TrimSpace(string(testkit.Read(t, key+".pub")))
+	public = public[strings.LastIndex(public, "\n")+1:]
+	follower := t.TempDir()
+	testkit.Write(t, filepath.Join(follower, "node.token"), token+"\n")
+	text, _, _ := strings.Cut(anyPorts, "[[list]]")
+	testkit.Write(t, filepath.Join(follower, "config.toml"), text+fmt.Sprintf("[fleet]\nfrom = \"file://%s\"\nkeys = [\"minisign:%s\"]\nevery = \"1s\"\nnode = \"real\"\ncanary = true\nreport = %q\ntoken_file = \"node.token\"\n", store, public, publisher.http+"/v1/fleet"))
+	serveIn(t, follower, "http")
+	testkit.Eventually(t, "the node reports", func() bool {
+		var v httpapi.FleetView
+		out := publisher.must(t, "fleet", "--json")
+		if json.Unmarshal([]byte(out), &v) != nil {
+			return false
+		}
+		for _, r := range v.Nodes {
+			if r.Node == "real" && r.Channel == "prod" && r.Sequence == 1 && r.Ready {
+				return true
+			}
+		}
+		return false
+	})
+
+	testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\nworse.example\n")
+	published(2)
+	begun := time.Now()
+	tell := func(node string, sequence int64, checks, refused uint64) {
+		t.Helper()
+		r := roster.Report{Node: node, At: time.Now(), Channel: "prod", Sequence: sequence, Newest: 2, Ready: true, Begun: begun, Checks: checks, Refused: refused,
+			Since: roster.Counts{Sequence: sequence, Checks: checks, Refused: refused}}
+		body, err := r.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status, said := publisher.post(t, token, "/v1/fleet", string(body)); status != 204 {
+			t.Fatalf("a report: %d %s", status, said)
+		}
+	}
+	if status, _ := publisher.post(t, token, "/v1/fleet", `{"node":""}`); status != 400 {
+		t.Errorf("no report: %d", status)
+	}
+	checks := uint64(0)
+	testkit.Eventually(t, "the halt", func() bool {
+		checks += 10_000
+		for i := range 5 {
+			tell(fmt.Sprint("old", i), 1, checks, checks/20)
+		}
+		tell("canary", 2, checks, checks/10)
+		_, err := os.Stat(filepath.Join(store, "prod", "pin.json"))
+		return err == nil
+	})
+	testkit.Eventually(t, "/readyz tells of it", func() bool {
+		_, said := publisher.get(t, "/readyz", "Authorization", "Bearer "+token)
+		return strings.Contains(said, "sequence 2 of the channel prod is halted")
+	})
+	if out := publisher.must(t, "audit"); !strings.Contains(out, "snapshot.halt") || !strings.Contains(out, "standard errors") {
+		t.Errorf("audit: %s", out)
+	}
+}

@@ -1,0 +1,94 @@
+// The machines of a fleet, and what their database of live entries has lost.
+
+import { ago, badge, byId, count, html, show, span, table, visible } from './dom.js';
+import { Refusal, read, write } from './door.js';
+import { loadEntries } from './entries.js';
+
+const interval = 30000; // ms; nodes report as often
+
+const percent = (part, whole) => (whole > 0 ? `${(100 * part / whole).toFixed(2)} %` : '–');
+
+/** sequence says which snapshot a node serves, and whether it knows of a newer one. */
+const sequence = (node) => {
+  if (!node.channel) return '–';
+  const text = node.sequence < node.newest ? `${node.sequence ?? 0} of ${node.newest}` : `${node.sequence ?? 0}`;
+  return [text, node.canary && [' ', badge('', 'canary')], node.pinned > 0 && [' ', badge('warn', 'pinned')]];
+};
+
+const live = (node) => (node.live_revision || node.live_up ? [`${node.live_revision ?? 0}`, !node.live_up && [' ', badge('bad', 'away')]] : '–');
+
+const state = (node) => {
+  const faults = node.problems.length;
+  if (!node.ready) return badge('bad', 'not ready');
+  return faults > 0 ? html('span', { title: node.problems.join('\n') }, badge('warn', faults === 1 ? '1 problem' : `${faults} problems`)) : badge('ok', 'ok');
+};
+
+const columns = [
+  { head: 'Node', cell: (node) => html('strong', { title: `blockd ${node.version}` }, visible(node.node)), address: true },
+  { head: 'State', cell: state },
+  { head: 'Sequence', cell: sequence, whole: true },
+  { head: 'Lag', cell: (node) => (node.channel ? span(node.lag ?? 0) : '–'), wide: true, whole: true, title: 'since the sequence was made' },
+  { head: 'Gate', cell: (node) => (node.gate_refusals > 0 ? badge('bad', count(node.gate_refusals)) : '0'), number: true, wide: true, title: 'lists whose newest content the gate refuses' },
+  { head: 'Sources', cell: (node) => (node.sources ?? []).map((from) => html('div', {}, visible(from.list), ' ', badge('warn', from.state))), wide: true },
+  { head: 'Live', cell: live, wide: true, title: 'the newest change of shared live entries' },
+  { head: 'Checks/s', cell: (node) => node.checks_per_second.toFixed(1), number: true, wide: true },
+  { head: 'Refused', cell: (node) => percent(node.refused, node.checks), number: true },
+  { head: 'Reported', cell: (node) => ago(node.at), wide: true, whole: true },
+];
+
+/** loadFleet shows all nodes; where there is no fleet the part is left out. */
+export async function loadFleet() {
+  const section = byId('fleet').closest('section');
+  try {
+    const view = await read('v1/fleet');
+    section.hidden = false;
+    const notes = [view.fault && `There may be more: ${view.fault}`, view.entries_differ && 'Nodes with the same revision have different live entries.',
+      view.sequences_differ && 'Nodes serve different sequences, as they do while one has stages.'].filter(Boolean);
+    show('fleet', notes.map((text) => html('p', { class: 'hint' }, text)), table(`${count(view.nodes.length)} in the last 90 seconds`, columns, view.nodes));
+  } catch (fault) {
+    if (fault.status === 404) section.hidden = true;
+    else show('fleet', html('p', { class: 'fault' }, fault.message));
+  }
+  await loadLost();
+}
+
+/** loadLost shows the changes of live entries that the database has lost. */
+async function loadLost() {
+  try {
+    const { lost } = await read('v1/live');
+    if (lost.length === 0) {
+      show('lost');
+      return;
+    }
+    show('lost', html('p', { class: 'fault' }, `${count(lost.length)} ${lost.length === 1 ? 'change of a live entry was' : 'changes of live entries were'} lost by the database, and ${lost.length === 1 ? 'is' : 'are'} no longer in force. `,
+      html('span', { class: 'buttons' },
+        html('button', { type: 'button', class: 'small', click: () => act('offer') }, 'Offer again'),
+        html('button', { type: 'button', class: 'quiet small', click: () => act('dismiss') }, 'Dismiss'))),
+    table('Lost', [
+      { head: 'Change', cell: (one) => one.change },
+      { head: 'Entry', cell: (one) => html('code', {}, visible(one.entry.entry)), address: true },
+      { head: 'Action', cell: (one) => one.entry.action, wide: true },
+      { head: 'Why', cell: (one) => visible(one.entry.why), why: true },
+      { head: 'Found', cell: (one) => ago(one.found), wide: true, whole: true },
+    ], lost.slice(0, 100)));
+  } catch (fault) {
+    show('lost', fault.status !== 404 && html('p', { class: 'fault' }, fault.message));
+  }
+}
+
+async function act(what) {
+  try {
+    await write('POST', `v1/live/${what}`, {});
+  } catch (fault) {
+    if (!(fault instanceof Refusal)) throw fault;
+    show('lost', html('p', { class: 'fault' }, fault.message));
+    return;
+  }
+  await Promise.all([loadLost(), loadEntries()]);
+}
+
+/** watchFleet shows the nodes, and looks again as often as they report. */
+export function watchFleet() {
+  loadFleet();
+  setInterval(() => { if (!document.hidden && !byId('fleet').closest('section').hidden) loadFleet(); }, interval);
+}

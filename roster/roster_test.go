@@ -1,0 +1,130 @@
+package roster
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The example of docs/fleet.md: a list that refuses one of a thousand good senders is seen after 15 minutes of 1 % of 1,000 nodes with 100
+// checks a second, and one that refuses nobody halts nothing.
+func TestBrake(t *testing.T) {
+	begun := time.Unix(1_790_000_000, 0)
+	for _, tt := range []struct {
+		name    string
+		poison  float64
+		minutes int
+		want    bool
+	}{{"nothing", 0, 15, false}, {"one of a thousand", 0.001, 15, true}, {"one of a hundred", 0.01, 1, true}, {"one of ten thousand", 0.0001, 15, false}} {
+		rng := rand.New(rand.NewPCG(7, 9))
+		refused := func(checks uint64, share float64) uint64 { // a normal draw is the binomial one here
+			mean := float64(checks) * share
+			return uint64(max(0, mean+rng.NormFloat64()*math.Sqrt(mean*(1-share))))
+		}
+		var b Brake
+		nodes := make([]Report, 1000)
+		for i := range nodes {
+			nodes[i] = Report{Node: fmt.Sprint("mx", i), Channel: "prod", Sequence: 7, Begun: begun, Checks: 1_000_000, Refused: 50_000, Since: Counts{Sequence: 7, Checks: 1_000_000, Refused: 50_000}}
+		}
+		if f := b.Look(nodes, "prod", 8); f.Halt {
+			t.Errorf("%s: %s before anything is taken", tt.name, f)
+		}
+		for i := range nodes {
+			checks := uint64(100 * 60 * tt.minutes)
+			if i < 10 {
+				n := refused(checks, 0.05+0.95*tt.poison)
+				nodes[i].Sequence, nodes[i].Since = 8, Counts{Sequence: 8, Checks: checks, Refused: n}
+				nodes[i].Checks, nodes[i].Refused = nodes[i].Checks+checks, nodes[i].Refused+n
+				continue
+			}
+			nodes[i].Checks, nodes[i].Refused = nodes[i].Checks+checks, nodes[i].Refused+refused(checks, 0.05)
+		}
+		nodes[500].Begun, nodes[500].Checks, nodes[500].Refused = begun.Add(time.Minute), 10, 10 // its process has begun anew
+		f := b.Look(nodes, "prod", 8)
+		if f.Halt != tt.want {
+			t.Errorf("%s: %s; halt = %v, want %v", tt.name, f, f.Halt, tt.want)
+		}
+		if want := uint64(100 * 60 * tt.minutes * 10); f.Canaries.Checks != want || f.Others.Checks != want/10*989 {
+			t.Errorf("%s: compared %+v and %+v", tt.name, f.Canaries, f.Others)
+		}
+		if f := b.Look(nodes, "other", 8); f.Canaries.Checks+f.Others.Checks != 0 {
+			t.Errorf("%s: nodes of another channel were compared", tt.name)
+		}
+	}
+}
+
+func TestBook(t *testing.T) {
+	b, now := NewBook(), time.Unix(1_790_000_000, 0)
+	for i := range MostNodes {
+		if err := b.Put(Report{Node: fmt.Sprint(i)}, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Put(Report{Node: "more"}, now); err != ErrFull {
+		t.Errorf("one node too many: %v", err)
+	}
+	if err := b.Put(Report{Node: "7", Version: "2"}, now.Add(time.Minute)); err != nil {
+		t.Errorf("a known node: %v", err)
+	}
+	if all := b.All(now.Add(Life)); len(all) != 1 || all[0].Version != "2" {
+		t.Errorf("after %s: %+v", Life, all)
+	}
+	merged := Merge([]Report{{Node: "b", At: now}, {Node: "a", At: now}}, []Report{{Node: "b", At: now.Add(1), Version: "newer"}})
+	if len(merged) != 2 || merged[0].Node != "a" || merged[1].Version != "newer" {
+		t.Errorf("Merge() = %+v", merged)
+	}
+}
+
+// A report comes from another machine: it is within its bounds, or refused.
+func TestDecode(t *testing.T) {
+	whole, err := Report{Node: "mx1", Problems: []string{"two\nlines", strings.Repeat("x", 10_000)}, Checks: 2, Refused: 1}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Decode(whole)
+	if err != nil || r.Problems[0] != "two lines" || len(r.Problems[1]) > maxText+3 || r.Share() != 0.5 {
+		t.Errorf("Decode() = %+v, %v", r, err)
+	}
+	for _, text := range []string{"", "{}", `{"node":""}`, `{"node":"a\nb"}`, `{"node":"` + strings.Repeat("a", 256) + `"}`, `{"node":"a","checks":1,"refused":2}`, `{"node":"a","problems":[` + strings.Repeat(`"",`, 20) + `""]}`,
+		`{"node":"a","address":"http://x` + "\u0000" + `"}`, strings.Repeat(" ", MaxReport+1)} {
+		if r, err := Decode([]byte(text)); err == nil {
+			t.Errorf("Decode(%.60q) = %+v", text, r)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"node":"mx1","problems":["x"],"sources":[{"list":"a","state":"away"}],"checks":3}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := Decode(text)
+		if err != nil {
+			return
+		}
+		again, err := r.Encode()
+		if err != nil {
+			return // a time that JSON cannot say, or longer by its names
+		}
+		if _, err := Decode(again); err != nil {
+			t.Errorf("Decode(Encode()) of %s: %v", again, err)
+		}
+	})
+}
+
+func TestDiffer(t *testing.T) {
+	a := Report{Node: "a", Channel: "prod", Sequence: 3, LiveRevision: 9, LiveSum: "x"}
+	b, c := a, a
+	b.Sequence, c.LiveSum = 4, "y"
+	if s, e := Differ([]Report{a, a}); s || e {
+		t.Error("the same differs")
+	}
+	if s, e := Differ([]Report{a, b, c}); !s || !e {
+		t.Error("others do not differ")
+	}
+	b.Pinned = 4
+	if s, _ := Differ([]Report{a, b}); s {
+		t.Error("a pinned node counts")
+	}
+}
