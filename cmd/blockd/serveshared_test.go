@@ -120,6 +120,9 @@ func TestDaemonsShare(t *testing.T) {
 			out := a.must(t, "fleet", "--json")
 			return json.Unmarshal([]byte(out), &v) == nil && len(v.Nodes) == 3 && v.Nodes[2].Node == "mx2" && v.Nodes[2].LiveUp
 		})
+		if _, out, _ := b.command("doctor"); !strings.Contains(out, "ok       live  ") || !strings.Contains(out, "       fleet  ") {
+			t.Errorf("doctor: %s", out)
+		}
 		if out := b.must(t, "fleet"); !strings.Contains(out, "mx0") || !strings.Contains(out, "live rev") {
 			t.Errorf("fleet: %s", out)
 		}

@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"blockd/internal/config"
 	"blockd/live"
@@ -36,4 +38,17 @@ func OpenShared(c config.Config, set *live.Set, log *slog.Logger) (*shared.Node,
 		return nil, fmt.Errorf("live.shared: %w", err)
 	}
 	return n, nil
+}
+
+// TrySharedStore asks the database of live.shared once, and says how far its clock is before this machine's.
+func TrySharedStore(ctx context.Context, c config.Config) (store string, offset time.Duration, err error) {
+	e, err := openEngine(c)
+	if err != nil {
+		return "", 0, err
+	}
+	defer e.Close()
+	before := time.Now()
+	state, err := e.State(ctx)
+	took := time.Since(before)
+	return e.String(), state.Now.Sub(before.Add(took / 2)), err
 }

@@ -114,6 +114,12 @@ func Examine(ctx context.Context, path string) []Finding {
 	if slices.ContainsFunc(c.Lists, func(l config.List) bool { return l.Source != nil }) {
 		checks = append(checks, examination{"sources", (*doctor).checkSources})
 	}
+	if c.Live.Shared != "" {
+		checks = append(checks, examination{"live", (*doctor).checkShared})
+	}
+	if c.Others() {
+		checks = append(checks, examination{"fleet", (*doctor).checkFleet})
+	}
 	if len(c.Filters) > 0 {
 		checks = append(checks, examination{"filters", (*doctor).checkFilters})
 	}

@@ -53,7 +53,7 @@ type engine struct {
 	dsn      string
 	database string
 	address  string                                                // HOST:PORT
-	open     func(t *testing.T, link *testkit.Proxy) shared.Engine // by way of a proxy, if it is not nil
+	open     func(t testing.TB, link *testkit.Proxy) shared.Engine // by way of a proxy, if it is not nil
 }
 
 // onEach runs a test with each kind of engine.
@@ -62,13 +62,13 @@ func onEach(t *testing.T, test func(t *testing.T, e engine)) {
 	t.Run("redis", func(t *testing.T) { test(t, ofRedis(t)) })
 }
 
-func ofRedis(t *testing.T) engine {
+func ofRedis(t testing.TB) engine {
 	t.Helper()
 	return atRedis(redisserver.Start(t).Address)
 }
 
 func atRedis(address string) engine {
-	return engine{kind: "redis", dsn: "redis://" + address, address: address, open: func(t *testing.T, link *testkit.Proxy) shared.Engine {
+	return engine{kind: "redis", dsn: "redis://" + address, address: address, open: func(t testing.TB, link *testkit.Proxy) shared.Engine {
 		to := address
 		if link != nil {
 			to = link.Address
@@ -94,13 +94,13 @@ var (
 	unreachable = testkit.Link{Down: true}
 )
 
-func ofPostgres(t *testing.T) engine {
+func ofPostgres(t testing.TB) engine {
 	t.Helper()
 	if database == nil {
 		testkit.Missing(t, "PostgreSQL is not installed (make peers)")
 	}
 	name := database.Database(t, "")
-	return engine{kind: "postgres", dsn: database.URL("postgres", name), database: name, address: database.Address, open: func(t *testing.T, link *testkit.Proxy) shared.Engine {
+	return engine{kind: "postgres", dsn: database.URL("postgres", name), database: name, address: database.Address, open: func(t testing.TB, link *testkit.Proxy) shared.Engine {
 		dsn := database.URL("postgres", name)
 		if link != nil {
 			dsn = fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", link.Address, name)
@@ -124,7 +124,7 @@ type node struct {
 }
 
 // begin begins a machine on a folder, and it follows until the test ends or stop.
-func begin(t *testing.T, folder, kind string, e shared.Engine, change func(*shared.Options)) *node {
+func begin(t testing.TB, folder, kind string, e shared.Engine, change func(*shared.Options)) *node {
 	t.Helper()
 	set, err := live.Open(live.Settings{Folder: folder, MaxPerOwner: 3})
 	if err != nil {
@@ -160,7 +160,7 @@ func begin(t *testing.T, folder, kind string, e shared.Engine, change func(*shar
 }
 
 // fleet begins so many machines, and waits until all follow.
-func fleet(t *testing.T, e engine, count int, change func(*shared.Options)) []*node {
+func fleet(t testing.TB, e engine, count int, change func(*shared.Options)) []*node {
 	t.Helper()
 	nodes := make([]*node, count)
 	for i := range nodes {
