@@ -219,6 +219,9 @@ func (b *Bell) Run(ctx context.Context, look func() State) error {
 	if w.told, err = readTold(b.path); err != nil {
 		b.log.Error("what notify.url was told is forgotten", slog.Any("error", err))
 	}
+	if now := time.Now(); w.told.Since.After(now) {
+		w.told.Since = now.Round(0) // the clock was set back
+	}
 	kept := w.told
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

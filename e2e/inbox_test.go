@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"net"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ type inbox struct {
 
 	mu       sync.Mutex
 	arrivals []arrival
+	answer   func() string // to the dot, "" for 250: a message is kept before. nil: 250 at once
 }
 
 func startInbox(t *testing.T) *inbox {
@@ -85,10 +87,15 @@ func (in *inbox) serve(conn net.Conn) {
 			}
 			in.mu.Lock()
 			in.arrivals = append(in.arrivals, a)
+			answer := in.answer
 			in.mu.Unlock()
+			said := ""
+			if answer != nil {
+				said = answer()
+			}
 			for i := range a.to {
 				if lmtp || i == 0 {
-					say("250 2.0.0 Ok")
+					say(cmp.Or(said, "250 2.0.0 Ok"))
 				}
 			}
 			a = arrival{}
@@ -126,6 +133,13 @@ func readData(r *bufio.Reader) (string, error) {
 	text = bytes.TrimSuffix(text, []byte(".\r\n"))
 	text = bytes.ReplaceAll(text, []byte("\r\n."), []byte("\r\n"))
 	return string(text[2:]), nil
+}
+
+// answers makes f what says the answer to the dot of messages from now on.
+func (in *inbox) answers(f func() string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.answer = f
 }
 
 // all returns what has arrived so far.

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,44 +17,51 @@ import (
 	"blockd/internal/testkit"
 )
 
-// A load that is refused rings, by the name and the text that /readyz has, and again when all is well. A first try that gets 500
-// is tried again.
-func TestNotify(t *testing.T) {
-	t.Parallel() // it waits for what has to hold for ten seconds
-	type event struct {
-		Event, Host, Version, ID string
-		Problems                 []struct{ Name, List, Text string }
-		signed                   bool
-	}
-	events := make(chan event, 16)
-	first := true
+// ringsAt is a folder with a configuration whose notify.url is a receiver, and what that was told. What is signed by another
+// secret fails the test.
+func ringsAt(t *testing.T) (dir, list string, events chan rung) {
+	t.Helper()
+	const secret = "0123456789abcdef"
+	events = make(chan rung, 16)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		e := event{signed: r.Header.Get("X-Blockd-Signature") != ""}
+		at, signature, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("X-Blockd-Signature"), "t="), ",v1=")
+		mac := hmac.New(sha256.New, []byte(secret))
+		fmt.Fprintf(mac, "%s.%s", at, body)
+		if signature != hex.EncodeToString(mac.Sum(nil)) {
+			t.Errorf("signed %q: %s", r.Header.Get("X-Blockd-Signature"), body)
+		}
+		var e rung
 		if err := json.Unmarshal(body, &e); err != nil {
 			t.Errorf("%s: %v", body, err)
-		}
-		if first && e.Event == "degraded" {
-			first = false
-			http.Error(w, "not now", http.StatusInternalServerError)
-			return
 		}
 		events <- e
 		io.WriteString(w, "noted\n")
 	}))
-	defer srv.Close()
-	dir := t.TempDir()
-	file := writeFile(t, dir, "config.toml", anyPorts+"[notify]\nurl = \""+srv.URL+"/hook\"\nsecret_file = \"secret\"\n")
-	list := writeFile(t, dir, "lists/a.txt", "bulk.example\n")
-	writeFile(t, dir, "secret", "0123456789abcdef\n")
+	t.Cleanup(srv.Close)
+	dir = t.TempDir()
+	writeFile(t, dir, "config.toml", anyPorts+"[notify]\nurl = \""+srv.URL+"/hook\"\nsecret_file = \"secret\"\n")
+	writeFile(t, dir, "secret", secret+"\n")
+	return dir, writeFile(t, dir, "lists/a.txt", "bulk.example\n"), events
+}
 
-	if code, out, stderr := blockd(t, "", "notify", "--test", "-c", file); code != 0 || !strings.HasPrefix(out, "delivered: 200 OK in ") || !strings.HasSuffix(out, "noted\n") {
+// rung is what a receiver reads.
+type rung struct {
+	Event, Host, Version, ID string
+	Problems                 []struct{ Name, List, Text string }
+}
+
+// A load that is refused rings, by the name and the text that /readyz has; so does a test. That what fails is tried again is
+// proved in package bell, in no time.
+func TestNotify(t *testing.T) {
+	t.Parallel() // it waits for what has to hold for ten seconds
+	dir, list, events := ringsAt(t)
+	if code, out, stderr := blockd(t, "", "notify", "--test", "-c", filepath.Join(dir, "config.toml")); code != 0 || !strings.HasPrefix(out, "delivered: 200 OK in ") || !strings.HasSuffix(out, "noted\n") {
 		t.Errorf("notify --test: %d, %q, %q", code, out, stderr)
 	}
-	if e := <-events; e.Event != "test" || !e.signed {
+	if e := <-events; e.Event != "test" {
 		t.Errorf("test: %+v", e)
 	}
-
 	d := serveIn(t, dir, "smtp", "http")
 	d.wait(t, "lists swapped in")
 	if err := os.Remove(list); err != nil {
@@ -58,17 +69,22 @@ func TestNotify(t *testing.T) {
 	}
 	e := <-events
 	_, ready := d.get(t, "/readyz")
-	if e.Event != "degraded" || !e.signed || len(e.Problems) != 1 || e.Problems[0].Name != "list_refused" || e.Problems[0].List != "bad" || !strings.Contains(ready, e.Problems[0].Text+"\n") {
+	if e.Event != "degraded" || len(e.Problems) != 1 || e.Problems[0].Name != "list_refused" || e.Problems[0].List != "bad" || !strings.Contains(ready, e.Problems[0].Text+"\n") {
 		t.Errorf("%+v; /readyz:\n%s", e, ready)
 	}
 	d.wait(t, "notify.url told")
 	d.end(t)
-	if _, err := os.Stat(filepath.Join(dir, "var", "a.bdx.notify")); err != nil {
-		t.Error(err)
+	if told := string(testkit.Read(t, filepath.Join(dir, "var", "a.bdx.notify"))); !strings.Contains(told, `"problems":["list_refused bad"]`) {
+		t.Errorf("what was told: %s", told)
 	}
+}
 
-	d = serveIn(t, dir, "smtp", "http") // degraded still, which was told
-	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+// What was told before a start is well after it, which rings.
+func TestNotifyWell(t *testing.T) {
+	t.Parallel() // as above
+	dir, _, events := ringsAt(t)
+	writeFile(t, dir, "var/a.bdx.notify", `{"event":"degraded","since":"2026-11-24T03:12:33Z","time":"2026-11-24T03:12:44Z","problems":["list_refused bad"]}`)
+	d := serveIn(t, dir, "smtp", "http")
 	if e := <-events; e.Event != "well" || len(e.Problems) != 0 {
 		t.Errorf("%+v", e)
 	}

@@ -94,6 +94,9 @@ func (c Config) ReportServer(hostname string) (up Upstream, set upstream.Setting
 	if c.Report.Via == "" && c.SMTP.Open() {
 		if up, err = ParseUpstream(c.SMTP.Upstream); err == nil {
 			set, err = c.SMTP.UpstreamSettings(up, hostname)
+			if set.ClientInfo == upstream.ClientInfoXCLIENT {
+				set.ClientInfo = upstream.ClientInfoNone // it has no client: the server sees the connection as it is, and so does blockd's milter
+			}
 		}
 		return up, set, err
 	}

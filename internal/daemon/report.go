@@ -248,7 +248,31 @@ func (d *daemon) runReport(ctx, daemon context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(daemon, cancel)()
+	d.settle(ctx)
 	return d.courier.Run(ctx)
+}
+
+// How long a start may take before a letter tells of what is wrong, and how often it is looked at.
+const (
+	settleTime = 30 * time.Second
+	settleLook = 100 * time.Millisecond
+)
+
+// settle waits until the daemon is ready: before, a letter that is due would say that the next server was not tried yet.
+func (d *daemon) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	tick := time.NewTicker(settleLook)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if s, _ := d.state(); s.Ready {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // reportOverHTTP is what /v1/report shows and does.
