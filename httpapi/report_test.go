@@ -1,0 +1,87 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/letter"
+)
+
+// TestReport: a letter names refused senders, so it is shown to a token that may read, and sent by one that may write.
+func TestReport(t *testing.T) {
+	f, bear := ownersFixture(t)
+	s := f.settings
+	var from []time.Duration
+	var fails, away error
+	sent := 0
+	s.Report = &Report{To: "ops@here.example", Every: 24 * time.Hour,
+		Make: func(_ context.Context, since, until time.Time) (letter.Letter, error) {
+			from = append(from, until.Sub(since).Round(time.Hour))
+			l, err := letter.Gather(t.Context(), letter.Sources{Host: "mx1.here.example"}, since, until)
+			l.Mail.Refused = 3
+			return l, errors.Join(err, fails)
+		},
+		Send: func(context.Context, *letter.Letter) ([]ReportDelivery, error) {
+			sent++
+			return []ReportDelivery{{"ops@here.example", true, "250 ok"}}, away
+		}}
+	f.Server = New(s, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	read, write := bear(Read), bear(Write)
+	for _, tt := range []struct {
+		what, method, target string
+		headers              []string
+		want                 int
+	}{
+		{"without a token", "POST", "/v1/report", nil, http.StatusUnauthorized},
+		{"shown without a token", "GET", "/v1/report", nil, http.StatusUnauthorized},
+		{"sent by one that may read", "POST", "/v1/report", []string{read}, http.StatusForbidden},
+		{"by an owner", "GET", "/v1/report", []string{bear(Read, "ann@here.example")}, http.StatusForbidden},
+		{"a time that is none", "GET", "/v1/report?since=yesterday", []string{read}, http.StatusBadRequest},
+		{"a time to come", "GET", "/v1/report?since=2999-01-01T00:00:00Z", []string{read}, http.StatusBadRequest},
+		{"twice", "GET", "/v1/report?since=&since=", []string{read}, http.StatusBadRequest},
+		{"a word that it has not", "GET", "/v1/report?to=x@evil.example", []string{read}, http.StatusBadRequest},
+	} {
+		if w := f.ask(tt.method, tt.target, "", tt.headers...); w.Code != tt.want {
+			t.Errorf("%s: %d %s, want %d", tt.what, w.Code, w.Body, tt.want)
+		}
+	}
+	if len(from) > 0 || sent > 0 {
+		t.Errorf("%d letters made and %d sent for who may not", len(from), sent)
+	}
+	w := f.ask("GET", "/v1/report", "", read)
+	var a map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+	}
+	l, _ := a["letter"].(map[string]any)
+	for _, name := range []string{"lists", "loads", "requests", "proposed", "pending", "changes", "problems", "notes"} {
+		if _, ok := l[name].([]any); !ok {
+			t.Errorf("%s is %v, want an array", name, l[name])
+		}
+	}
+	if a["subject"] != "blockd on mx1.here.example: 3 refused" || a["empty"] != false || !strings.Contains(a["text"].(string), "\n3  refused\n") {
+		t.Errorf("%v", a)
+	}
+	if w := f.ask("POST", "/v1/report?since="+time.Now().Add(-time.Hour).UTC().Format(time.RFC3339), "", write); w.Code != http.StatusOK ||
+		strings.TrimSpace(w.Body.String()) != `{"deliveries":[{"recipient":"ops@here.example","accepted":true,"reply":"250 ok"}]}` {
+		t.Errorf("sent: %d %s", w.Code, w.Body)
+	}
+	if len(from) != 2 || from[0] != 24*time.Hour || from[1] != time.Hour || sent != 1 {
+		t.Errorf("letters about %v, %d sent", from, sent)
+	}
+	away = errors.New("smtp.upstream: connection refused")
+	if w := f.ask("POST", "/v1/report", "", write); w.Code != http.StatusBadGateway || !strings.Contains(w.Body.String(), "connection refused") {
+		t.Errorf("away: %d %s", w.Code, w.Body)
+	}
+	fails = errors.New("no space left on device")
+	if w := f.ask("GET", "/v1/report", "", read); w.Code != http.StatusInternalServerError {
+		t.Errorf("a full disk: %d %s", w.Code, w.Body)
+	}
+}
