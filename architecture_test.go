@@ -61,7 +61,7 @@ var layers = map[string][]string{
 	"index/internal/build":   {"addr", "bloom", "digest", "index/internal/format", "index/internal/memory", "index/internal/segment", "lists"},
 	"index":                  {"addr", "bloom", "digest", "index/internal/build", "index/internal/format", "index/internal/memory", "index/internal/segment", "internal/durable", "lists", "pattern"},
 
-	"index/kept": {"index/internal/format", "index/internal/segment", "internal/durable", "lists"},
+	"index/kept": {"index/internal/format", "index/internal/segment", "internal/durable", "internal/term", "lists"},
 
 	"builder": {"index", "index/kept", "lists", "machine"},
 	"live":    {"addr", "audit", "digest", "index", "internal/durable", "lists"},
@@ -94,7 +94,7 @@ var layers = map[string][]string{
 
 	"policy":   {"addr", "ask", "correspondents", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
 	"printout": {"addr", "index", "internal/term", "lists", "msgauth", "policy", "verdict"},
-	"reload":   {"addr", "correspondents", "digest", "history", "index", "index/kept", "internal/durable", "lists"},
+	"reload":   {"addr", "correspondents", "digest", "history", "index", "index/kept", "internal/durable", "internal/term", "lists"},
 
 	"redisclient":     {},
 	"redisfilter":     {"filter", "redisclient"},

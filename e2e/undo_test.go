@@ -33,7 +33,7 @@ func TestUndo(t *testing.T) {
 			t.Errorf("%s: %q, want %q in it", strings.Join(args, " "), out, want)
 		}
 	}
-	ready("a new list", "list bulk has nothing yet: its first load, 1 entries, waits: blockd adopt bulk")
+	ready("a new list", "list bulk has nothing yet: its first load (1 entry) waits: blockd adopt bulk")
 	want("before the first adoption", "a@old.example", "250 ")
 	want("before the first adoption", "a@other.example", "550 ")
 	row := func(when, begins, note string, args ...string) {
@@ -51,7 +51,7 @@ func TestUndo(t *testing.T) {
 			t.Errorf("%s: check notes %q, want %q", when, got, note)
 		}
 	}
-	row("a new list", "bulk - 0", "list bulk has nothing yet: its first load, 1 entries, waits: blockd adopt bulk")
+	row("a new list", "bulk - 0", "list bulk has nothing yet: its first load (1 entry) waits: blockd adopt bulk")
 	notes("a new list", "list bulk has nothing yet", "a@old.example")
 	notes("a new list, by the file", "list bulk has nothing yet", "--file", "a@old.example")
 	says("adopted: bulk\n", "adopt", "bulk")
@@ -111,7 +111,7 @@ func TestUndo(t *testing.T) {
 	d.upgraded(t)
 	back("after another process has taken over")
 	says(": refuses our bank\n", "generations")
-	ready("the proposal is seen again", "wait: blockd adopt bulk")
+	ready("the proposal is seen again", "; a change waits (+1 -0 entries): blockd adopt bulk")
 	says("adopted: bulk\n", "adopt", "bulk")
 	want("adopted again", "a@bank.example", "550 ")
 	if _, text := d.get("/readyz"); text != "ok\n" {

@@ -211,7 +211,7 @@ func (s *Server) private(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// mayKnow reports whether the caller may be told whom users write to: as private, but for a token of one owner. It does not
+// mayKnow reports whether the caller may be told whom users write to, and what operators do and why: as private, but for a token of one owner. It does not
 // answer.
 func (s *Server) mayKnow(r *http.Request) bool {
 	c := s.callerOf(r)

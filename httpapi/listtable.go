@@ -171,6 +171,7 @@ func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
 	t := s.listTable(n)
 	if !s.mayKnow(r) {
 		t.hideMail(s.status().Pins)
+		t.hideWho()
 	}
 	sendTagged(w, r, t)
 }
@@ -227,6 +228,18 @@ func (t *ListTable) hideMail(pins []kept.Pin) {
 			if w := t.Worth[i].Pinned; t.Worth[i].List == p.List && w != nil && w.Proposal != nil && p.Proposal != nil {
 				w.Proposal.Weighed, w.Proposal.Findings = nil, append([]string{}, p.Proposal.Findings...)
 			}
+		}
+	}
+}
+
+// hideWho leaves out who has paused or pinned lists, and why.
+func (t *ListTable) hideWho() {
+	for i := range t.Worth {
+		if w := &t.Worth[i]; w.Pinned != nil {
+			w.Pinned.By, w.Pinned.Why = "", ""
+		}
+		if w := &t.Worth[i]; w.Pause != nil {
+			w.Pause.By, w.Pause.Why = "", ""
 		}
 	}
 }

@@ -34,7 +34,7 @@ type PauseQuestion struct {
 type ListPause struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
-	By    string    `json:"by"`
+	By    string    `json:"by" doc:"empty without a token, as is why"`
 	Why   string    `json:"why"`
 }
 

@@ -43,7 +43,7 @@ type ListGeneration struct {
 	Generation string      `json:"generation"`
 	Time       time.Time   `json:"time"`
 	How        string      `json:"how" doc:"built, updated, found on disk, compiled by another process, rollback, recovered or adopt"`
-	By         string      `json:"by,omitempty"`
+	By         string      `json:"by,omitempty" doc:"who asked for it; left out without a token"`
 	Why        string      `json:"why,omitempty"`
 	Lists      []ListCount `json:"lists"`
 }
@@ -85,7 +85,7 @@ type PinnedList struct {
 	How      string        `json:"how" doc:"rollback, review or recovered"`
 	Served   time.Time     `json:"served" doc:"when its content began to serve"`
 	Since    time.Time     `json:"since" doc:"of the rollback, or of the last adoption"`
-	By       string        `json:"by"`
+	By       string        `json:"by" doc:"empty without a token, as is why"`
 	Why      string        `json:"why"`
 	Proposal *ListProposal `json:"proposal" doc:"what waits; null: nothing does"`
 }
@@ -129,13 +129,19 @@ type ListUndone struct {
 	HeldFirst []kept.HeldBack `json:"held_first" doc:"the first of them"`
 }
 
-func (s *Server) generations(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) generations(w http.ResponseWriter, r *http.Request) {
 	all, err := s.settings.Undo.Kept.Generations()
 	if err != nil {
 		fail(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	send(w, http.StatusOK, typeJSON, NewGenerations(all))
+	shown := NewGenerations(all)
+	if !s.mayKnow(r) {
+		for i := range shown.Generations {
+			shown.Generations[i].By, shown.Generations[i].Why = "", ""
+		}
+	}
+	send(w, http.StatusOK, typeJSON, shown)
 }
 
 // undoing reads a request about what a list is to hold. If it is wrong, undoing has answered.

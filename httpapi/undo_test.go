@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -165,4 +166,38 @@ func TestListThatWaitsHasARow(t *testing.T) {
 		}
 	}
 	t.Errorf("no row: %+v", table.Worth)
+}
+
+// TestWhoAndWhyWantAToken: who has taken a list back or paused it, and why, is confidential as the entries of operators are.
+func TestWhoAndWhyWantAToken(t *testing.T) {
+	f, all := newChangingFixture(t)
+	for _, name := range []string{"rollback", "pause"} {
+		list, body := "bulk", all["POST /v1/lists/{list}/rollback"].body
+		if name == "pause" {
+			list, body = "bad", `{"for":"1h"}`
+		}
+		body = body[:len(body)-1] + `,"author":"jo","why":"refuses pat@bank.example"}`
+		if w := f.ask("POST", "/v1/lists/"+list+"/"+name, body, f.write, "Content-Type: application/json"); w.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+	store := f.Server.settings.Undo.Kept
+	f.status.Pins = append(f.status.Pins, kept.Pin{List: "new", Waits: true, How: kept.Review, By: "jo", Why: "refuses pat@bank.example"})
+	if errs := store.Record(t.TempDir(), kept.Generation{ID: "cccccccccccccccc", Time: time.Now(), How: kept.Rollback, By: "jo", Why: "refuses pat@bank.example"}); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	const first = "the-token-of-the-first-start"
+	s := f.Server.settings
+	s.Tokens, s.First = "", first // so that others may ask without one
+	f.Server = New(s, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	for path, times := range map[string]int{"/v1/generations": 1, "/v1/lists": 2} {
+		for header, want := range map[string]int{"Authorization: Bearer " + first: times, "X-None: 1": 0} {
+			w := f.ask("GET", path, "", header)
+			for _, secret := range []string{`"by":"jo`, "pat@bank.example"} {
+				if n := strings.Count(w.Body.String(), secret); w.Code != http.StatusOK || n != want {
+					t.Errorf("%s, %.15s: %d with %s %d times, want %d: %s", path, header, w.Code, secret, n, want, w.Body)
+				}
+			}
+		}
+	}
 }

@@ -102,7 +102,7 @@ func whole(folder string) Sources {
 			return []Unwanted{{Entry: "promo@bulk.example", Users: 7, Domains: 2, Complaints: 1, Last: until.Add(-time.Hour)}}, nil
 		},
 		Pending: func() ([]Pending, error) {
-			return []Pending{{"vendor", until.Add(-50 * time.Hour), "12 newer entries and the end of 3", []string{
+			return []Pending{{"vendor", until.Add(-50 * time.Hour), "+12 -3 entries", []string{
 				"held back when it is adopted, for they would refuse senders who wrote lately, or correspondents: club.example (4 senders)"}}}, nil
 		},
 		Requests: func() ([]OpenRequest, error) {

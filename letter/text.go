@@ -302,7 +302,7 @@ func (p *page) pending(l *Letter) {
 			p.line("and %s more", term.Counted(len(l.Pending)-i, "list"))
 			break
 		}
-		p.item(fmt.Sprintf("%s: %s wait since %s", name(x.List), x.Changes, p.moment(x.Since)))
+		p.item(fmt.Sprintf("%s: a change waits since %s (%s)", name(x.List), p.moment(x.Since), x.Changes))
 		for _, text := range x.Against[:min(len(x.Against), mostAgainst)] {
 			for _, line := range p.folded(term.Clip(printable(text), 2*columns), columns-4) {
 				p.line("    %s", line)

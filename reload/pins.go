@@ -14,6 +14,7 @@ import (
 
 	"blockd/index"
 	"blockd/index/kept"
+	"blockd/internal/term"
 	"blockd/lists"
 )
 
@@ -330,11 +331,11 @@ func PinRemarks(pins []kept.Pin) (lines []string) {
 	for _, p := range pins {
 		waits := ""
 		if p.Proposal != nil {
-			waits = fmt.Sprintf("; %s wait: blockd adopt %s", p.Proposal.Counted(), p.List)
+			waits = fmt.Sprintf("; a change waits (%s): blockd adopt %s", p.Proposal.Counted(), p.List)
 		}
 		switch {
 		case p.Waits && p.Proposal != nil:
-			lines = append(lines, fmt.Sprintf("list %s has nothing yet: its first load, %d entries, waits: blockd adopt %s", p.List, p.Proposal.Content.Entries(), p.List))
+			lines = append(lines, fmt.Sprintf("list %s has nothing yet: its first load (%s) waits: blockd adopt %s", p.List, term.Counted(p.Proposal.Content.Entries(), "entry"), p.List))
 		case p.Waits:
 			lines = append(lines, fmt.Sprintf("list %s has nothing yet, and its file nothing to adopt", p.List))
 		case p.How != kept.Review:

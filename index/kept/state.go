@@ -18,6 +18,7 @@ import (
 
 	"blockd/index/internal/segment"
 	"blockd/internal/durable"
+	"blockd/internal/term"
 	"blockd/lists"
 )
 
@@ -369,12 +370,12 @@ func (p *Proposal) Waiting() time.Time {
 	return p.First
 }
 
-// Counted is what came and went, for people: "12 entries more, 3 fewer".
+// Counted is what came and went, for people: "+12 -3 entries"; "1 entry" where nothing was before it, or it was not counted.
 func (p *Proposal) Counted() string {
-	if p.Added == nil || p.Removed == nil {
-		return fmt.Sprintf("%d newer entries", p.Content.Entries())
+	if n := p.Content.Entries(); p.Added == nil || p.Removed == nil {
+		return term.Counted(n, "entry")
 	}
-	return fmt.Sprintf("%d newer entries and the end of %d", *p.Added, *p.Removed)
+	return fmt.Sprintf("+%d -%d entries", *p.Added, *p.Removed)
 }
 
 // Adopt is how a generation came that an operator has let in.
