@@ -25,6 +25,8 @@ type csvFile struct {
 	short     bool   // one had not
 	ahead     []line // lines that were looked at and are still to be read
 	separator byte
+	at        columns
+	owners    bool // separator and columns are known, and usual may read lines of owners
 
 	// The record in hand.
 	lines []line
@@ -69,29 +71,31 @@ func readCSV(r *reading) error {
 	f := csvFile{r: r, want: want}
 	head := r.shared.head
 	first := head == nil || r.lines.cutter.readers[0] == r.lines
-	at, known := columns{}, false
+	known := false
 	if first {
 		f.chooseSeparator()
 		defer head.tell(nil) // at the latest
 	} else if found := head.wait(); found != nil {
-		at, f.separator, known = found.at, found.separator, true
+		f.at, f.separator, known = found.at, found.separator, true
+		f.owners = f.ofOwners()
 	} else {
 		return r.end()
 	}
 	for f.next() {
 		header := false
 		if !known {
-			if at, header, err = f.findColumns(); err != nil {
+			if f.at, header, err = f.findColumns(); err != nil {
 				return err
 			}
 			known = true
 		}
-		f.emit(at, header)
+		f.emit(f.at, header)
+		f.owners = len(f.ahead) == 0 && f.ofOwners()
 		if first && head != nil && len(f.ahead) == 0 {
 			if want.score != "" {
 				r.lines.alone() // whether any record has a score is told at the end
 			}
-			head.tell(&csvHead{at: at, separator: f.separator})
+			head.tell(&csvHead{at: f.at, separator: f.separator})
 		}
 	}
 	if err := r.end(); err != nil || r.err != nil {
@@ -110,6 +114,9 @@ func (f *csvFile) next() bool {
 		l, ok := f.pull()
 		if !ok {
 			return false
+		}
+		if f.owners && f.usual(l) {
+			continue
 		}
 		f.lines, f.text = append(f.lines[:0], l), l.text
 		f.r.take(l)
@@ -207,21 +214,6 @@ func (f *csvFile) emit(where columns, header bool) {
 		}
 		f.r.flush()
 	}
-}
-
-// owned reads the record in hand as the entry of an owner.
-func (f *csvFile) owned(at columns) {
-	text := func(column int) string {
-		if column < 0 || column >= len(f.cells) {
-			return ""
-		}
-		return trim(f.cells[column].text)
-	}
-	owner := f.r.settings.Owner.Text
-	if at.owner >= 0 {
-		owner = text(at.owner)
-	}
-	f.r.ownedRecord(owner, text(at.entry), text(at.action), text(at.reason))
 }
 
 // cell reads a cell as an entry without marks and comments.

@@ -363,8 +363,11 @@ func (w *worker) addPersonal(expiry int64, it *lists.Item) error {
 
 // mark takes in the marker of the owner of key, if that has one. The entries of an owner nearly always stand together.
 func (w *worker) mark(key string, row int) error {
+	if w.marked == row && len(w.owner) > 1 && format.IsOwned(key, w.owner[1:]) {
+		return nil
+	}
 	owner := format.OwnerOf(key)
-	if owner == "" || len(w.owner) == len(owner)+1 && string(w.owner[1:]) == owner && w.marked == row {
+	if owner == "" {
 		return nil
 	}
 	w.owner, w.marked = format.AppendOwner(w.owner[:0], owner), row

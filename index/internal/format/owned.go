@@ -84,6 +84,12 @@ func OwnerOf(key string) string {
 	return ""
 }
 
+// IsOwned reports whether a stored key is an entry of this owner.
+func IsOwned(key string, owner []byte) bool {
+	n := 1 + len(owner)
+	return len(key) > n && key[0] == tagOwned && key[n] == endOwner && key[1:n] == string(owner)
+}
+
 // maskOf is the bit of a personal key; ok is false for what begins like one and is none.
 func maskOf(key []byte) (mask OwnerMask, ok bool) {
 	switch key[0] {
