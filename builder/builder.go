@@ -75,11 +75,15 @@ func (b *Builder) Build(ctx context.Context, path string, sources []index.Source
 	return d, err
 }
 
-// Parse is index.ParseSegment in another process, as Build is index.Build.
+// promptSize is the size of a changed file, in octets, up to which it is read with the priority of the daemon: 4 MiB take some 0.1 s
+// of a processor. With the last place on a machine that 15 other processes kept busy they took 12 s.
+const promptSize = 16 << 20
+
+// Parse is index.ParseSegment in another process, as Build is index.Build; a small file has to act soon, and is urgent.
 func (b *Builder) Parse(ctx context.Context, cache string, s index.Source) error {
 	sources := []index.Source{s}
 	if b.large(sources) {
-		r := newRequest("", "", sources, index.Options{Cache: cache}, false)
+		r := newRequest("", "", sources, index.Options{Cache: cache}, size(sources) <= promptSize)
 		r.Parse = true
 		_, err := b.run(ctx, r, nil)
 		if !b.none(err) {
@@ -125,14 +129,16 @@ func memory(configured, left int64) int64 {
 	return max(min(cmp.Or(configured, index.DefaultMemory), left/2), minMemory)
 }
 
-func (b *Builder) large(sources []index.Source) bool {
-	var octets int64
+func (b *Builder) large(sources []index.Source) bool { return size(sources) >= b.from }
+
+// size is that of the files.
+func size(sources []index.Source) (octets int64) {
 	for _, s := range sources {
 		if info, err := os.Stat(cmp.Or(s.Kept, s.Path)); err == nil && info.Mode().IsRegular() {
 			octets += info.Size()
 		}
 	}
-	return octets >= b.from
+	return octets
 }
 
 // run has the child make something.
