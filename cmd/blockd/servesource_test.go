@@ -43,7 +43,7 @@ func sendersIn(t *testing.T, dir string) *sql.DB {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	db, err := sql.Open("sqlite", filepath.Join(dir, "senders.db"))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "senders.db")+"?_busy_timeout=60000")
 	if err != nil {
 		t.Fatal(err)
 	}
