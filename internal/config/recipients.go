@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"blockd/mirror/preset"
 	"blockd/rule"
 )
 
@@ -139,6 +140,8 @@ func (l List) validatePerRecipient(f *Faults, key string, overrides []string) {
 		f.add(key+".action", `want "block": each entry says whether it blocks or allows`)
 	case !slices.Equal(l.Match, []string{"envelope"}):
 		f.add(key+".match", "entries with owners are about the sender of the envelope")
+	case l.Source != nil && preset.IsName(l.Source.Query):
+		f.add(key+".source.query", `%q reads what counts for everybody, and no owners; want a SELECT with the columns owner and entry. "blockd import" reads the lists of users`, l.Source.Query)
 	case l.Source != nil && l.Source.FoundBy() != changesNone:
 		f.add(key+".source.changes", `want "none": rows with owners are read as a whole`)
 	}
