@@ -76,7 +76,7 @@ func (b *Builder) Build(ctx context.Context, path string, sources []index.Source
 }
 
 // promptSize is the size of a changed file, in octets, up to which it is read with the priority of the daemon: 4 MiB take some 0.1 s
-// of a processor. With the last place on a machine that 15 other processes kept busy they took 12 s.
+// of a processor. With the last place on a busy machine (load 15) they took 12 s.
 const promptSize = 16 << 20
 
 // Parse is index.ParseSegment in another process, as Build is index.Build; a small file has to act soon, and is urgent.
