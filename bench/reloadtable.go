@@ -7,6 +7,7 @@ const (
 	reloadAppend = "one line appended"
 	reloadLine   = "file renamed over, one line differs"
 	reloadTenth  = "file renamed over, a tenth differs"
+	reloadBack   = "blockd rollback of that tenth"
 	reloadOfTen  = "one of ten lists, one line differs"
 
 	quietRow = " (before)"
@@ -38,9 +39,9 @@ const (
 )
 
 func (d *reloadDoor) goals() (goals []goal) {
-	for _, name := range []string{reloadAppend, reloadLine, reloadTenth, reloadOfTen} {
+	for _, name := range []string{reloadAppend, reloadLine, reloadTenth, reloadBack, reloadOfTen} {
 		acts := 0.5
-		if name == reloadTenth {
+		if name == reloadTenth || name == reloadBack {
 			acts = 3
 		}
 		cells := d.felt.cells(name, feltActs)
