@@ -93,7 +93,7 @@ func TestLetter(t *testing.T) {
 		if id := m.Header.Get("Message-Id"); !strings.HasPrefix(id, "<blockd.report.") || !strings.HasSuffix(id, "@filter.here.example>") {
 			t.Errorf("%s: Message-ID %q", when, id)
 		}
-		for _, want := range []string{"\n3  refused\n", "bad         3        3          3\n", "friend@bulk.example      1  let in since  bad ", "* vendor: 1 newer entries and the end of 0 wait since ", "\n1  entry.add "} {
+		for _, want := range []string{"\n3  refused\n", "bad         3        3          3\n", "friend@bulk.example      1  let in since  bad ", "* vendor: a change waits since ", "\n1  entry.add "} {
 			if !strings.Contains(body, want) {
 				t.Errorf("%s: no %q in:\n%s", when, want, body)
 			}
