@@ -150,7 +150,7 @@ func (d *reloadDoor) round(ctx context.Context) error {
 	return nil
 }
 
-// takeBack measures how a list is rolled back behind the change that brought a sender, and lets it follow its file again.
+// takeBack measures a rollback of the list after a change that has added a sender. Then it adopts the change, so that the list follows its file again.
 func (d *reloadDoor) takeBack(ctx context.Context, w *watched, brought string) error {
 	act := func(command string) func() error {
 		return func() error {

@@ -189,8 +189,8 @@ func (c *imap) move(from, to string) {
 	c.must("MOVE 1:* %s", to)
 }
 
-// Anna moves a message to Junk in her mail program: the next one of that sender is refused for her, and for nobody else; she moves it back, and the next one passes. What is asked
-// back is in the log.
+// Anna moves a message to Junk in her mail program. The next message of that sender is refused for her alone. She moves it back, and the next
+// one passes. The log has what is asked back.
 func TestDovecotJunk(t *testing.T) {
 	testkit.Peer(t, "dovecot")
 	d := serve(t, setup{})

@@ -142,7 +142,7 @@ func (p *person) is(text string) bool {
 	return other == p.address
 }
 
-// gets is is for recipients, who may have a tag behind their local-part.
+// gets is like is, but for recipients: their local-part may have a tag.
 func (p *person) gets(text string) bool {
 	if p.is(text) {
 		return true

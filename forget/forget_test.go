@@ -6,7 +6,7 @@ import (
 	"blockd/addr"
 )
 
-// A person is known by all spellings of the address, a recipient with tags too, and by nobody else's.
+// All spellings of an address name the person, for a recipient those with a tag too. Other addresses do not.
 func TestPerson(t *testing.T) {
 	parse := func(text string) addr.Addr {
 		a, err := addr.Parse(text)

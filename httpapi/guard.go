@@ -211,8 +211,8 @@ func (s *Server) private(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// mayKnow reports whether the caller may be told whom users write to, and what operators do and why: as private, but for a token of one owner. It does not
-// answer.
+// mayKnow reports whether the caller may see correspondents, and what operators have done and why. It is as private, but false for a token that is
+// bound to an owner, and it does not answer.
 func (s *Server) mayKnow(r *http.Request) bool {
 	c := s.callerOf(r)
 	return (c.local || c.known) && len(c.owners) == 0

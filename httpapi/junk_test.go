@@ -163,7 +163,7 @@ func TestProposals(t *testing.T) {
 	}
 	wantProblem(t, f.ask("POST", "/v1/proposals/decline?entry=promo@bulk.example", "", desk), 409, "decided already: adopted")
 
-	// Somebody whom users write to wants force.
+	// A correspondent of the users is blocked only with force.
 	for _, user := range []string{"ann@here.example", "bob@here.example"} {
 		say(user, "friend@there.example", "?force=1")
 	}

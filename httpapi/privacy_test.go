@@ -37,7 +37,7 @@ var boundRoutes = map[string]string{
 	"GET /v1/decisions": "no", "GET /v1/decisions.csv": "no", "GET /v1/decisions.ndjson": "no", "GET /v1/events": "no",
 }
 
-// TestBoundTokensHaveAnAnswerOfEachRoute: a resource that nobody has thought of is closed to a token of an owner.
+// TestBoundTokensHaveAnAnswerOfEachRoute: a resource without a row in the table is closed to tokens of owners.
 func TestBoundTokensHaveAnAnswerOfEachRoute(t *testing.T) {
 	f, bear := ownersFixture(t)
 	s := f.settings

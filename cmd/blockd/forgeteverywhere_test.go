@@ -16,8 +16,8 @@ import (
 	"blockd/internal/testkit"
 )
 
-// naming returns the files below a folder that name an address, in any spelling and with any tag. What people have
-// written themselves is left out, with delivered mail, and so is the journal of changes, which forgets nobody.
+// naming returns the files below a folder that name an address, in any spelling and with any tag. It leaves out lists
+// that people have written, delivered mail, and the journal of changes, whose lines stay.
 func naming(t *testing.T, dir, local, domain string) (all []string) {
 	t.Helper()
 	spelled := regexp.MustCompile(`(?i)"?` + local + `(\+\w+)?"?@` + regexp.QuoteMeta(domain))
