@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"blockd/addr"
 	"blockd/correspondents"
@@ -106,7 +107,7 @@ func (p *Places) Forget(ctx context.Context, a addr.Addr, w Wish) (f Forgotten, 
 		try(err)
 	}
 	if p.Proposals != nil {
-		f.Proposals, err = p.Proposals.Forget(who.gets)
+		f.Proposals, err = p.Proposals.Forget(who.is, who.gets)
 		try(err)
 	}
 	if p.Report != nil {
@@ -159,7 +160,7 @@ func (p *person) named(text string) bool {
 	if !strings.Contains(text, "@") {
 		return false
 	}
-	if strings.Contains(strings.ToLower(text), p.address.String()) {
+	if spells(strings.ToLower(text), p.address.String()) {
 		return true
 	}
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`,;:()<>[]'`, r) }) {
@@ -168,4 +169,29 @@ func (p *person) named(text string) bool {
 		}
 	}
 	return false
+}
+
+// spells reports whether a text has an address in it that is no part of a longer one: joann@here.example is not ann@here.example, and
+// neither is ann@here.example.org.
+func spells(text, address string) bool {
+	for from := 0; ; from++ {
+		at := strings.Index(text[from:], address)
+		if at < 0 {
+			return false
+		}
+		from += at
+		before, _ := utf8.DecodeLastRuneInString(text[:from])
+		after, size := utf8.DecodeRuneInString(text[from+len(address):])
+		if after == '.' { // the end of a sentence, or of a label
+			after, _ = utf8.DecodeRuneInString(text[from+len(address)+size:])
+		}
+		if !inAddress(before) && !inAddress(after) {
+			return true
+		}
+	}
+}
+
+// inAddress reports whether a rune may stand within an address and does not usually stand beside one, as "=" and "'" do.
+func inAddress(r rune) bool {
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("!#$%&*+-./?^_{|}~@", r)
 }

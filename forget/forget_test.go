@@ -39,3 +39,22 @@ func TestPerson(t *testing.T) {
 		}
 	}
 }
+
+// What is kept about others stays, however their address looks.
+func TestOthersAreNotNamed(t *testing.T) {
+	a, err := addr.Parse("ann@here.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := person{address: a, separators: "+"}
+	for text, want := range map[string]bool{
+		"joann@here.example": false, "ann@here.example.org": false, "I am jo.ann@here.example": false, "recipient:joann@here.example": false,
+		"x+ann@here.example": false, "ann@here.example-shop.org": false, "ann@here.exampleé": false, "joann@here.example, ann@here.example.net": false,
+		"ann@here.example": true, "I am ANN@here.example.": true, "recipient:ann@here.example": true, "Ann <ann@here.example>": true,
+		"from=ann@here.example": true, "'ann@here.example'": true, "joann@here.example and ann@here.example": true, "ann+shop@here.example": true, "mail ann@here.example!": true,
+	} {
+		if got := who.named(text); got != want {
+			t.Errorf("%q names the person: %v", text, got)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -99,7 +100,7 @@ func mailBody(w http.ResponseWriter, r *http.Request, max int64) (text []byte, o
 		fail(w, http.StatusBadRequest, "the body ended too early")
 		return nil, false
 	}
-	r.Body = io.NopCloser(bytes.NewReader(text)) // for a successor
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text)) // for a successor
 	return text, true
 }
 
@@ -147,7 +148,7 @@ func (s *Server) moved(w http.ResponseWriter, r *http.Request) {
 		}
 		outcome = outcomes[0]
 	}
-	if said == nil {
+	if said == nil || q.Undo && errors.Is(said, junk.ErrOwn) { // what was said for everybody is taken back also where an entry stays
 		if err := desk.Note(m, q, now); err != nil {
 			s.log.Error("proposals cannot be read or changed", slog.Any("error", err))
 		}
@@ -157,14 +158,16 @@ func (s *Server) moved(w http.ResponseWriter, r *http.Request) {
 	send(w, http.StatusOK, typeJSON, answer)
 }
 
-// TakeComplaint counts what a complaint says for the users who are found in the history since a time. record writes a line before.
-func TakeComplaint(ctx context.Context, box *junk.Box, text io.Reader, search junk.Search, since time.Time, by string, record func(audit.Line) error) (a ComplaintAnswer, err error) {
+// TakeComplaint counts what a complaint says for the users who are found in the history since a time, without the tags that subaddress separates. It
+// counts from the time of the message, so that one that is handed in again says nothing new. A complaint takes back complaints alone: its sender may
+// have written it. record writes a line before.
+func TakeComplaint(ctx context.Context, box *junk.Box, text io.Reader, subaddress string, search junk.Search, since time.Time, by string, record func(audit.Line) error) (a ComplaintAnswer, err error) {
 	a.Users = []string{}
 	report, err := junk.ReadReport(text)
 	a.Sender = report.Sender.Key.Text
-	var users []addr.Addr
+	var found []junk.Complainer
 	if err == nil {
-		users, err = report.Prove(ctx, search, since)
+		found, err = report.Prove(ctx, search, since)
 	}
 	switch {
 	case errors.Is(err, junk.ErrForged):
@@ -180,9 +183,17 @@ func TakeComplaint(ctx context.Context, box *junk.Box, text io.Reader, search ju
 	if report.Takes() {
 		a.Result = ComplaintWithdrawn
 	}
-	for _, u := range users {
-		key, ok := u.Key()
-		if !ok {
+	for _, f := range found {
+		key, ok := f.User.Untagged(subaddress).Key()
+		if !ok || slices.Contains(a.Users, key.Text) {
+			continue
+		}
+		a.Users = append(a.Users, key.Text)
+		said, kind, err := box.Said(a.Sender, key.Text)
+		if err != nil {
+			return a, err
+		}
+		if report.Takes() && kind != junk.Complaint || !report.Takes() && !f.At.Truncate(time.Second).After(said) {
 			continue
 		}
 		if err := record(audit.Line{By: by, Action: audit.ComplaintTake, Subject: a.Sender, Detail: a.Result + " for " + key.Text}); err != nil {
@@ -191,12 +202,11 @@ func TakeComplaint(ctx context.Context, box *junk.Box, text io.Reader, search ju
 		if report.Takes() {
 			err = box.Unsay(a.Sender, key.Text, time.Now())
 		} else {
-			err = box.Say(a.Sender, key.Text, junk.Complaint, time.Now())
+			err = box.Say(a.Sender, key.Text, junk.Complaint, f.At)
 		}
 		if err != nil {
 			return a, err
 		}
-		a.Users = append(a.Users, key.Text)
 	}
 	return a, nil
 }
@@ -217,7 +227,7 @@ func (s *Server) complain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	desk := s.settings.Junk
-	a, err := TakeComplaint(r.Context(), desk.Box, bytes.NewReader(text), s.settings.History.Search, time.Now().Add(-desk.Life), authorOf(v["author"], s.callerOf(r)), func(l audit.Line) error {
+	a, err := TakeComplaint(r.Context(), desk.Box, bytes.NewReader(text), s.settings.Subaddress, s.settings.History.Search, time.Now().Add(-desk.Life), authorOf(v["author"], s.callerOf(r)), func(l audit.Line) error {
 		if s.settings.Audit == nil {
 			return nil
 		}

@@ -139,7 +139,7 @@ func (s *Server) adoptProposal(w http.ResponseWriter, r *http.Request) {
 	}
 	shown := shownProposal(p, s.settings.Junk.Correspondents)
 	if shown.Correspondent && v["force"] != "1" {
-		fail(w, http.StatusConflict, "users of this server write to "+p.Entry+`; if that is meant, say "force": true`)
+		fail(w, http.StatusConflict, "users of this server write to "+p.Entry+`; if that is meant, say force=1`)
 		return
 	}
 	change := live.Change{Entry: p.Entry, Action: lists.Block, Why: "users agree: " + why(p), Author: by, Expires: now.Add(life), Force: v["force"] == "1"}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -76,6 +77,19 @@ func (b *Box) Say(entry, user string, kind Kind, now time.Time) error {
 	})
 }
 
+// Said returns when, and how, a user has called a sender unwanted; the zero time if never.
+func (b *Box) Said(entry, user string) (at time.Time, kind Kind, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.follow(); err != nil {
+		return at, "", err
+	}
+	if o := b.all[entry]; o != nil {
+		at, kind = o.voices[user].at, o.voices[user].kind
+	}
+	return at, kind, nil
+}
+
 // Unsay takes back what a user has said of a sender.
 func (b *Box) Unsay(entry, user string, now time.Time) error {
 	return b.change(func() ([]record, error) {
@@ -118,7 +132,7 @@ func (b *Box) Decide(entry string, to State, by string, until, now time.Time) (p
 		if p, err = b.open(entry, now); err != nil {
 			return nil, err
 		}
-		r := record{Time: now, Entry: entry, State: to, By: by[:min(len(by), mostBy)]}
+		r := record{Time: now, Entry: entry, State: to, By: strings.ToValidUTF8(by[:min(len(by), mostBy)], "")}
 		p.State, p.By, p.Decided = to, r.By, &now
 		if !until.IsZero() {
 			end := until.UTC().Truncate(time.Second)
@@ -151,18 +165,18 @@ func (b *Box) CountOpen() int {
 	return len(all)
 }
 
-// Forget removes senders and users that about accepts, and returns how many words of or about them it were.
-func (b *Box) Forget(about func(address string) bool) (gone int, err error) {
+// Forget removes the senders and the users that are accepted, and returns how many words of them and about them it has removed.
+func (b *Box) Forget(sender, user func(address string) bool) (gone int, err error) {
 	err = b.change(func() ([]record, error) {
 		for entry, o := range b.all {
-			if about(entry) {
+			if sender(entry) {
 				gone += max(len(o.voices), 1)
 				delete(b.all, entry)
 				continue
 			}
-			for user := range o.voices {
-				if about(user) {
-					delete(o.voices, user)
+			for name := range o.voices {
+				if user(name) {
+					delete(o.voices, name)
 					gone++
 				}
 			}
@@ -326,7 +340,7 @@ func (b *Box) take(line []byte) {
 func (b *Box) rewrite(now time.Time) error {
 	var all []record
 	for entry, o := range b.all {
-		if o.decided.state != "" && now.Sub(o.decided.at) < keptFor {
+		if o.decided.state != "" && now.Sub(o.decided.at) < max(keptFor, b.settings.Keep) { // as long as words from before it
 			r := record{Time: o.decided.at, Entry: entry, State: o.decided.state, By: o.decided.by}
 			if !o.decided.until.IsZero() {
 				r.Until = &o.decided.until
@@ -334,7 +348,7 @@ func (b *Box) rewrite(now time.Time) error {
 			all = append(all, r)
 		}
 		for user, v := range o.voices {
-			if now.Sub(v.at) < b.settings.Keep {
+			if now.Sub(v.at) < b.settings.Keep && v.at.After(o.decided.at) {
 				all = append(all, record{Time: v.at, Entry: entry, User: user, Kind: v.kind})
 			}
 		}

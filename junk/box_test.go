@@ -88,7 +88,7 @@ func TestBox(t *testing.T) {
 		t.Errorf("after eleven days: %q", got)
 	}
 	// A person is forgotten as a user, and as a sender.
-	if n, err := b.Forget(func(a string) bool { return a == "u@0.example" || a == promo }); err != nil || n < 2 {
+	if n, err := b.Forget(func(a string) bool { return a == promo }, func(a string) bool { return a == "u@0.example" }); err != nil || n < 2 {
 		t.Errorf("forgotten: %d, %v", n, err)
 	}
 	text, _ := os.ReadFile(b.settings.Path)
@@ -159,5 +159,30 @@ func TestBoxShared(t *testing.T) {
 	}
 	if text, _ := os.ReadFile(first.settings.Path); strings.Count(string(text), "\n") > tidyFrom+1 {
 		t.Errorf("%d lines for %d words that count", strings.Count(string(text), "\n"), writers*5)
+	}
+}
+
+// A decision stands as long as what was said before it, and a rewrite does not bring that back.
+func TestDecisionStands(t *testing.T) {
+	now := time.Now()
+	b := NewBox(Settings{Path: filepath.Join(t.TempDir(), "junk"), Agree: 2, Domains: 1, Keep: 365 * day})
+	for _, user := range []string{"a@x.example", "b@x.example"} {
+		if err := b.Say("promo@bulk.example", user, Moved, now.Add(-130*day)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.Decide("promo@bulk.example", Declined, "op", time.Time{}, now.Add(-120*day)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Say("z@other.example", "c@x.example", Moved, now); err != nil {
+		t.Fatal(err)
+	}
+	none := func(string) bool { return false }
+	if n, err := b.Forget(none, func(a string) bool { return a == "c@x.example" }); err != nil || n != 1 { // which writes the file anew
+		t.Fatal(n, err)
+	}
+	all, _, err := b.All("", now)
+	if err != nil || len(all) != 1 || all[0].State != Declined {
+		t.Errorf("%+v, %v", all, err)
 	}
 }

@@ -133,43 +133,44 @@ func oneLine(text string) string {
 // Search looks into the history.
 type Search func(ctx context.Context, q history.Query) (history.Found, error)
 
-// Prove returns the users whose complaint it is: those to whom the history has a message from that very sender and that very client since a time, which
-// was accepted, and was not sent by a user of this server. Who has not seen the message does not know all three. The error wraps ErrForged if there is
-// none, or is that of the search.
-func (r Report) Prove(ctx context.Context, search Search, since time.Time) (users []addr.Addr, err error) {
+// Complainer is a user whose complaint it is.
+type Complainer struct {
+	User addr.Addr
+	At   time.Time // of the last such message to the user
+}
+
+// Prove returns those users to whom the history has a message from that very sender and that very client since a time, which
+// was accepted, and was not sent by a user of this server. Who has not seen the message does not know all three; its sender does. The error wraps
+// ErrForged if there is none, or is that of the search.
+func (r Report) Prove(ctx context.Context, search Search, since time.Time) (all []Complainer, err error) {
+	wanted := map[addr.Addr]bool{}
 	for _, user := range r.Users {
-		if home := user.Domain(); home == r.Sender.Sender.Domain() {
-			continue
+		if user.Domain() != r.Sender.Sender.Domain() {
+			wanted[user] = true
 		}
-		found, err := r.seen(ctx, search, user, since)
+	}
+	q := history.Query{Sender: r.Sender.Sender.String(), Client: netip.PrefixFrom(r.Client, r.Client.BitLen()), Outcome: history.Mail, Since: since}
+	for n := 0; n < mostParts && len(wanted) > 0; n++ { // one walk for all users
+		found, err := search(ctx, q)
 		if err != nil {
 			return nil, err
 		}
-		if found {
-			users = append(users, user)
-		}
-	}
-	if len(users) == 0 {
-		return nil, fmt.Errorf("%w: the history has no accepted message from %s by %s to %s", ErrForged, r.Sender.Key.Text, r.Client, r.Users[0])
-	}
-	return users, nil
-}
-
-func (r Report) seen(ctx context.Context, search Search, user addr.Addr, since time.Time) (bool, error) {
-	q := history.Query{Sender: r.Sender.Sender.String(), Recipient: user.String(), Client: netip.PrefixFrom(r.Client, r.Client.BitLen()), Outcome: history.Mail, Since: since}
-	for range mostParts {
-		found, err := search(ctx, q)
-		if err != nil {
-			return false, err
-		}
 		for i := range found.Records {
-			if f := &found.Records[i]; !f.Authenticated && (f.Outcome == "accept" || f.Outcome == "tag") {
-				return true, nil
+			f := &found.Records[i]
+			if f.Authenticated || f.Outcome != "accept" && f.Outcome != "tag" {
+				continue
+			}
+			if user, err := addr.Parse(f.Recipient); err == nil && wanted[user] {
+				delete(wanted, user)
+				all = append(all, Complainer{user, f.Time})
 			}
 		}
 		if q.Cursor = found.Next; q.Cursor == "" {
-			return false, nil
+			break
 		}
 	}
-	return false, nil
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%w: the history has no accepted message from %s by %s to %s", ErrForged, r.Sender.Key.Text, r.Client, r.Users[0])
+	}
+	return all, nil
 }

@@ -264,6 +264,17 @@ func (s *Server) prove(ctx context.Context, q Request) {
 	}
 }
 
+// Forget drops what it remembers of decisions that are accepted. It may be called at any time.
+func (s *Server) Forget(about func(*history.Record) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ref, r := range s.found {
+		if about(&r) {
+			delete(s.found, ref)
+		}
+	}
+}
+
 // find returns the refusal that a reference stands for, nil if there is none. What somebody has asked about is known
 // for longer than the history knows it.
 func (s *Server) find(ctx context.Context, ref string) (*history.Record, error) {

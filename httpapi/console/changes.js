@@ -9,6 +9,7 @@ const words = {
   'list.accept': 'list accepted', 'report.send': 'report sent', 'person.forget': 'person forgotten', 'correspondents.learn': 'correspondents learned',
   'list.pause': 'list paused', 'list.resume': 'list resumed', 'list.adopt': 'list adopted', 'list.rollback': 'list rolled back',
   'token.add': 'token made', 'token.revoke': 'token revoked',
+  'proposal.adopt': 'sender of a proposal blocked', 'proposal.decline': 'proposal declined', 'complaint.take': 'complaint taken',
   'request.grant': 'request granted', 'request.decline': 'request declined',
   'quarantine.release': 'mail released', 'quarantine.remove': 'mail removed',
   'configuration.change': 'configuration taken up',

@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,8 +51,8 @@ func Move(ctx context.Context, c config.Config, q junk.Question, life string, he
 			if err == nil {
 				o, err = desk.Move(m, q, now)
 			}
-			if err == nil {
-				err = desk.Note(m, q, now)
+			if err == nil || q.Undo && errors.Is(err, junk.ErrOwn) {
+				err = cmp.Or(err, desk.Note(m, q, now))
 			}
 		}
 		a, err = httpapi.NewJunkAnswer(m, o, err)
@@ -103,7 +104,7 @@ func Complain(ctx context.Context, c config.Config, complaint []byte, author str
 		}
 		return found, err
 	}
-	return httpapi.TakeComplaint(ctx, box, bytes.NewReader(complaint), search, time.Now().Add(-time.Duration(c.Junk.For)), author,
+	return httpapi.TakeComplaint(ctx, box, bytes.NewReader(complaint), c.Policy().Owners.Subaddress, search, time.Now().Add(-time.Duration(c.Junk.For)), author,
 		func(l audit.Line) error { return c.Journal().Add(l) })
 }
 

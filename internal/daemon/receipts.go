@@ -17,6 +17,8 @@ type receipts struct {
 	door
 	key      *receipt.Key   // nil: references are those of package reply
 	requests *receipt.Store // nil: there are none
+
+	forget func(about func(*history.Record) bool) // of the door's memory; nil: there is none
 }
 
 // openReceiptKey comes before the checker, which makes references with it.
@@ -65,6 +67,7 @@ func (d *daemon) openReceipts(ctx context.Context) (err error) {
 	srv.Register(d.metrics)
 	d.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "blockd_receipts_requests_open",
 		Help: "Requests of refused people that wait for a person."}, func() float64 { return float64(o.requests.CountOpen()) }))
+	o.forget = srv.Forget
 	o.serve = func(ctx context.Context) error { return srv.Serve(ctx, o.listeners...) }
 	return nil
 }
