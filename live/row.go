@@ -43,7 +43,7 @@ func (w *Row) Parse() (*Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("row %s: %w", w, err)
 	}
-	if e.Item.Scope.String() != w.Scope || e.Text != w.Entry {
+	if e.Item.Scope.String() != w.Scope || e.Text != w.Entry || e.Item.Owner.Text != w.Owner {
 		return nil, fmt.Errorf("row %s: this program reads it as %s with the scope %s", w, e.Text, e.Item.Scope)
 	}
 	return e, nil

@@ -154,6 +154,18 @@ func (s *Set) applyShared(share *Share, r *request) error {
 	return err
 }
 
+// Fits reports whether the entry in force here has the revision that a change wants.
+func (s *Set) Fits(w *Want) bool {
+	if w.IfRev == nil {
+		return true
+	}
+	e := s.Get(&w.Row)
+	if e != nil && e.expired(s.Now().Unix()) {
+		e = nil
+	}
+	return e.Revision() == *w.IfRev
+}
+
 // preview returns what the changes of a request would come to here, and why they cannot be made.
 func (s *Set) preview(r *request) ([]Outcome, error) {
 	s.writing.Lock()

@@ -146,6 +146,44 @@ func TestAnEmptyStoreStaysEmpty(t *testing.T) {
 	})
 }
 
+// A table that is emptied under a daemon, and a row whose times no number stands for, stop nobody.
+func TestATableInOtherHands(t *testing.T) {
+	onEach(t, func(t *testing.T, e engine) {
+		if e.kind != "postgres" {
+			t.Skip("a table")
+		}
+		a := fleet(t, e, 1, nil)[0]
+		a.apply(t, block("one.example", "1"))
+		e.exec(t, "truncate blockd_live")
+		testkit.Eventually(t, "the loss", func() bool { return a.Status().Lost == 1 })
+		a.apply(t, block("two.example", "2"))
+		e.exec(t, "update blockd_live set expires = 'infinity', created = '-infinity', rev = nextval('blockd_live_rev') where entry = 'two.example'")
+		a.apply(t, block("three.example", "3"))
+		a.eventually(t, "two.example", "block 2")
+	})
+}
+
+// What is refused for its revision while the engine is away is not offered when it is back.
+func TestRefusedAloneIsNotOffered(t *testing.T) {
+	onEach(t, func(t *testing.T, e engine) {
+		link := testkit.NewProxy(t, e.address)
+		a := begin(t, filepath.Join(t.TempDir(), "live"), e.kind, e.open(t, link), func(o *shared.Options) { o.Alone = true })
+		testkit.Eventually(t, "the engine answers", func() bool { return a.Status().Up })
+		o := a.apply(t, block("known.example", "old"))
+		link.Set(unreachable)
+		a.apply(t, block("other.example", "alone"))
+		stale := o[0].Rev + 1000
+		c := block("known.example", "stale")
+		c.IfRev = &stale
+		if _, err := a.set.Apply(c); !errors.As(err, new(*live.RevisionError)) {
+			t.Errorf("a change of another revision: %v", err)
+		}
+		if s := a.Status(); s.Pending != 1 {
+			t.Errorf("%d changes wait, want one", s.Pending)
+		}
+	})
+}
+
 // A machine that was away for eight days does not know of removals whose rows are gone. It reads everything, and brings back nothing.
 func TestEightDaysAway(t *testing.T) {
 	onEach(t, func(t *testing.T, e engine) {

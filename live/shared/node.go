@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -232,6 +233,9 @@ func (n *Node) share(ctx context.Context, wants []live.Want, most int) ([]live.G
 func (n *Node) away(wants []live.Want, err error) error {
 	if !n.o.Alone {
 		return fmt.Errorf("%w: %w (live.on_outage = \"refuse\")", live.ErrAway, err)
+	}
+	if slices.ContainsFunc(wants, func(w live.Want) bool { return !n.o.Set.Fits(&w) }) {
+		return live.ErrAlone // this machine refuses it too, so it is not offered later
 	}
 	if kept := n.keepPending(wants); kept != nil {
 		return fmt.Errorf("%w: %w", live.ErrUnwritable, kept)

@@ -186,12 +186,13 @@ func read(result *pgconn.ResultReader, use func([][]byte) error) (err error) {
 
 // asking runs ask with a connection. One that was lost since it was used last is made once more.
 func (e *Engine) asking(ctx context.Context, again bool, ask func() error) error {
-	kept := e.conn != nil && !e.conn.IsClosed()
+	open := func() bool { return e.conn != nil && !e.conn.IsClosed() }
+	kept := open()
 	if err := e.connect(ctx); err != nil {
 		return err
 	}
 	err := ask()
-	if err != nil && again && kept && e.conn.IsClosed() && ctx.Err() == nil {
+	if err != nil && again && kept && !open() && ctx.Err() == nil {
 		if err := e.connect(ctx); err != nil {
 			return err
 		}
@@ -202,7 +203,7 @@ func (e *Engine) asking(ctx context.Context, again bool, ask func() error) error
 	}
 	if err != nil {
 		var answer *pgconn.PgError
-		if !errors.As(err, &answer) || answer.Code == "42P01" || e.conn.TxStatus() != 'I' {
+		if !errors.As(err, &answer) || answer.Code == "42P01" || !open() || e.conn.TxStatus() != 'I' {
 			e.hangUp() // a transaction that has failed ends with it, and a table that is missing is made again
 		}
 		return mirror.Explain(e.config, err)
@@ -220,8 +221,10 @@ func ours(err error) bool {
 	return false
 }
 
-// columns are those of a row, as row reads them.
-const columns = `owner, entry, scope, action, why, by, extract(epoch from created)::bigint, coalesce(ceil(extract(epoch from expires))::bigint, 0), forced, coalesce(extract(epoch from gone)::bigint, 0), rev, proof`
+// columns are those of a row, as row reads them. Who writes rows by hand may give them a time that no number stands for.
+const columns = `owner, entry, scope, action, why, by, case when isfinite(created) then extract(epoch from created)::bigint else 0 end,
+case when isfinite(expires) then ceil(extract(epoch from expires))::bigint when expires = '-infinity' then 1 else 0 end, forced,
+case when gone is null then 0 when isfinite(gone) then extract(epoch from gone)::bigint else 1 end, rev, proof`
 
 func row(v [][]byte) (r live.Row, err error) {
 	number := func(b []byte) int64 {
