@@ -24,6 +24,7 @@ import (
 
 	"blockd/index"
 	"blockd/index/kept"
+	"blockd/lists"
 	"blockd/machine"
 )
 
@@ -76,14 +77,14 @@ func (b *Builder) Build(ctx context.Context, path string, sources []index.Source
 }
 
 // promptSize is the size of a changed file, in octets, up to which it is read with the priority of the daemon: 4 MiB take some 0.1 s
-// of a processor. With the last place on a busy machine (load 15) they took 12 s.
+// of a processor. With the last place on a busy machine (load 15) they took 12 s. A packed file may hold a hundred times its size, and waits.
 const promptSize = 16 << 20
 
 // Parse is index.ParseSegment in another process, as Build is index.Build; a small file has to act soon, and is urgent.
 func (b *Builder) Parse(ctx context.Context, cache string, s index.Source) error {
 	sources := []index.Source{s}
 	if b.large(sources) {
-		r := newRequest("", "", sources, index.Options{Cache: cache}, size(sources) <= promptSize)
+		r := newRequest("", "", sources, index.Options{Cache: cache}, size(sources) <= promptSize && !lists.IsPacked(cmp.Or(s.Kept, s.Path)))
 		r.Parse = true
 		_, err := b.run(ctx, r, nil)
 		if !b.none(err) {

@@ -24,7 +24,8 @@ func (f *csvFile) owned(at columns) {
 // ofOwners reports whether usual may read lines of the file.
 func (f *csvFile) ofOwners() bool {
 	s := &f.r.settings
-	return s.PerRecipient && s.Action == Block && f.at.owner >= 0 && f.at.score < 0
+	return s.PerRecipient && s.Action == Block && f.at.owner >= 0 && f.at.score < 0 &&
+		f.at.entry != f.at.owner && f.at.entry != f.at.action && f.at.entry != f.at.reason // each column has one part
 }
 
 // usual reads a line that is what nearly all are in a long table of owners: the columns that are asked for and no others,

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 )
 
 const (
@@ -63,7 +64,7 @@ func (s *source) text(tap io.Writer) (io.Reader, error) {
 		return nil, refusal(TooBig, "a file of %d octets, at most %d are read", s.size, limit)
 	}
 	bounded := &boundedReader{r: packed, limit: limit, what: "list"}
-	if magic, _ := packed.Peek(2); string(magic) == "\x1f\x8b" {
+	if magic, _ := packed.Peek(2); string(magic) == gzipMagic {
 		zip, err := gzip.NewReader(packed)
 		if err != nil {
 			return nil, gzipFault(err)
@@ -114,6 +115,8 @@ func (r *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+const gzipMagic = "\x1f\x8b"
+
 // gzipReader names the faults of a packed stream. Several members are one stream;
 // the package takes whatever follows the last one for a member with a bad header.
 type gzipReader struct{ zip *gzip.Reader }
@@ -139,4 +142,16 @@ func gzipFault(err error) error {
 		return &FileError{Class: Gzip, Err: fmt.Errorf("damaged at octet %d", int64(corrupt))}
 	}
 	return err // of the file below
+}
+
+// IsPacked reports whether a file begins as gzip does. One that cannot be read does not.
+func IsPacked(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var magic [2]byte
+	_, err = io.ReadFull(f, magic[:])
+	return err == nil && string(magic[:]) == gzipMagic
 }

@@ -97,6 +97,9 @@ func (e *Explanation) Veil(v verdict.Verdict, hides verdict.Veil) verdict.Verdic
 		return k.Owner != "" && hides(owner)
 	})
 	v, at := v.Veil(hides)
+	if e.Decider >= 0 && at[e.Decider] < 0 {
+		e.Reply = "" // it may have the reason of what is hidden
+	}
 	for i := range e.Keys {
 		for k, match := range e.Keys[i].Matches {
 			e.Keys[i].Matches[k] = at[match]

@@ -190,8 +190,8 @@ func (r *Reloader) decide(ctx context.Context) (outcome, []problem) {
 	if r.following.Load() {
 		return r.follow(ctx, v)
 	}
-	r.propose(ctx, &v)
 	r.refusals = r.readRefusals(ctx)
+	r.propose(ctx, &v) // weighs by them
 	serving := r.live.Load()
 	asBefore := r.decidedOn != nil && slices.Equal(v.contents, r.decidedOn)
 	noted := r.noteMoved()

@@ -101,7 +101,7 @@ func (r *Reloader) proposalOf(ctx context.Context, v *view, l List, pin kept.Pin
 		pin.Proposal = nil
 		return &pin, nil
 	case pin.Proposal != nil && pin.Proposal.Content.Equal(c):
-		if r.live.Load() == nil || pin.Proposal.Weighed != nil {
+		if w := pin.Proposal.Weighed; r.live.Load() == nil || w != nil && (w.Failed == "" || time.Since(w.Time).Abs() < weighAgain) {
 			return nil, nil
 		}
 		same := *pin.Proposal

@@ -23,6 +23,7 @@ import (
 const (
 	mostWeighedNames = 20               // entries that a proposal names for one reason
 	weighMailFor     = 10 * time.Second // the past mail is read for so long, the newest first
+	weighAgain       = 10 * time.Minute // after a fault, such as a full disk
 )
 
 // weigh notes in p what speaks against its adoption. A fault is noted as well; the error is that of ctx.

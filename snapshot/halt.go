@@ -1,8 +1,10 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"time"
 
@@ -25,11 +27,28 @@ func (p *Publisher) Halt(ctx context.Context, until time.Time) (sequence int64, 
 	return p.last.Previous, p.put(ctx, pinName(p.Channel), pin, pinComment(p.Channel, p.last.Previous), true)
 }
 
-// halted reports whether the channel is halted, by the word of this folder.
-// Halted reports whether the channel is halted.
-func (p *Publisher) Halted() bool { return p.halted() }
+// Assert writes the halt into the store again, if the channel is halted and the store does not say so: it was away when Halt was called.
+func (p *Publisher) Assert(ctx context.Context) error {
+	text, err := os.ReadFile(p.path(pinFile))
+	if err != nil || !p.Halted() {
+		return err
+	}
+	pin, err := ParsePin(text)
+	if err != nil {
+		return err
+	}
+	if in, err := p.To.Get(ctx, pinName(p.Channel), 0); err == nil {
+		there, err := io.ReadAll(io.LimitReader(in, maxLatest))
+		in.Close()
+		if err == nil && bytes.Equal(there, text) {
+			return nil
+		}
+	}
+	return p.put(ctx, pinName(p.Channel), text, pinComment(p.Channel, pin.Sequence), true)
+}
 
-func (p *Publisher) halted() bool {
+// Halted reports whether the channel is halted, by the word of this folder.
+func (p *Publisher) Halted() bool {
 	text, err := os.ReadFile(p.path(pinFile))
 	if err != nil {
 		return false

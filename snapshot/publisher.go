@@ -218,7 +218,7 @@ func (p *Publisher) Publish(ctx context.Context, c Content, now bool) (*Publishe
 // PublishChanges is Publish for a program that runs by itself: it publishes if there is anything new, or the last sequence grows old, and
 // returns nil if not. The error is ErrHalted while the channel is halted.
 func (p *Publisher) PublishChanges(ctx context.Context, c Content) (*Published, error) {
-	if p.halted() {
+	if p.Halted() {
 		return nil, ErrHalted
 	}
 	if err := p.catchUp(ctx); err != nil {
@@ -308,7 +308,7 @@ func (p *Publisher) publish(ctx context.Context, m *Manifest, told *Published, n
 	}
 	p.last = m
 	told.Sequence, told.Stages = m.Sequence, m.Stages
-	if p.halted() {
+	if p.Halted() {
 		if err := p.lift(ctx); err != nil {
 			return fmt.Errorf("sequence %d is published, but the halt stays: %w", m.Sequence, err)
 		}

@@ -158,6 +158,14 @@ func TestHaltAndPin(t *testing.T) {
 	if err != nil || at != 1 {
 		t.Fatalf("Halt: %d, %v", at, err)
 	}
+	if err := os.Remove(c.store.path(pinName("prod"))); err != nil { // as if the store was away
+		t.Fatal(err)
+	}
+	p = c.publisher()
+	if err := p.Assert(t.Context()); err != nil {
+		t.Error(err)
+	}
+	p.Close()
 	once(t, old)
 	once(t, stays)
 	for _, n := range []*Node{old, stays} {

@@ -36,7 +36,6 @@ const (
 	reportLimit = 10 * time.Second
 	reportSoon  = time.Second // after a report of a start that was not told, or says that the database has not answered yet
 	brakeEvery  = 5 * time.Second
-	brakeHalts  = 7 * 24 * time.Hour
 )
 
 // openRoster prepares the view of all nodes.
@@ -246,15 +245,12 @@ func (d *daemon) look(ctx context.Context) error {
 	}
 	defer p.Close()
 	if p.Halted() {
-		return nil
+		return p.Assert(ctx)
 	}
 	if err := d.audit.Add(audit.Line{By: "blockd", Action: audit.SnapshotHalt, Subject: channel, Why: found.String(), Detail: fmt.Sprintf("sequence %d", newest)}); err != nil {
 		return err
 	}
-	to, err := p.Halt(ctx, time.Now().Add(brakeHalts))
-	if errors.Is(err, snapshot.ErrHalted) {
-		return nil
-	}
+	to, err := p.Halt(ctx, time.Now().Add(snapshot.DefaultHalt))
 	if err != nil {
 		return err
 	}
