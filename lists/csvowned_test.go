@@ -9,9 +9,9 @@ import (
 )
 
 // readOwners reads a table of owners; slowly: without usual, which knows no owner of the line before.
-func readOwners(data []byte, s Settings, slowly bool) (items []Item, err error) {
+func readOwners(data []byte, s Settings, format string, slowly bool) (items []Item, err error) {
 	s.PerRecipient = true
-	csv, arg, err := findFormat("csv:entry")
+	csv, arg, err := findFormat(format)
 	if err != nil {
 		return nil, err
 	}
@@ -31,8 +31,13 @@ func readOwners(data []byte, s Settings, slowly bool) (items []Item, err error) 
 
 func checkOwners(t *testing.T, data []byte, s Settings) {
 	t.Helper()
-	want, wantErr := readOwners(data, s, true)
-	got, err := readOwners(data, s, false)
+	checkOwnersAs(t, data, s, "csv:entry")
+}
+
+func checkOwnersAs(t *testing.T, data []byte, s Settings, format string) {
+	t.Helper()
+	want, wantErr := readOwners(data, s, format, true)
+	got, err := readOwners(data, s, format, false)
 	if fmt.Sprint(err) != fmt.Sprint(wantErr) || !slices.Equal(got, want) {
 		t.Fatalf("%q: %v, %v; the long way %v, %v", data, got, err, want, wantErr)
 	}
@@ -80,6 +85,17 @@ func TestUsualLinesOfOwnersAgreeWithTheLongWay(t *testing.T) {
 			s.Action = Allow
 		}
 		checkOwners(t, data, s)
+	}
+}
+
+// A column that is the entry and something else as well is read the long way alone.
+func TestOneColumnOfTwoParts(t *testing.T) {
+	for _, column := range []string{"reason", "action", "owner"} {
+		data := []byte("owner,reason,action\n")
+		for i := range 60 {
+			data = fmt.Appendf(data, "anna@here.example,b%d.example,block\n", i)
+		}
+		checkOwnersAs(t, data, Settings{}, "csv:"+column)
 	}
 }
 
