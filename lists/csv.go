@@ -27,6 +27,8 @@ type csvFile struct {
 	separator byte
 	at        columns
 	owners    bool // separator and columns are known, and usual may read lines of owners
+	same      usualLine
+	sameOwner string // whose line same is; "" = none was learned
 
 	// The record in hand.
 	lines []line
@@ -71,7 +73,7 @@ func readCSV(r *reading) error {
 	f := csvFile{r: r, want: want}
 	head := r.shared.head
 	first := head == nil || r.lines.cutter.readers[0] == r.lines
-	known := false
+	known, lent := false, false
 	if first {
 		f.chooseSeparator()
 		defer head.tell(nil) // at the latest
@@ -91,6 +93,10 @@ func readCSV(r *reading) error {
 		}
 		f.emit(f.at, header)
 		f.owners = len(f.ahead) == 0 && f.ofOwners()
+		if first && !lent && len(f.ahead) == 0 {
+			r.lines.cutter.lendPlain() // no line that was looked at is kept any more
+			lent = true
+		}
 		if first && head != nil && len(f.ahead) == 0 {
 			if want.score != "" {
 				r.lines.alone() // whether any record has a score is told at the end

@@ -75,6 +75,9 @@ func TestUsualLinesOfOwnersAgreeWithTheLongWay(t *testing.T) {
 				data = append(append(data, sep...), one(words)...)
 				sep, cell = string(b), cell+1
 			}
+			if rng.IntN(8) == 0 { // a line that ends in the midst
+				data = data[:len(data)-rng.IntN(len(data)-bytes.LastIndexByte(data, '\n'))]
+			}
 			data = append(data, []string{"\n", "\n", "\r\n", ",more\n"}[rng.IntN(4)]...)
 		}
 		s := Settings{MaxPerOwner: rng.IntN(20), Reason: "because"}
@@ -86,6 +89,12 @@ func TestUsualLinesOfOwnersAgreeWithTheLongWay(t *testing.T) {
 		}
 		checkOwners(t, data, s)
 	}
+}
+
+// A line that has an owner and no entry teaches nothing about the next one.
+func TestLineWithoutAnEntry(t *testing.T) {
+	checkOwners(t, []byte("owner,entry\nanna@here.example,b.example\nanna@here.example\nbob@yanna@here.example\n"+
+		"anna@here.example,\nanna@here.example,c.example\nanna@here.example,d.example,block\n"), Settings{})
 }
 
 // A column that is the entry and something else as well is read the long way alone.

@@ -213,19 +213,46 @@ func (r *reading) countOwned() bool {
 	if r.settings.MaxPerOwner == 0 || r.lines == nil { // nil: a single entry, and no file
 		return true
 	}
-	if r.owned == nil {
-		r.owned = map[uint64]uint32{}
-	}
-	h := maphash.String(ownerSeed, r.owner.Text)
-	n := r.owned[h]
-	if int(n) < r.settings.MaxPerOwner {
-		r.owned[h] = n + 1
+	if r.owned.add(r.owner.Text, r.settings.MaxPerOwner) {
 		return true
 	}
 	if len(r.lines.cutter.readers) > 1 {
 		r.err = ErrInTurn
 	}
 	return false
+}
+
+// ownerCounts are the entries of each owner, by a hash. The owner who was counted last stands beside the map: lists
+// are mostly sorted by owner, and the map's 55 ns a line were a twentieth of a build.
+type ownerCounts struct {
+	of   map[uint64]uint32
+	text string // the owner counted last
+	hash uint64
+	n    uint32 // his entries, which the map may not have yet
+}
+
+// add counts one more entry of an owner, if it is not more than most.
+func (c *ownerCounts) add(owner string, most int) bool {
+	if c.of == nil || owner != c.text {
+		c.settle()
+		c.text, c.hash = owner, maphash.String(ownerSeed, owner)
+		c.n = c.of[c.hash]
+	}
+	if int(c.n) >= most {
+		return false
+	}
+	c.n++
+	return true
+}
+
+// settle brings the map up to date, and returns it.
+func (c *ownerCounts) settle() map[uint64]uint32 {
+	if c.of == nil {
+		c.of = map[uint64]uint32{}
+	} else {
+		c.of[c.hash] = c.n
+	}
+	return c.of
 }
 
 // hasOwners reports whether entries of a format can name their owners.

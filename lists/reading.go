@@ -47,9 +47,9 @@ type reading struct {
 	failed bool
 	apart  bool // the keys of the line stand apart: a fault costs its own key alone
 
-	owned     map[uint64]uint32 // entries of each owner, by a hash; of this worker
-	counted   bool              // the format counts the entries of an owner itself
-	lastOwner string            // that ownedBy has read, and its key
+	owned     ownerCounts // of this worker
+	counted   bool        // the format counts the entries of an owner itself
+	lastOwner string      // that ownedBy has read, and its key
 	lastKey   addr.Key
 
 	usual Item // of a line that is an address and nothing else: what differs from line to line is set

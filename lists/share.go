@@ -47,12 +47,12 @@ var ErrInTurn = errors.New("an owner has too many entries, and the lines have to
 
 // fewEach is ErrInTurn if an owner has too many entries by all workers together.
 func fewEach(workers []*reading) error {
-	all := workers[0].owned
+	if workers[0].settings.MaxPerOwner == 0 {
+		return nil
+	}
+	all := workers[0].owned.settle()
 	for _, w := range workers[1:] {
-		for owner, n := range w.owned {
-			if all == nil {
-				all = map[uint64]uint32{}
-			}
+		for owner, n := range w.owned.settle() {
 			if all[owner] += n; int(all[owner]) > w.settings.MaxPerOwner {
 				return ErrInTurn
 			}

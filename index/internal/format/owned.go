@@ -67,8 +67,8 @@ func IsPersonal[T ~string | ~[]byte](key T) bool {
 // CutOwner is the owner of a stored key and what follows him; "" without an owner.
 func CutOwner(key []byte) (owner, rest []byte) {
 	if len(key) > 0 && key[0] == tagOwned {
-		if owner, rest, ok := bytes.Cut(key[1:], []byte{endOwner}); ok {
-			return owner, rest
+		if n := bytes.IndexByte(key, endOwner); n > 0 {
+			return key[1:n], key[n+1:]
 		}
 	}
 	return nil, key

@@ -40,6 +40,7 @@ type Cache struct {
 	memos  map[string]memo // by source, of the last build that was published
 	fresh  map[string]memo // of this one
 	made   map[string]bool // segments that this build has written
+	spare  [][]byte        // what the lanes of the last writer have filled, for those of the next one
 	Notes  []string
 }
 
@@ -266,6 +267,10 @@ func (c *Cache) Write(s format.Source, workers int) *Writer {
 	}
 	w := newWriter(f, workers)
 	w.cache, w.memo = c, now
+	for i := range min(workers, len(c.spare)) {
+		w.lanes[i].buf = c.spare[i]
+	}
+	c.spare = nil
 	return w
 }
 
@@ -280,6 +285,9 @@ func (w *Writer) End(s format.Source, m Meta, failed error) {
 	var err error
 	if failed == nil {
 		err = w.finish(id, m)
+	}
+	for i := range w.lanes { // of 256 files they were half of what a build left to the garbage collector
+		w.cache.spare = append(w.cache.spare, w.lanes[i].buf[:0])
 	}
 	err = cmp.Or(err, w.f.Close())
 	if failed == nil && err == nil {
