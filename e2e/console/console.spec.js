@@ -4,7 +4,7 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { Resolver } from 'node:dns/promises';
 import { createServer } from 'node:http';
-import { dir, expect, mail, open, openURL, readToken, test, token, url } from './visit.js';
+import { dir, expect, mail, open, openURL, readToken, test, token, url, view } from './visit.js';
 
 const ask = (page) => page.getByRole('searchbox', { name: /^Sender, domain/ });
 const answer = (page) => page.getByRole('region', { name: 'Answer' });
@@ -35,6 +35,7 @@ test('shows what programs are told apart from mail', async ({ page }) => {
   expect(await programs.resolve4('told.listed.example.dbl.dns.test')).toEqual(['127.0.0.2']);
   expect(await programs.resolve4('7.2.0.192.ip.dns.test')).toEqual(['127.0.0.2']);
   const decisions = page.locator('#decisions');
+  await view(page, 'Decisions');
   await page.getByLabel('Show').selectOption('answers to programs');
   for (const subject of ['told.listed.example', '192.0.2.7']) {
     const row = decisions.getByRole('row').filter({ has: page.getByRole('button', { name: subject, exact: true }) });
@@ -83,6 +84,7 @@ test('blocks a sender at the SMTP door, undoes it, and does it again', async ({ 
   await expect(answer(page)).toContainText('On no list.');
   expect(await mail(sender)).toMatch(/^250 /);
   await done(page).getByRole('button', { name: 'Undo' }).click(); // of the removal
+  await view(page, 'Entries');
   await expect(page.getByRole('row', { name: /pest@shop\.example block phishing, ticket 4711 helpdesk/ })).toBeVisible();
   expect(await mail(sender)).toMatch(/^550 /);
   await page.getByRole('button', { name: `Remove ${sender}` }).first().click();
@@ -105,6 +107,7 @@ test('unblocks a listed sender by an exception', async ({ page }) => {
 
 test('is told what the gate refuses, and can insist', async ({ page }) => {
   await open(page);
+  await view(page, 'Entries');
   await page.getByLabel('Address, domain or network').fill('gmail.com');
   await page.getByRole('button', { name: 'Block', exact: true }).click();
   await expect(page.locator('#entry-fault[role=alert]')).toContainText('protected domain gmail.com');
@@ -123,8 +126,10 @@ test('sees a load that was refused, with its reason, and its cure', async ({ pag
   replace('other.txt', '<!doctype html><title>503</title>');
   await expect(page.getByRole('heading', { name: 'Filtering, with one problem.' })).toBeVisible();
   await expect(page.locator('#health-problems')).toContainText(/list other: .*other\.txt: html: begins as a web page/);
+  await view(page, 'Lists');
   await expect(page.getByRole('row', { name: /^other/ })).toContainText('refused');
   replace('other.txt', 'second.example\n');
+  await view(page, 'Overview');
   await expect(page.getByRole('heading', { name: 'All is well.' })).toBeVisible();
 });
 
@@ -140,6 +145,7 @@ test('sees how the sources of lists are', async ({ page }) => {
   await page.reload();
   await expect(page.getByRole('heading', { name: 'Filtering, with one problem.' })).toBeVisible();
   await expect(page.locator('#health-problems')).toContainText('list other: its source is away (unreachable): <b>dial tcp</b>: connection refused');
+  await view(page, 'Lists');
   await expect(page.getByRole('columnheader', { name: 'Source' })).toBeVisible();
   await expect(page.getByRole('row', { name: /^own/ })).toContainText('ok postgres');
   await expect(page.getByRole('row', { name: /^other/ })).toContainText('away redis, unreachable, 12 min behind');
@@ -147,6 +153,7 @@ test('sees how the sources of lists are', async ({ page }) => {
 
 test('watches decisions as they are made', async ({ page }) => {
   await open(page);
+  await view(page, 'Decisions');
   const rows = page.locator('#decisions tbody tr');
   await mail('first@listed.example');
   await expect(rows.first()).toContainText('first@listed.example');
@@ -163,6 +170,7 @@ test('watches decisions as they are made', async ({ page }) => {
   await page.getByRole('button', { name: 'second@listed.example' }).click();
   await expect(ask(page)).toHaveValue('second@listed.example');
   await expect(answer(page)).toContainText('Mail from there');
+  await view(page, 'Overview');
   await expect(page.locator('#traffic')).toContainText(/[1-9][0-9]* blocked/);
   await expect(page.locator('#hits')).toContainText('own');
 });
@@ -181,6 +189,7 @@ test('keeps refusals in view while much other mail comes', async ({ page }) => {
   await page.route('**/v1/events', (route) => route.fulfill({ contentType: 'text/event-stream',
     body: [refused(1000), ...others].map((decision) => `event: decision\ndata: ${JSON.stringify(decision)}\n\n`).join('') }));
   await page.reload();
+  await view(page, 'Decisions');
   const rows = page.locator('#decisions tbody tr');
   await expect(rows).toContainText(['pest1000@listed.example', 'pest100000@listed.example']);
   await page.getByLabel('Show').selectOption('all mail');
@@ -218,11 +227,13 @@ test('shows what strangers write as text', async ({ page }) => {
   const reply = await mail(hostile);
   expect(reply).toMatch(/^550 /);
   await open(page);
+  await view(page, 'Decisions');
   await expect(page.locator('#decisions')).toContainText(hostile);
   await ask(page).fill(`ref ${/ref (\w+)/.exec(reply)[1]}`);
   await expect(answer(page)).toContainText(hostile);
   await ask(page).fill('<script>alert(1)</script>@listed.example');
   await expect(answer(page)).toContainText('<script>alert(1)</script>@listed.example');
+  await view(page, 'Entries');
   await page.getByLabel('Address, domain or network').fill('hostile@shop.example');
   await page.getByLabel('Why', { exact: true }).fill('<img src=x onerror=alert(1)>');
   await page.getByRole('button', { name: 'Block', exact: true }).click();
@@ -239,6 +250,7 @@ test('lets mail out of quarantine, removes it, and renders nothing of it', async
     expect(await mail('who@aside.example', 'user@here.example', `Subject: ${subject}\r\nFrom: "<b>\x1b[2J" <who@aside.example>\r\nContent-Type: text/html\r\n\r\n<script>alert(1)</script><img src=x onerror=alert(1)>`)).toMatch(/^250 /);
   }
   await open(page);
+  await view(page, 'Quarantine');
   await expect(quarantine.locator('tbody tr')).toHaveCount(2);
   await expect(page.locator('#quarantine-fill')).toContainText('2 of at most');
   await quarantine.getByText('<img src=x onerror=alert(1)>').click();
@@ -258,6 +270,7 @@ test('lets mail out of quarantine, removes it, and renders nothing of it', async
 test('asks who may only read for another token before it shows mail', async ({ page }) => {
   expect(await mail('viewer@aside.example', 'user@here.example', 'Subject: private\r\n\r\nsecret')).toMatch(/^250 /);
   await open(page, readToken);
+  await view(page, 'Quarantine');
   await page.locator('#quarantine').getByText('private').click();
   await expect(page.locator('#token-dialog')).toContainText('this token has the scope read');
   await page.getByLabel('Token', { exact: true }).fill(token);
@@ -311,18 +324,20 @@ for (const colorScheme of ['light', 'dark']) {
     await ask(page).fill('axe@listed.example');
     await expect(answer(page)).toContainText('Mail from there');
     await answer(page).getByText('How this was found').click();
+    await view(page, 'Entries');
     await page.getByLabel('Address, domain or network').fill('com');
     await page.getByRole('button', { name: 'Block', exact: true }).click();
     await expect(page.locator('#entry-fault[role=alert]')).toContainText('public-suffix');
     expect(await faults()).toEqual([]);
     expect(await mail('axe@aside.example', 'user@here.example', 'Subject: axe\r\n\r\ntext')).toMatch(/^250 /);
-    await page.evaluate(() => document.dispatchEvent(new Event('token')));
+    await view(page, 'Quarantine');
     await page.getByRole('button', { name: 'Look at: axe' }).click();
     await expect(page.locator('#message-dialog')).toContainText('text');
     expect(await faults()).toEqual([]);
     await page.locator('#message-dialog').getByRole('button', { name: 'Remove' }).click();
     await expect(done(page)).toContainText('Removed.');
     await done(page).getByRole('button', { name: 'Close this message' }).click();
+    await view(page, 'Entries');
     await page.getByLabel('Address, domain or network').fill('axe@shop.example');
     await page.getByRole('button', { name: 'Allow', exact: true }).click();
     await expect(done(page)).toBeVisible();
@@ -354,6 +369,7 @@ test('lets in who was refused and asks, and declines others', async ({ page, con
   const anna = await asked('anna@listed.example', 'light', 'I teach\u202e at your <b>school</b>');
   const bert = await asked('bert@listed.example', 'dark', '');
   await open(page);
+  await view(page, 'Requests');
   const requests = page.getByRole('region', { name: 'Refused people who ask to be let in' });
   const row = requests.getByRole('row').filter({ hasText: 'anna@listed.example' });
   await expect(row).toContainText('own: listed.example');
@@ -374,15 +390,20 @@ test('lets in who was refused and asks, and declines others', async ({ page, con
 test('pauses a list, and resumes it', async ({ page }) => {
   expect(await mail('pause@listed.example')).toMatch(/^550 /);
   await open(page);
+  await view(page, 'Lists');
   const row = page.getByRole('region', { name: 'Lists', exact: true }).getByRole('row').filter({ hasText: 'own' });
   await row.getByRole('button', { name: 'Pause 1 h own' }).click();
   await expect(row).toContainText('paused until');
+  await view(page, 'Overview');
   await expect(page.getByText('list own is paused until')).toBeVisible();
   expect(await mail('pause@listed.example')).toMatch(/^250 /);
+  await view(page, 'Changes');
   const changes = page.getByRole('region', { name: 'Who has changed what' });
   await expect(changes.getByRole('row').nth(1)).toContainText(/helpdesk\s*list paused\s*own\s*until/);
+  await view(page, 'Lists');
   await row.getByRole('button', { name: 'Resume own' }).click();
   await expect(row).not.toContainText('paused');
+  await view(page, 'Changes');
   await expect(changes.getByRole('row').nth(1)).toContainText(/helpdesk\s*list resumed\s*own/);
   await page.getByRole('button', { name: 'Older changes' }).click();
   await expect(changes).not.toContainText('list resumed');
@@ -393,6 +414,7 @@ test('pauses a list, and resumes it', async ({ page }) => {
 
 test('keeps a token in the tab alone, and asks for one that may', async ({ page, context }) => {
   await open(page, readToken);
+  await view(page, 'Entries');
   await page.getByLabel('Address, domain or network').fill('scope@shop.example');
   await page.getByRole('button', { name: 'Block', exact: true }).click();
   await expect(page.getByRole('dialog')).toContainText('this token has the scope read');

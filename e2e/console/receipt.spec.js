@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { expect, mail, open, test } from './visit.js';
+import { expect, mail, open, test, view } from './visit.js';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const door = process.env.BLOCKD_RECEIPTS;
@@ -44,6 +44,7 @@ test('has no fault that axe knows, in any state', async ({ page, context }) => {
   await person.getByRole('button', { name: 'Ask for release' }).click();
   await expect(person.getByRole('status')).toBeVisible();
   await open(page);
+  await view(page, 'Requests');
   const requests = page.getByRole('region', { name: 'Refused people who ask to be let in' });
   await expect(requests.getByRole('row').filter({ hasText: 'carla@listed.example' })).toContainText('none: anybody may have written the address');
   await requests.getByRole('button', { name: 'Let in carla@listed.example' }).click();

@@ -39,6 +39,12 @@ export async function open(page, text = token) {
   await expect(page.locator('#link')).toHaveText('live');
 }
 
+/** view leads to a view, as a person does. */
+export async function view(page, name) {
+  await page.getByRole('navigation', { name: 'Views' }).getByRole('link', { name }).click();
+  await expect(page.getByRole('heading', { level: 1, name })).toBeFocused();
+}
+
 /** mail asks the SMTP door about a sender, and returns the reply to RCPT; or sends a message, and returns the reply to that. */
 export function mail(sender, recipient = 'user@here.example', message = null) {
   const [host, port] = process.env.BLOCKD_SMTP.split(':');

@@ -16,7 +16,7 @@ test('takes a picture for the walk', async ({ page }) => {
     return;
   }
   await page.setViewportSize({ width: 1060, height: 900 });
-  await page.goto('/');
+  await page.goto('/#lists');
   const row = page.getByRole('row').filter({ has: page.getByRole('button', { name: /^Adopt/ }) });
   await page.getByLabel('Token', { exact: true }).fill(readFileSync(`${dir}/var/blockd.bdx.token`, 'utf8').trim());
   await page.getByRole('button', { name: 'Use it' }).click();

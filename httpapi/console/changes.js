@@ -1,6 +1,8 @@
 // Who has changed what, from the audit journal.
 
 import { ago, byId, html, show, table, visible } from './dom.js';
+import { fill } from './state.js';
+import { place } from './views.js';
 import { read } from './door.js';
 
 const words = {
@@ -26,30 +28,29 @@ let cursor = '';
 async function turn(where, before) {
   pages = before;
   cursor = where;
-  await loadChanges();
+  await load();
 }
 
 const page = (label, name, disabled, where) => html('button', { type: 'button', class: 'quiet small', 'aria-label': name, disabled, click: where }, label);
 
-/** loadChanges shows a page of them. Where the daemon keeps no journal the part is left out. */
-export async function loadChanges() {
-  const section = byId('changes').closest('section');
-  try {
-    const { lines, next, damaged } = await read(`v1/audit?limit=10${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
-    section.hidden = false;
-    show('changes', damaged > 0 && html('p', { class: 'fault' }, 'Lines of the journal cannot be read: see blockd audit --verify.'),
-      lines.length === 0 ? html('p', { class: 'none' }, 'Nobody has changed anything.') : table('The newest first', [
-        { head: 'When', cell: (line) => ago(line.time), whole: true },
-        { head: 'By', cell: (line) => visible(line.by || '–') },
-        { head: 'What', cell: (line) => words[line.action] ?? visible(line.action), whole: true },
-        { head: 'About', cell: (line) => html('code', {}, visible(line.subject)), address: true },
-        { head: 'Why', cell: (line) => visible([line.why, line.detail].filter(Boolean).join(' – ')), why: true },
-      ], lines),
-      (pages.length > 0 || next) && html('p', { class: 'buttons' },
-        page('Newer', 'Newer changes', pages.length === 0, () => turn(pages.at(-1) ?? '', pages.slice(0, -1))),
-        page('Older', 'Older changes', !next, () => turn(next, [...pages, cursor]))));
-  } catch (fault) {
-    if (fault.status === 404) section.hidden = true;
-    else show('changes', html('p', { class: 'fault' }, fault.message));
-  }
-}
+const draw = ({ lines, next, damaged }) => [
+  damaged > 0 && html('p', { class: 'fault' }, 'Lines of the journal cannot be read: see blockd audit --verify.'),
+  lines.length === 0 ? html('p', { class: 'none' }, 'Nobody has changed anything.') : table('The newest first', [
+    { head: 'When', cell: (line) => ago(line.time), whole: true },
+    { head: 'By', cell: (line) => visible(line.by || '–') },
+    { head: 'What', cell: (line) => words[line.action] ?? visible(line.action), whole: true },
+    { head: 'About', cell: (line) => html('code', {}, visible(line.subject)), address: true },
+    { head: 'Why', cell: (line) => visible([line.why, line.detail].filter(Boolean).join(' – ')), why: true },
+  ], lines),
+  (pages.length > 0 || next) && html('p', { class: 'buttons' },
+    page('Newer', 'Newer changes', pages.length === 0, () => turn(pages.at(-1) ?? '', pages.slice(0, -1))),
+    page('Older', 'Older changes', !next, () => turn(next, [...pages, cursor])))];
+
+const load = () => fill(byId('changes'), {
+  load: (signal) => read(`v1/audit?limit=25${cursor && `&cursor=${encodeURIComponent(cursor)}`}`, signal),
+  draw, lacks: () => 'This daemon keeps no journal of changes.' });
+
+/** loadChanges shows them anew, where they are looked at. */
+export const loadChanges = () => place().name === 'changes' && load();
+
+export const changeView = { title: () => 'Changes', enter: () => turn('', []) };

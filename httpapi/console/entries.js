@@ -3,16 +3,20 @@
 import { ago, badge, byId, count, html, show, until } from './dom.js';
 import { Refusal, write } from './door.js';
 import { pages } from './pages.js';
+import { place } from './views.js';
 
 let changed = () => {};
 
-/** loadEntries shows those in force. Where the daemon has none the part is left out. */
-export const loadEntries = pages('entries', {
+const listing = () => pages('entries', {
   path: 'v1/entries',
+  query: ({ params }) => ({ q: params.get('q') ?? undefined }),
   rows: (answer) => answer.entries,
   caption: (answer, text) => (text ? `Those of ${count(answer.total)} with this text, the newest first` : `${count(answer.total)} in force now, the newest first`),
   none: 'Nothing is blocked or allowed by hand.',
-  missing: () => { byId('entries').closest('section').hidden = true; },
+  lacks: () => {
+    byId('entry-home').hidden = true;
+    return 'This daemon has no live entries.';
+  },
   columns: [
     { head: 'Entry', cell: (entry) => html('code', {}, entry.entry), address: true },
     { head: 'Action', cell: (entry) => [badge(entry.action === 'allow' ? 'ok' : 'bad', entry.action), entry.require && ` with ${entry.require.join(' or ')}`] },
@@ -23,6 +27,16 @@ export const loadEntries = pages('entries', {
     { act: true, cell: (entry) => html('button', { type: 'button', class: 'quiet small', 'aria-label': `Remove ${entry.entry}`, click: () => remove(entry.entry) }, 'Remove') },
   ],
 });
+
+let load = () => {};
+
+/** loadEntries shows those in force, where they are looked at. */
+export const loadEntries = () => place().name === 'entries' && load(false);
+
+export const entryView = {
+  title: () => 'Entries',
+  enter: () => load(),
+};
 
 const words = { added: 'is in force', replaced: 'was replaced', unchanged: 'was so already', removed: 'was removed', absent: 'was not there' };
 
@@ -41,6 +55,7 @@ async function change(name, make, forced) {
   show('entry-fault');
   try {
     const [result] = (await make()).results;
+    byId('entry-dialog').close();
     tell(result.entry?.entry ?? result.was?.entry ?? name, result);
     await loadEntries();
     changed();
@@ -67,19 +82,32 @@ async function add(entry) {
   }
 }
 
-/** propose fills the form in; somebody has to say yes. */
+/** propose fills the form in; somebody has to say yes. Beside another view than that of the entries it is a dialog. */
 export function propose(name, action) {
+  const form = byId('entry-form');
+  show('entry-fault');
   byId('entry').value = name;
-  byId('entry-form').querySelector(`button[value=${action}]`).focus();
-  byId('entry-form').scrollIntoView({ block: 'nearest' });
+  if (place().name !== 'entries') {
+    byId('entry-dialog').append(form);
+    byId('entry-cancel').hidden = false;
+    byId('entry-dialog').showModal();
+  }
+  form.querySelector(`button[value=${action}]`).focus();
+  form.scrollIntoView({ block: 'nearest' });
 }
 
 /** listenToEntries serves the form. after is called after each change. */
 export function listenToEntries(after) {
   changed = after;
+  load = listing();
   byId('entry-form').addEventListener('submit', (event) => {
     event.preventDefault();
     const term = byId('term').value;
     add({ entry: byId('entry').value.trim(), why: byId('why').value.trim(), action: event.submitter?.value || 'block', ...(term && { for: term }) });
+  });
+  byId('entry-cancel').addEventListener('click', () => byId('entry-dialog').close());
+  byId('entry-dialog').addEventListener('close', () => {
+    byId('entry-home').append(byId('entry-form'));
+    byId('entry-cancel').hidden = true;
   });
 }

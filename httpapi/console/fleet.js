@@ -2,7 +2,7 @@
 
 import { ago, badge, byId, count, html, show, span, table, visible } from './dom.js';
 import { Refusal, read, write } from './door.js';
-import { loadEntries } from './entries.js';
+import { fill } from './state.js';
 
 const interval = 30000; // ms; nodes report as often
 
@@ -36,19 +36,14 @@ const columns = [
   { head: 'Reported', cell: (node) => ago(node.at), wide: true, whole: true },
 ];
 
-/** loadFleet shows all nodes; where there is no fleet the part is left out. */
-export async function loadFleet() {
-  const section = byId('fleet').closest('section');
-  try {
-    const view = await read('v1/fleet');
-    section.hidden = false;
-    const notes = [view.fault && `There may be more: ${view.fault}`, view.entries_differ && 'Nodes with the same revision have different live entries.',
-      view.sequences_differ && 'Nodes serve different sequences, as they do while one has stages.'].filter(Boolean);
-    show('fleet', notes.map((text) => html('p', { class: 'hint' }, text)), table(`${count(view.nodes.length)} in the last 90 seconds`, columns, view.nodes));
-  } catch (fault) {
-    if (fault.status === 404) section.hidden = true;
-    else show('fleet', html('p', { class: 'fault' }, fault.message));
-  }
+function draw(view) {
+  const notes = [view.fault && `There may be more: ${view.fault}`, view.entries_differ && 'Nodes with the same revision have different live entries.',
+    view.sequences_differ && 'Nodes serve different sequences, as they do while one has stages.'].filter(Boolean);
+  return [notes.map((text) => html('p', { class: 'hint' }, text)), table(`${count(view.nodes.length)} in the last 90 seconds`, columns, view.nodes)];
+}
+
+async function load() {
+  await fill(byId('fleet'), { load: (signal) => read('v1/fleet', signal), draw, lacks: () => 'This daemon is in no fleet.' });
   await loadLost();
 }
 
@@ -84,11 +79,18 @@ async function act(what) {
     show('lost', html('p', { class: 'fault' }, fault.message));
     return;
   }
-  await Promise.all([loadLost(), loadEntries()]);
+  await loadLost();
 }
 
-/** watchFleet shows the nodes, and looks again as often as they report. */
-export function watchFleet() {
-  loadFleet();
-  setInterval(() => { if (!document.hidden && !byId('fleet').closest('section').hidden) loadFleet(); }, interval);
-}
+let timer = 0;
+
+/** fleetView shows the nodes, and looks again as often as they report. */
+export const fleetView = {
+  title: () => 'Fleet',
+  enter() {
+    load();
+    clearInterval(timer);
+    timer = setInterval(() => { if (!document.hidden) load(); }, interval);
+  },
+  leave: () => clearInterval(timer),
+};

@@ -1,22 +1,23 @@
-// Is it well? The first thing on the page, in one sentence.
+// Is it well? One sentence, wherever the page is.
 
-import { ago, badge, byId, count, html, origin, show, span, table, visible } from './dom.js';
-import { drawHits } from './chart.js';
-import { clock } from './decisions.js';
-import { Refusal, read, write } from './door.js';
+import { ago, byId, count, html, show } from './dom.js';
+import { isSilent } from './pulse.js';
+import { read } from './door.js';
+import { tell } from './views.js';
 
-const interval = 5000; // ms between two looks
-const soon = 1000; // ms after one without an answer
+const interval = 2000; // ms between two looks
 
-const states = { ok: 'ok', held: 'warn', waits: 'warn', partial: 'warn', stale: 'warn', refused: 'bad', missing: 'bad', asked: 'ok', unasked: 'bad' };
+const listeners = [];
 
-const sources = { ok: 'ok', away: 'warn', refused: 'bad' };
+/** onLists has a function told what the lists are, at each look. */
+export const onLists = (listener) => listeners.push(listener);
 
 function title(kind, text) {
   byId('health').className = `health ${kind}`;
   const line = byId('health-title');
   if (line.textContent !== text) line.textContent = text; // else a screen reader says it at every look
-  document.title = kind === 'ok' ? 'blockd' : `(!) blockd: ${text}`;
+  tell(kind === 'ok' ? '' : text);
+  byId('nav').querySelector('a').dataset.state = kind;
 }
 
 /** troubled says whether the source of a list is away, or what it holds is not taken. */
@@ -38,116 +39,35 @@ function showHealth(table) {
   show('health-problems', table.problems.map((text) => html('li', {}, text)),
     table.worth.filter((list) => list.stale).map((list) => html('li', {}, `list ${list.list}: older than its max_age`)),
     table.worth.filter(troubled).map(({ list, source: from }) => html('li', {}, `list ${list}: its source is ${from.state} (${from.class}): ${from.error}`)),
-    (table.remarks ?? []).map((text) => html('li', {}, text)));
+    (table.remarks ?? []).map((text) => html('li', { class: 'remark' }, text)));
 }
 
-/** source says how the truth of a list is, that is in a database or on another machine. */
-function source({ source: from }) {
-  if (!from) return '';
-  const behind = from.state === 'ok' || from.lag_seconds === null ? '' : `${span(from.lag_seconds)} behind`;
-  return [html('span', { title: from.error || `${from.kind}, ${count(from.rows)} entries` }, badge(sources[from.state] ?? '', from.state)), ' ',
-    from.state === 'ok' ? from.kind : `${from.kind}${from.class && `, ${from.class}`}`, behind && `, ${behind}`];
-}
-
-const button = (list, label, body) => html('button', { type: 'button', class: 'quiet small', 'aria-label': `${label} ${list.list}`, title: 'its blocks do not count meanwhile; its exceptions do', click: () => pause(list, body) }, label);
-
-/** pausing is what can be done about a list that refuses people. */
-function pausing(list) {
-  if (list.pause) return button(list, 'Resume');
-  return list.action === 'block' && list.mode === 'enforce' && button(list, 'Pause 1 h', { for: '1h' });
-}
-
-/** adopting lets in what waits of a list: the content that this page shows, and no other. */
-function adopting(list) {
-  const waits = list.pinned?.proposal;
-  return waits && html('button', { type: 'button', class: 'quiet small', 'aria-label': `Adopt ${list.list}`, title: `${count(waits.added ?? 0)} entries come, ${count(waits.removed ?? 0)} go; blockd diff ${list.list} shows them`, click: () => change(list, 'adopt', { if: waits.content }) }, 'Adopt');
-}
-
-/** rolling takes a list back to what it had before, if it may have had something. */
-function rolling(list) {
-  if (list.list === 'live' || list.pinned?.how === 'rollback' || ['waits', 'asked', 'unasked'].includes(list.state)) return false;
-  const ask = () => confirm(`Roll back ${list.list}? It serves what it had before, and what its file has waits until it is adopted.`) && change(list, 'rollback', {});
-  return html('button', { type: 'button', class: 'quiet small', 'aria-label': `Roll back ${list.list}`, title: 'serve what it had before, until what its file has is adopted', click: ask }, 'Roll back');
-}
-
-/** comparing shows what waits of a list against what serves. */
-function comparing(list) {
-  return list.pinned?.proposal && html('button', { type: 'button', class: 'quiet small', 'aria-label': `See what waits of ${list.list}`, click: () => compare(list) }, 'See');
-}
-
-const shown = 100; // entries that came, and as many that went: a difference may have millions
-
-async function compare(list) {
-  show('list-fault');
+/** look asks for the lists, and says how it is. It returns them, or nothing. */
+export async function look() {
   try {
-    const diff = await read(`v1/lists/${encodeURIComponent(list.list)}/diff?limit=${shown}`);
-    const dialog = byId('message-dialog');
-    const lines = [...diff.removed.map((entry) => `- ${visible(entry)}`), ...diff.added.map((entry) => `+ ${visible(entry)}`)];
-    const more = diff.counts.added + diff.counts.removed - lines.length;
-    show('message-dialog', html('h2', { id: 'message-title' }, `What waits of ${list.list}`),
-      html('p', {}, `${count(diff.counts.added)} entries come, ${count(diff.counts.removed)} go.`),
-      diff.weighed?.mail && diff.weighed.mail.refused + diff.weighed.mail.passed === 0 && html('p', {}, `Of ${count(diff.weighed.mail.decisions)} past decisions none would differ.`),
-      diff.findings.map((text) => html('p', { class: 'fault' }, visible(text))),
-      html('pre', {}, lines.join('\n')),
-      more > 0 && html('p', {}, `${count(more)} more: blockd diff ${list.list}`),
-      html('p', {},
-        diff.waits && html('button', { type: 'button', click: () => { dialog.close(); change(list, 'adopt', { if: diff.content }); } }, 'Adopt'), ' ',
-        html('button', { type: 'button', class: 'quiet', click: () => dialog.close() }, 'Close')));
-    dialog.showModal();
+    const answer = await read('v1/lists');
+    showHealth(answer);
+    for (const listener of listeners) listener(answer);
   } catch (fault) {
-    if (!(fault instanceof Refusal)) throw fault;
-    show('list-fault', html('p', { class: 'fault' }, fault.message));
-  }
-}
-
-const pause = (list, body) => change(list, body ? 'pause' : 'resume', body);
-
-async function change(list, what, body) {
-  show('list-fault');
-  try {
-    await write('POST', `v1/lists/${encodeURIComponent(list.list)}/${what}`, body);
-    await look();
-  } catch (fault) {
-    if (!(fault instanceof Refusal)) throw fault;
-    show('list-fault', html('p', { class: 'fault' }, fault.message));
-  }
-}
-
-function showLists(lists) {
-  if (lists.length === 0) {
-    show('lists', html('p', { class: 'none' }, 'No list is configured.'));
-    return;
-  }
-  show('lists', table('What serves now, and what each list adds to the others', [
-    { head: 'List', cell: (list) => [html('strong', {}, list.list), origin(list)] },
-    { head: 'State', cell: (list) => [badge(states[list.state] ?? '', list.state === 'held' ? `${count(list.held)} held back` : list.state), ' ', list.mode === 'shadow' && badge('', 'shadow'), list.percent < 100 && badge('', `${list.percent} % of senders`), list.pause && [badge('warn', 'paused'), ' until ', clock(list.pause.until)], list.pinned && list.pinned.how !== 'review' && badge('warn', 'rolled back'), list.pinned?.proposal && badge('warn', 'proposal waits')] },
-    ...lists.some((list) => list.source) ? [{ head: 'Source', cell: source }] : [],
-    { head: 'Action', cell: (list) => list.action, wide: true },
-    { head: 'Entries', cell: (list) => count(list.entries), number: true },
-    { head: 'Only here', cell: (list) => count(list.unique), number: true, wide: true, title: 'keys that no other list has' },
-    { head: 'Changed', cell: (list) => ago(list.modified), wide: true },
-    { head: 'Hits', cell: (list) => count(list.hits), number: true, title: 'envelopes and questions; the count goes on over restarts' },
-    { head: 'Only its', cell: (list) => count(list.sole), number: true, wide: true, title: 'hits that no other list had' },
-    { head: 'Last hit', cell: (list) => ago(list.last_hit), wide: true },
-    { act: true, cell: (list) => [pausing(list), rolling(list), comparing(list), adopting(list)] },
-  ], lists));
-}
-
-async function look() {
-  const answer = await read('v1/lists');
-  showHealth(answer);
-  showLists(answer.worth);
-  drawHits(answer.worth);
-}
-
-/** watchHealth looks at the lists, now and from time to time. */
-export async function watchHealth() {
-  let next = interval;
-  try {
-    await look();
-  } catch (fault) {
+    if (fault.status === undefined) throw fault;
     title('bad', fault.status === 401 ? 'A token is needed to see anything.' : `No answer: ${fault.message}`);
-    if (fault.status === 0) next = soon;
   }
-  setTimeout(watchHealth, next);
+}
+
+let timer = 0;
+
+async function watch() {
+  clearTimeout(timer);
+  try {
+    if (!document.hidden) await look();
+  } finally {
+    timer = setTimeout(watch, isSilent() ? interval / 2 : interval);
+  }
+}
+
+/** watchHealth looks at the lists, now and from time to time. A page that nobody sees asks for nothing. */
+export function watchHealth() {
+  document.addEventListener('visibilitychange', () => { if (!document.hidden) watch(); });
+  document.addEventListener('token', look);
+  watch();
 }

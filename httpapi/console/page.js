@@ -1,38 +1,55 @@
 // What happens when the page is opened.
 
-import { askAbout, askAgain, listenToQuestion } from './question.js';
-import { askToken, hasToken } from './door.js';
+import { again, begin, follow } from './views.js';
+import { askAgain, listenToQuestion } from './question.js';
+import { changeView, loadChanges } from './changes.js';
+import { decisionView, listenToDecisions } from './decisionview.js';
+import { entryView, listenToEntries } from './entries.js';
+import { listView, listenToLists } from './lists.js';
 import { byId } from './dom.js';
-import { listenToEntries, loadEntries } from './entries.js';
-import { searchDecisions, watchDecisions } from './decisions.js';
-import { loadChanges } from './changes.js';
-import { loadFleet, watchFleet } from './fleet.js';
-import { loadProposals } from './proposals.js';
-import { loadQuarantine } from './quarantine.js';
-import { loadRequests } from './requests.js';
+import { fleetView } from './fleet.js';
+import { listenToToken } from './token.js';
+import { overview } from './overview.js';
+import { proposalView } from './proposals.js';
+import { quarantineView } from './quarantine.js';
+import { requestView } from './requests.js';
 import { watchHealth } from './health.js';
+import { watchPulse } from './pulse.js';
+import { watchWaiting } from './waiting.js';
+
+// A link to a part of the page would take the place of the view in the address.
+for (const link of document.querySelectorAll('.skip')) {
+  link.addEventListener('click', (event) => {
+    event.preventDefault();
+    byId(link.dataset.to).focus();
+  });
+}
+
+// The views keep the time that was chosen, so that one is asked about after the other.
+function mark({ name, params }) {
+  for (const link of byId('nav').querySelectorAll('a')) {
+    const to = link.hash.slice(1).split('?')[0];
+    const time = params.get('time');
+    link.setAttribute('href', `#${to}${time && ['overview', 'decisions', 'lists', 'entries'].includes(to) ? `?time=${time}` : ''}`);
+    if (to === name) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  const group = byId('nav').querySelector('[aria-current]').parentNode.dataset.of ?? name;
+  for (const sub of byId('nav').querySelectorAll('.sub')) sub.classList.toggle('near', sub.dataset.of === group);
+}
 
 listenToQuestion();
 listenToEntries(askAgain);
-byId('token').addEventListener('click', () => askToken(hasToken()
-  ? 'This tab has a token. Another one takes its place.'
-  : 'To change something wants a token of scope write.'));
-document.addEventListener('token', loadEntries);
-document.addEventListener('token', loadQuarantine);
-document.addEventListener('token', loadRequests);
-document.addEventListener('token', loadProposals);
-document.addEventListener('token', loadChanges);
-document.addEventListener('token', loadFleet);
-document.addEventListener('changed', loadChanges);
-watchHealth();
-loadEntries();
-loadQuarantine();
-loadRequests();
-loadProposals();
-loadChanges();
-watchFleet();
-searchDecisions(askAbout);
-watchDecisions(askAbout, (up) => {
-  byId('link').className = up ? 'link up' : 'link down';
-  byId('link').textContent = up ? 'live' : 'not live';
+listenToDecisions();
+listenToLists();
+listenToToken();
+begin({
+  overview, changes: changeView, decisions: decisionView, requests: requestView, quarantine: quarantineView,
+  lists: listView, entries: entryView, proposals: proposalView, fleet: fleetView,
 });
+follow(mark);
+document.addEventListener('token', again);
+document.addEventListener('changed', loadChanges);
+watchPulse();
+watchHealth();
+watchWaiting();

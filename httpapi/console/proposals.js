@@ -2,34 +2,30 @@
 
 import { ago, byId, count, html, show, table, visible } from './dom.js';
 import { Refusal, read, write } from './door.js';
-import { loadEntries } from './entries.js';
+import { countWaiting } from './waiting.js';
+import { fill } from './state.js';
 
 const shown = 100; // rows; blockd proposals has all
 
 const act = (proposal, label, kind, what) => html('button', { type: 'button', class: `${kind} small`, 'aria-label': `${label} ${proposal.entry}`, click: () => what(proposal) }, label);
 
-/** loadProposals shows those that wait for a person. Where there can be none, or none waits, the part is left out. */
-export async function loadProposals() {
-  const section = byId('proposals').closest('section');
-  try {
-    const { proposals } = await read('v1/proposals?state=open');
-    section.hidden = proposals.length === 0;
-    if (section.hidden) return;
-    const caption = proposals.length > shown ? `The first ${shown} of ${count(proposals.length)}` : 'Blocked for nobody but these users';
-    show('proposals', table(caption, [
-      { head: 'Sender', cell: (proposal) => html('code', {}, visible(proposal.entry)), address: true },
-      { head: 'Users', cell: (proposal) => count(proposal.users) },
-      { head: 'Domains', cell: (proposal) => count(proposal.domains), wide: true },
-      { head: 'Complaints', cell: (proposal) => count(proposal.complaints), wide: true },
-      { head: 'Last', cell: (proposal) => ago(proposal.last), whole: true },
-      { head: 'Note', cell: (proposal) => proposal.correspondent ? 'users here write to it' : '', why: true },
-      { act: true, cell: (proposal) => html('span', { class: 'buttons' }, act(proposal, 'Block', 'ok', adopt), act(proposal, 'Decline', 'quiet', decline)) },
-    ], proposals.slice(0, shown)));
-  } catch (fault) {
-    if (fault.status === 404) section.hidden = true;
-    else show('proposals', html('p', { class: 'fault' }, fault.message));
-  }
+function draw({ proposals }) {
+  if (proposals.length === 0) return 'No sender is proposed.';
+  const caption = proposals.length > shown ? `The first ${shown} of ${count(proposals.length)}` : 'Blocked for nobody but these users';
+  return table(caption, [
+    { head: 'Sender', cell: (proposal) => html('code', {}, visible(proposal.entry)), address: true },
+    { head: 'Users', cell: (proposal) => count(proposal.users) },
+    { head: 'Domains', cell: (proposal) => count(proposal.domains), wide: true },
+    { head: 'Complaints', cell: (proposal) => count(proposal.complaints), wide: true },
+    { head: 'Last', cell: (proposal) => ago(proposal.last), whole: true },
+    { head: 'Note', cell: (proposal) => proposal.correspondent ? 'users here write to it' : '', why: true },
+    { act: true, cell: (proposal) => html('span', { class: 'buttons' }, act(proposal, 'Block', 'ok', adopt), act(proposal, 'Decline', 'quiet', decline)) },
+  ], proposals.slice(0, shown));
 }
+
+const load = () => fill(byId('proposals'), { load: (signal) => read('v1/proposals?state=open', signal), draw, lacks: () => 'Users of this daemon have no lists of their own.' });
+
+export const proposalView = { title: () => 'Proposals', enter: load };
 
 async function decide(proposal, path, words) {
   show('proposal-fault');
@@ -41,7 +37,7 @@ async function decide(proposal, path, words) {
     if (!(fault instanceof Refusal)) throw fault;
     show('proposal-fault', html('p', { class: 'fault' }, fault.message));
   }
-  await Promise.all([loadProposals(), loadEntries()]);
+  await Promise.all([load(), countWaiting()]);
 }
 
 const adopt = (proposal) => decide(proposal, 'adopt', ({ until }) => ` is blocked for everybody until ${new Date(until).toLocaleDateString()}.`);

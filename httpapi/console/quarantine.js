@@ -2,6 +2,8 @@
 
 import { ago, badge, byId, count, html, show, table, visible } from './dom.js';
 import { Refusal, read, write } from './door.js';
+import { countWaiting } from './waiting.js';
+import { fill } from './state.js';
 
 const size = (n) => n < 1024 ? `${n} B` : n < 1048576 ? `${(n / 1024).toFixed(1)} KiB` : `${(n / 1048576).toFixed(1)} MiB`;
 
@@ -25,38 +27,32 @@ let cursor = '';
 async function turn(where, before) {
   pages = before;
   cursor = where;
-  await loadQuarantine();
+  await load();
 }
 
-/** loadQuarantine shows a page of it. Where the daemon has none the part is left out. */
-export async function loadQuarantine() {
-  const section = byId('quarantine').closest('section');
-  try {
-    const page = await read(`v1/quarantine?limit=25${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
-    section.hidden = false;
-    show('quarantine-fill', page.nearly_full && [badge('warn', 'nearly full'), ' '], html('span', {},
-      `${count(page.count)} of at most ${count(page.max_count)} messages, ${size(page.octets)} of ${size(page.max_octets)}`));
-    if (page.messages.length === 0) {
-      show('quarantine', html('p', { class: 'none' }, 'Nothing is set aside.'));
-      return;
-    }
-    show('quarantine', table('Set aside, the newest first', [
-      { head: 'When', cell: (message) => ago(message.kept), whole: true },
-      { head: 'Sender', cell: (message) => html('code', {}, visible(sender(message))), address: true },
-      { head: 'Recipient', cell: (message) => visible(to(message)), wide: true },
-      { head: 'Subject', cell: subject },
-      { head: 'List', cell: (message) => message.lists.join(', '), wide: true, whole: true },
-      { head: 'Size', cell: (message) => size(message.size), number: true, wide: true, whole: true },
-      { act: true, wide: true, cell: (message) => html('span', { class: 'buttons' }, !message.foreign && act(message, 'Release', 'quiet', release), act(message, 'Remove', 'quiet', remove)) },
-    ], page.messages),
-    (pages.length > 0 || page.next) && html('p', { class: 'buttons' },
-      html('button', { type: 'button', class: 'quiet small', disabled: pages.length === 0, click: () => turn(pages.at(-1) ?? '', pages.slice(0, -1)) }, 'Newer'),
-      html('button', { type: 'button', class: 'quiet small', disabled: !page.next, click: () => turn(page.next, [...pages, cursor]) }, 'Older')));
-  } catch (fault) {
-    if (fault.status === 404) section.hidden = true;
-    else show('quarantine', html('p', { class: 'fault' }, fault.message));
-  }
+function draw(page) {
+  show('quarantine-fill', page.nearly_full && [badge('warn', 'nearly full'), ' '], html('span', {},
+    `${count(page.count)} of at most ${count(page.max_count)} messages, ${size(page.octets)} of ${size(page.max_octets)}`));
+  if (page.messages.length === 0) return 'Nothing is set aside.';
+  return [table('Set aside, the newest first', [
+    { head: 'When', cell: (message) => ago(message.kept), whole: true },
+    { head: 'Sender', cell: (message) => html('code', {}, visible(sender(message))), address: true },
+    { head: 'Recipient', cell: (message) => visible(to(message)), wide: true },
+    { head: 'Subject', cell: subject },
+    { head: 'List', cell: (message) => message.lists.join(', '), wide: true, whole: true },
+    { head: 'Size', cell: (message) => size(message.size), number: true, wide: true, whole: true },
+    { act: true, wide: true, cell: (message) => html('span', { class: 'buttons' }, !message.foreign && act(message, 'Release', 'quiet', release), act(message, 'Remove', 'quiet', remove)) },
+  ], page.messages),
+  (pages.length > 0 || page.next) && html('p', { class: 'buttons' },
+    html('button', { type: 'button', class: 'quiet small', disabled: pages.length === 0, click: () => turn(pages.at(-1) ?? '', pages.slice(0, -1)) }, 'Newer'),
+    html('button', { type: 'button', class: 'quiet small', disabled: !page.next, click: () => turn(page.next, [...pages, cursor]) }, 'Older'))];
 }
+
+const load = () => fill(byId('quarantine'), {
+  load: (signal) => read(`v1/quarantine?limit=25${cursor && `&cursor=${encodeURIComponent(cursor)}`}`, signal),
+  draw, lacks: () => 'This daemon sets no mail aside.' });
+
+export const quarantineView = { title: () => 'Quarantine', enter: () => turn('', []) };
 
 // attempt does something with a message and shows what came of it.
 async function attempt(what) {
@@ -67,7 +63,7 @@ async function attempt(what) {
     if (!(fault instanceof Refusal)) throw fault;
     return fault;
   } finally {
-    await loadQuarantine();
+    await Promise.all([load(), countWaiting()]);
   }
 }
 

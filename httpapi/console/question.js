@@ -4,7 +4,9 @@
 import { badge, byId, entry, html, show, table } from './dom.js';
 import { decisionTable, decisionText, isTold } from './decisions.js';
 import { propose, remove } from './entries.js';
-import { read } from './door.js';
+import { follow, note, turn } from './views.js';
+import { Refusal, read } from './door.js';
+import { nothing, trouble } from './state.js';
 
 const pause = 150; // ms without a key before the daemon is asked
 const longPause = 500; // and its history, which takes it longer
@@ -101,6 +103,16 @@ async function past(text, about, signal) {
     told.length > 0 && [html('h3', {}, 'What programs were told'), decisionTable('The newest first', told)]);
 }
 
+// history is what became of mail, or why that cannot be said: what the lists say stands all the same.
+async function history(text, about, signal) {
+  try {
+    return await past(text, about, signal);
+  } catch (fault) {
+    if (!(fault instanceof Refusal)) throw fault;
+    return html('div', {}, html('h3', {}, 'What became of their mail'), fault.status === 404 ? nothing('This daemon keeps no history.') : trouble(fault, askAgain));
+  }
+}
+
 // explain answers about a reference: what was decided, and what would be decided now.
 async function explain(ref, signal) {
   const { decisions: [decision], lists } = await search({ ref, limit: 1 }, signal);
@@ -136,30 +148,41 @@ async function ask(thoroughly) {
       if (answer.verdict === 'unknown') return;
       if (!thoroughly) await new Promise((settle) => setTimeout(settle, longPause));
       if (signal.aborted) return;
-      byId('answer').append(await past(canonical(text, answer) || text, about, signal));
+      byId('answer').append(await history(canonical(text, answer) || text, about, signal));
     }
   } catch (fault) {
-    if (fault.name === 'AbortError' || signal.aborted || fault.status === 404 && text !== '' && !reference(text)) return; // no history is kept
-    show('answer', html('p', { class: 'fault' }, fault.message));
+    if (fault.name === 'AbortError' || signal.aborted) return;
+    if (!(fault instanceof Refusal)) throw fault;
+    show('answer', fault.status === 400 ? html('p', { class: 'fault' }, fault.message) : fault.status === 404 ? nothing('This daemon keeps no history.') : trouble(fault, () => ask(true)));
   }
 }
 
 /** askAbout puts a text into the box, as if it had been typed. */
 export function askAbout(text) {
-  byId('ask').value = text;
+  turn({ ask: text });
   byId('ask').focus();
-  ask(true);
 }
 
-export const askAgain = () => ask(true);
+/** askAgain answers once more, after a change. */
+export const askAgain = () => byId('ask').value && ask(true);
 
 export function listenToQuestion() {
+  follow(({ params }) => { // Back, a link, or an address that somebody sent
+    const text = params.get('ask') ?? '';
+    if (text === byId('ask').value.trim()) return;
+    byId('ask').value = text;
+    ask(true);
+  });
   byId('ask').addEventListener('input', () => {
     clearTimeout(timer);
-    timer = setTimeout(ask, pause, false);
+    timer = setTimeout(() => {
+      note({ ask: byId('ask').value.trim() });
+      ask(false);
+    }, pause);
   });
   byId('ask-form').addEventListener('submit', (event) => {
     event.preventDefault();
+    note({ ask: byId('ask').value.trim() });
     ask(true);
   });
   document.addEventListener('keydown', (event) => {

@@ -2,7 +2,8 @@
 
 import { ago, byId, count, html, show, table, visible } from './dom.js';
 import { Refusal, read, write } from './door.js';
-import { loadEntries } from './entries.js';
+import { countWaiting } from './waiting.js';
+import { fill } from './state.js';
 
 const shown = 100; // rows; blockd requests has all
 
@@ -13,32 +14,24 @@ const proofs = { spf: 'SPF', none: 'none: anybody may have written the address',
 
 const act = (request, label, kind, what) => html('button', { type: 'button', class: `${kind} small`, 'aria-label': `${label} ${who(request)}`, click: () => what(request) }, label);
 
-/** loadRequests shows those that wait for a person. Where the daemon has no door for refused people the part is left out. */
-export async function loadRequests() {
-  const section = byId('requests').closest('section');
-  try {
-    const { requests } = await read('v1/requests?state=open');
-    section.hidden = false;
-    if (requests.length === 0) {
-      show('requests', html('p', { class: 'none' }, 'Nobody waits for an answer.'));
-      return;
-    }
-    const caption = requests.length > shown ? `The newest ${shown} of ${count(requests.length)}` : 'Open, the newest first';
-    show('requests', table(caption, [
-      { head: 'Asked', cell: (request) => ago(request.time), whole: true },
-      { head: 'Sender', cell: (request) => html('code', {}, visible(who(request))), address: true },
-      { head: 'Proof', cell: (request) => proofs[request.proof] ?? '–', wide: true },
-      { head: 'Recipient', cell: (request) => visible(request.recipient || '–'), wide: true },
-      { head: 'Listed in', cell: (request) => request.list ? [html('strong', {}, request.list), request.entry && ': ', request.entry && html('code', {}, visible(request.entry))] : '–', wide: true },
-      { head: 'Refused', cell: (request) => ago(request.refused), wide: true, whole: true },
-      { head: 'Note', cell: (request) => visible(request.note || ''), why: true },
-      { act: true, cell: (request) => html('span', { class: 'buttons' }, act(request, 'Let in', 'ok', grant), act(request, 'Decline', 'quiet', decline)) },
-    ], requests.slice(0, shown)));
-  } catch (fault) {
-    if (fault.status === 404) section.hidden = true;
-    else show('requests', html('p', { class: 'fault' }, fault.message));
-  }
+function draw({ requests }) {
+  if (requests.length === 0) return 'Nobody waits for an answer.';
+  const caption = requests.length > shown ? `The newest ${shown} of ${count(requests.length)}` : 'Open, the newest first';
+  return table(caption, [
+    { head: 'Asked', cell: (request) => ago(request.time), whole: true },
+    { head: 'Sender', cell: (request) => html('code', {}, visible(who(request))), address: true },
+    { head: 'Proof', cell: (request) => proofs[request.proof] ?? '–', wide: true },
+    { head: 'Recipient', cell: (request) => visible(request.recipient || '–'), wide: true },
+    { head: 'Listed in', cell: (request) => request.list ? [html('strong', {}, request.list), request.entry && ': ', request.entry && html('code', {}, visible(request.entry))] : '–', wide: true },
+    { head: 'Refused', cell: (request) => ago(request.refused), wide: true, whole: true },
+    { head: 'Note', cell: (request) => visible(request.note || ''), why: true },
+    { act: true, cell: (request) => html('span', { class: 'buttons' }, act(request, 'Let in', 'ok', grant), act(request, 'Decline', 'quiet', decline)) },
+  ], requests.slice(0, shown));
 }
+
+const load = () => fill(byId('requests'), { load: (signal) => read('v1/requests?state=open', signal), draw, lacks: () => 'This daemon has no door for refused people.' });
+
+export const requestView = { title: () => 'Requests', enter: load };
 
 async function decide(request, path, words) {
   show('request-fault');
@@ -50,7 +43,7 @@ async function decide(request, path, words) {
     if (!(fault instanceof Refusal)) throw fault;
     show('request-fault', html('p', { class: 'fault' }, fault.message));
   }
-  await Promise.all([loadRequests(), loadEntries()]);
+  await Promise.all([load(), countWaiting()]);
 }
 
 const grant = (request) => decide(request, 'grant', ({ until, change: { entry } }) => ` may write until ${new Date(until).toLocaleDateString()}${terms(request, entry)}`);

@@ -1,0 +1,147 @@
+// How the console is found one's way in: its views, their addresses, and what it says when an answer cannot be had.
+
+import { expect, open, test, token, view } from './visit.js';
+
+const heading = (page) => page.getByRole('heading', { level: 1 });
+
+test('has a view for each question, with a title and an address of its own', async ({ page }) => {
+  await open(page);
+  await expect(heading(page)).toHaveText('Overview');
+  for (const name of ['Decisions', 'Lists', 'Entries', 'Changes', 'Quarantine', 'Overview']) {
+    await view(page, name);
+    await expect(page).toHaveTitle(new RegExp(`${name} – blockd$`));
+    expect(new URL(page.url()).hash).toBe(`#${name.toLowerCase()}`);
+    await expect(heading(page)).toHaveCount(1);
+    await expect(page.getByRole('searchbox', { name: /^Sender, domain/ })).toBeVisible();
+  }
+  await expect(page.getByRole('link', { name: 'Fleet' })).toBeHidden(); // this daemon is in none
+});
+
+test('leads back, and to what an address says', async ({ page }) => {
+  await open(page);
+  await view(page, 'Lists');
+  await view(page, 'Decisions');
+  await page.getByRole('link', { name: '7 d' }).click();
+  await expect(page).toHaveURL(/#decisions\?time=7d$/);
+  await page.getByRole('searchbox', { name: 'Search in all decisions' }).fill('listed');
+  await expect(page).toHaveURL(/#decisions\?time=7d&q=listed$/);
+  await page.reload();
+  await expect(page.getByRole('searchbox', { name: 'Search in all decisions' })).toHaveValue('listed');
+  await expect(page.getByRole('link', { name: '7 d' })).toHaveAttribute('aria-current', 'true');
+  await page.getByRole('searchbox', { name: /^Sender, domain/ }).fill('x@listed.example');
+  await expect(page).toHaveURL(/ask=x%40listed\.example$/);
+  await page.goBack();
+  await expect(heading(page)).toHaveText('Decisions');
+  await page.goBack();
+  await expect(heading(page)).toHaveText('Lists');
+  await page.goForward();
+  await expect(heading(page)).toHaveText('Decisions');
+  await page.goto('/#lists?ask=192.0.2.7');
+  await expect(heading(page)).toHaveText('Lists');
+  await expect(page.getByRole('region', { name: 'Answer' })).toContainText('192.0.2.0/24');
+  await page.goto('/#nowhere/%zz?%');
+  await expect(heading(page)).toHaveText('Overview');
+});
+
+test('is found one’s way in by keyboard', async ({ page }) => {
+  await open(page);
+  await page.reload();
+  await expect(page.locator('#link')).toHaveText('live');
+  await page.keyboard.press('Tab');
+  await expect(page.getByRole('link', { name: 'Skip to the content' })).toBeFocused();
+  await page.keyboard.press('Enter');
+  await expect(page.locator('#main')).toBeFocused();
+  expect(new URL(page.url()).hash).toBe('');
+  await page.getByRole('link', { name: 'Lists' }).focus();
+  await page.keyboard.press('Enter');
+  await expect(heading(page)).toBeFocused();
+  await expect(heading(page)).toHaveText('Lists');
+  await page.keyboard.press('/');
+  await expect(page.getByRole('searchbox', { name: /^Sender, domain/ })).toBeFocused();
+});
+
+test('reads the stream where it is shown, and nowhere else', async ({ page }) => {
+  let streams = 0;
+  page.on('request', (request) => { if (request.url().endsWith('/v1/events')) streams++; });
+  const ended = () => page.waitForEvent('requestfailed', (request) => request.url().endsWith('/v1/events'));
+  await page.goto('/#lists');
+  await page.getByLabel('Token', { exact: true }).fill(token);
+  await page.getByRole('button', { name: 'Use it' }).click();
+  await expect(page.getByRole('row', { name: /^own/ })).toBeVisible();
+  expect(streams).toBe(0);
+  await view(page, 'Decisions');
+  await expect.poll(() => streams).toBe(1);
+  await Promise.all([ended(), view(page, 'Entries')]);
+  await view(page, 'Lists');
+  expect(streams).toBe(1);
+});
+
+test('says within five seconds that a daemon hangs', async ({ page }) => {
+  await open(page);
+  await view(page, 'Decisions');
+  await expect(page.locator('#decisions')).not.toContainText('Loading');
+  let hang = () => {};
+  const hung = new Promise((settle) => { hang = settle; });
+  const began = Date.now();
+  await page.route('**/v1/**', async (route) => {
+    await hung;
+    await route.continue().catch(() => {});
+  });
+  await page.evaluate(() => { location.hash = '#lists'; }); // which ends the stream
+  await expect(page.locator('#silence')).toContainText('No news from the daemon since');
+  expect(Date.now() - began).toBeLessThan(5000 + 1500); // and what a busy machine takes to look
+  await expect(page.locator('.pulse')).toContainText(/no news for [4-9] s/);
+  hang();
+  await page.unroute('**/v1/**');
+  await expect(page.locator('#silence')).toBeEmpty();
+  await expect(page.locator('#link')).toHaveText('live');
+});
+
+// A state of its own each: what is on its way, nothing, what this caller may not see, and what could not be had.
+test('tells loading, empty, forbidden and failed apart', async ({ page }) => {
+  await open(page);
+  const parts = { Decisions: ['decisions', '#decisions', { decisions: [], lists: [], more: false, damaged: 0 }], Entries: ['entries', '#entries', { entries: [], total: 0 }],
+    Changes: ['audit', '#changes', { lines: [], damaged: 0 }], Quarantine: ['quarantine', '#quarantine', { messages: [], count: 0, max_count: 1, octets: 0, max_octets: 1 }],
+    Requests: ['requests', '#requests', { requests: [] }], Lists: ['lists', '#lists', { worth: [], lists: [], problems: [], ready: true, lacks: '', generation: '' }] };
+  for (const [name, [path, id, none]] of Object.entries(parts)) {
+    const part = page.locator(id);
+    const answer = async (reply) => {
+      await page.unroute(`**/v1/${path}**`);
+      await page.route(`**/v1/${path}**`, reply);
+      await page.evaluate(() => document.dispatchEvent(new Event('token')));
+    };
+    let go = () => {};
+    const held = new Promise((settle) => { go = settle; });
+    await page.goto('/#overview');
+    await page.route(`**/v1/${path}**`, async (route) => {
+      await held;
+      await route.fulfill({ json: none });
+    });
+    await page.evaluate((id) => document.querySelector(id).replaceChildren(), id);
+    await view(page, name);
+    if (name !== 'Lists') await expect(part).toHaveAttribute('aria-busy', 'true');
+    go();
+    await expect(part.locator('.none')).toBeVisible();
+    await expect(part).not.toHaveAttribute('aria-busy', 'true');
+    await answer((route) => route.fulfill({ status: 403, contentType: 'application/problem+json', json: { status: 403, detail: 'this token has the scope nothing' } }));
+    await expect(part.locator('.forbidden')).toContainText('This token may not see this: this token has the scope nothing');
+    await expect(part.locator('.none')).toHaveCount(0);
+    await answer((route) => route.fulfill({ status: 503, contentType: 'application/problem+json', json: { status: 503, detail: 'the disk is away' } }));
+    await expect(part.locator('.failed')).toContainText('the disk is away');
+    await expect(part.locator('.none')).toHaveCount(0);
+    await page.unroute(`**/v1/${path}**`);
+    await part.getByRole('button', { name: 'Try again' }).first().click();
+    await expect(part.locator('.failed')).toHaveCount(0);
+  }
+});
+
+test('does not call it no mail when nobody may see the mail', async ({ page }) => {
+  await page.goto('/#decisions');
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await expect(page.locator('#decisions .forbidden')).toContainText('This is shown to holders of a token.');
+  await expect(page.locator('main')).not.toContainText('No mail');
+  await page.locator('#decisions').getByRole('button', { name: 'Use a token…' }).click();
+  await page.getByLabel('Token', { exact: true }).fill(token);
+  await page.keyboard.press('Enter');
+  await expect(page.locator('#decisions .forbidden')).toHaveCount(0);
+});
