@@ -12,7 +12,7 @@ import (
 // linesOf are the lines of the journal about what requests change: with an action, that it has not been made, and why.
 func linesOf(group []*request, action string, failed error) (lines []audit.Line) {
 	for _, m := range group {
-		if m.err != nil {
+		if m.err != nil || m.noted {
 			continue
 		}
 		for i, o := range m.outcomes {

@@ -18,6 +18,7 @@ type request struct {
 	now      time.Time
 	owner    string // of all changes, if tag is to be compared
 	tag      string // of ApplyIf; "" = none
+	noted    bool   // the audit journal has its lines
 	outcomes []Outcome
 	err      error
 	turn     chan bool // true: lead the next group; false: outcomes and err are final

@@ -237,9 +237,8 @@ func (s *Set) apply(r *request) ([]Outcome, error) {
 		}
 	}
 	if share := s.share.Load(); share != nil {
-		if err := s.applyShared(share, r); !errors.Is(err, ErrAlone) {
-			return r.outcomes, err
-		}
+		err := s.applyShared(share, r)
+		return r.outcomes, err
 	}
 	s.join(r)
 	return r.outcomes, r.err

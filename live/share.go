@@ -142,13 +142,13 @@ func (s *Set) applyShared(share *Share, r *request) error {
 	}
 	given, err := (*share)(context.Background(), wants, s.most)
 	if errors.Is(err, ErrAlone) {
-		return err
-	}
-	if err == nil {
+		r.noted = true
+		s.join(r)
+		r.noted, err = false, r.err
+	} else if err == nil {
 		r.outcomes, err = s.outcomesOf(r, given)
 	}
 	if err != nil {
-		m.err = nil
 		s.audit.Add(linesOf([]*request{&m}, audit.Failed, err)...) // if not even that is written, Problem says so
 	}
 	return err
