@@ -83,7 +83,7 @@ var layers = map[string][]string{
 	"mirror/redis":     {"mirror", "redisclient"},
 
 	"roster":               {},
-	"live/shared":          {"internal/durable", "lists", "live"},
+	"live/shared":          {"audit", "internal/durable", "lists", "live"},
 	"live/shared/postgres": {"live", "live/shared", "mirror/postgres"},
 	"live/shared/redis":    {"live", "live/shared", "redisclient"},
 

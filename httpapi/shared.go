@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 
 	"blockd/audit"
 	"blockd/live"
+	"blockd/live/shared"
 )
 
 // LiveShared is the answer to GET /v1/live: how the entries are that machines share.
@@ -27,21 +29,31 @@ type LiveShared struct {
 	Sum      string     `json:"sum" doc:"of these: the same on machines that have the same"`
 	Offset   float64    `json:"clock_offset" doc:"how many seconds the database's clock is before this machine's"`
 	Pending  int        `json:"pending" doc:"changes made on this machine alone that wait for the database"`
+	Refused  int        `json:"refused" doc:"changes made on this machine alone that the database refuses for good, at most the last 100"`
 	Differs  int        `json:"differs" doc:"how often in turn the entries have differed from the database's"`
-	Lost     []LiveLost `json:"lost" doc:"changes that the database had acknowledged, and has lost"`
+	LostAll  int        `json:"lost_total" doc:"how many changes the database had acknowledged, and has lost"`
+	Lost     []LiveLost `json:"lost" doc:"of these, the first 1,000"`
 }
+
+// mostLost is how many lost changes an answer shows.
+const mostLost = 1000
 
 // LiveLost is a change that the database has lost.
 type LiveLost struct {
-	Change string     `json:"change" enum:"add,remove"`
-	Entry  *LiveEntry `json:"entry"`
+	Change string     `json:"change" enum:"add,remove,revoke"`
+	Entry  *LiveEntry `json:"entry,omitempty" doc:"that was added or removed"`
+	Token  string     `json:"token,omitempty" doc:"the name of a token of the fleet that was revoked, and is valid again"`
 	Found  time.Time  `json:"found" doc:"when it was noticed"`
 }
 
 // LiveOffered is the answer to an offer, and to a dismissal.
 type LiveOffered struct {
 	Changes int `json:"changes"`
+	Left    int `json:"left" doc:"how many lost changes are still to be offered: ask again"`
 }
+
+// offerTime bounds one request that offers.
+const offerTime = 10 * time.Second
 
 // LiveWho is the body of an offer or a dismissal.
 type LiveWho struct {
@@ -52,15 +64,25 @@ type LiveWho struct {
 func (s *Server) liveShared(w http.ResponseWriter, r *http.Request) {
 	now := s.settings.Shared.Status()
 	l := LiveShared{Store: now.Store, Name: now.Name, Up: now.Up, Fault: now.Fault, Revision: now.Revision, Entries: now.Entries, Sum: now.Sum,
-		Offset: now.Offset.Seconds(), Pending: now.Pending, Differs: now.Differs, Lost: []LiveLost{}}
+		Offset: now.Offset.Seconds(), Pending: now.Pending, Refused: now.Refused, LostAll: now.Lost, Differs: now.Differs, Lost: []LiveLost{}}
 	if !now.Up && now.Fault != "" {
 		l.Since = &now.Since
 	}
 	if !now.Seen.IsZero() {
 		l.Seen = &now.Seen
 	}
-	for _, lost := range s.settings.Shared.Lost() {
+	all, err := s.settings.Shared.Lost(mostLost)
+	if err != nil {
+		s.log.Error("what the store of live entries has lost cannot be read", slog.Any("error", err))
+		fail(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	for _, lost := range all {
 		row := lost.Row
+		if row.Scope == shared.ScopeToken {
+			l.Lost = append(l.Lost, LiveLost{Change: "revoke", Token: row.Entry, Found: lost.At})
+			continue
+		}
 		change := LiveLost{Change: "add", Found: lost.At}
 		if row.Gone != 0 {
 			change.Change, row.Gone = "remove", 0
@@ -90,11 +112,14 @@ func (s *Server) whoAsks(w http.ResponseWriter, r *http.Request) (q LiveWho, ok 
 // offerLost makes the changes that the database has lost once more.
 func (s *Server) offerLost(w http.ResponseWriter, r *http.Request) {
 	q, ok := s.whoAsks(w, r)
-	if !ok || !s.record(w, audit.Line{By: q.Author, Action: audit.LiveOffer, Subject: fmt.Sprintf("%d lost changes", len(s.settings.Shared.Lost())), Why: q.Why}) {
+	if !ok || !s.record(w, audit.Line{By: q.Author, Action: audit.LiveOffer, Subject: fmt.Sprintf("%d lost changes", s.settings.Shared.Status().Lost), Why: q.Why}) {
 		return
 	}
-	made, err := s.settings.Shared.Offer(q.Author)
+	ctx, cancel := context.WithTimeout(r.Context(), offerTime)
+	defer cancel()
+	made, err := s.settings.Shared.Offer(ctx, q.Author)
 	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, live.ErrAway):
 		fail(w, http.StatusServiceUnavailable, err.Error())
 		return
@@ -103,13 +128,13 @@ func (s *Server) offerLost(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusInsufficientStorage, err.Error())
 		return
 	}
-	send(w, http.StatusOK, typeJSON, LiveOffered{made})
+	send(w, http.StatusOK, typeJSON, LiveOffered{made, s.settings.Shared.Status().Lost})
 }
 
 // dismissLost forgets what the database has lost.
 func (s *Server) dismissLost(w http.ResponseWriter, r *http.Request) {
 	q, ok := s.whoAsks(w, r)
-	if !ok || !s.record(w, audit.Line{By: q.Author, Action: audit.LiveDismiss, Subject: fmt.Sprintf("%d lost changes", len(s.settings.Shared.Lost())), Why: q.Why}) {
+	if !ok || !s.record(w, audit.Line{By: q.Author, Action: audit.LiveDismiss, Subject: fmt.Sprintf("%d lost changes", s.settings.Shared.Status().Lost), Why: q.Why}) {
 		return
 	}
 	count, err := s.settings.Shared.Dismiss()
@@ -117,7 +142,7 @@ func (s *Server) dismissLost(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusInsufficientStorage, err.Error())
 		return
 	}
-	send(w, http.StatusOK, typeJSON, LiveOffered{count})
+	send(w, http.StatusOK, typeJSON, LiveOffered{count, s.settings.Shared.Status().Lost})
 }
 
 func describeLiveShared(d *document) *huma.Operation {
@@ -126,7 +151,7 @@ func describeLiveShared(d *document) *huma.Operation {
 
 func describeOfferLost(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "offerLost", Summary: "Make the changes that the database has lost once more",
-		Description: "What has changed since then is left as it is.",
+		Description: "What has changed since then is left as it is. An answer comes after ten seconds at the latest: while it has left, ask again.",
 		RequestBody: &huma.RequestBody{Content: d.content(typeJSON, LiveWho{})},
 		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, LiveOffered{})}}}
 	d.problems(op, http.StatusBadRequest, http.StatusInsufficientStorage, http.StatusServiceUnavailable)

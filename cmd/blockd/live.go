@@ -80,8 +80,11 @@ func newLiveStatus() *cobra.Command {
 		if now.Pending > 0 {
 			add("waiting", fmt.Sprintf("%d changes of this machine alone", now.Pending))
 		}
-		if len(now.Lost) > 0 {
-			add("lost", fmt.Sprintf("%d changes: blockd live lost", len(now.Lost)))
+		if now.Refused > 0 {
+			add("refused", fmt.Sprintf("%d changes of this machine alone, which the database does not take: the log and the audit journal name them", now.Refused))
+		}
+		if now.LostAll > 0 {
+			add("lost", fmt.Sprintf("%d changes: blockd live lost", now.LostAll))
 		}
 		return t.Print(cmd.OutOrStdout())
 	})
@@ -101,13 +104,21 @@ func newLiveLost() *cobra.Command {
 		var t term.Table
 		t.Add(p.Faint("change"), p.Faint("entry"), p.Faint("action"), p.Faint("owner"), p.Faint("author"), p.Faint("why"), p.Faint("found"))
 		for _, l := range now.Lost {
+			if l.Entry == nil {
+				t.Add(l.Change, "token "+term.Visible(l.Token), "-", "-", "-", "-", term.Moment(l.Found))
+				continue
+			}
 			owner := "-"
 			if l.Entry.Owner != "" {
 				owner = term.Visible(l.Entry.Owner)
 			}
 			t.Add(l.Change, term.Visible(l.Entry.Entry), l.Entry.Action, owner, term.Visible(l.Entry.Author), term.Clip(term.Visible(l.Entry.Why), 60), term.Moment(l.Found))
 		}
-		return t.Print(cmd.OutOrStdout())
+		if err := t.Print(cmd.OutOrStdout()); err != nil || now.LostAll <= len(now.Lost) {
+			return err
+		}
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "and %d more\n", now.LostAll-len(now.Lost))
+		return err
 	})
 }
 

@@ -50,20 +50,20 @@ async function load() {
 /** loadLost shows the changes of live entries that the database has lost. */
 async function loadLost() {
   try {
-    const { lost } = await read('v1/live');
+    const { lost, lost_total: total } = await read('v1/live');
     if (lost.length === 0) {
       show('lost');
       return;
     }
-    show('lost', html('p', { class: 'fault' }, `${count(lost.length)} ${lost.length === 1 ? 'change of a live entry was' : 'changes of live entries were'} lost by the database, and ${lost.length === 1 ? 'is' : 'are'} no longer in force. `,
+    show('lost', html('p', { class: 'fault' }, `${count(total)} ${total === 1 ? 'change of a live entry was' : 'changes of live entries were'} lost by the database, and ${total === 1 ? 'is' : 'are'} no longer in force. `,
       html('span', { class: 'buttons' },
         html('button', { type: 'button', class: 'small', click: () => act('offer') }, 'Offer again'),
         html('button', { type: 'button', class: 'quiet small', click: () => act('dismiss') }, 'Dismiss'))),
     table('Lost', [
       { head: 'Change', cell: (one) => one.change },
-      { head: 'Entry', cell: (one) => html('code', {}, visible(one.entry.entry)), address: true },
-      { head: 'Action', cell: (one) => one.entry.action, wide: true },
-      { head: 'Why', cell: (one) => visible(one.entry.why), why: true },
+      { head: 'Entry', cell: (one) => html('code', {}, visible(one.entry ? one.entry.entry : `token ${one.token}`)), address: true },
+      { head: 'Action', cell: (one) => one.entry?.action || '', wide: true },
+      { head: 'Why', cell: (one) => visible(one.entry?.why || ''), why: true },
       { head: 'Found', cell: (one) => ago(one.found), wide: true, whole: true },
     ], lost.slice(0, 100)));
   } catch (fault) {
@@ -73,7 +73,7 @@ async function loadLost() {
 
 async function act(what) {
   try {
-    await write('POST', `v1/live/${what}`, {});
+    while ((await write('POST', `v1/live/${what}`, {})).left > 0 && what === 'offer');
   } catch (fault) {
     if (!(fault instanceof Refusal)) throw fault;
     show('lost', html('p', { class: 'fault' }, fault.message));

@@ -33,14 +33,26 @@ func SharedLive(ctx context.Context, c config.Config) (now httpapi.LiveShared, e
 	return now, Ask(ctx, c, http.MethodGet, "/v1/live", nil, &now)
 }
 
+// lostTimeout is for offering what was lost: a million changes may take ten minutes.
+const lostTimeout = 30 * time.Minute
+
 // LostLive has the daemon make the changes once more that the database has lost, or forget them: what is "offer" or "dismiss".
 func LostLive(ctx context.Context, c config.Config, what string, q httpapi.LiveWho) (done httpapi.LiveOffered, err error) {
 	if c.Live.Shared == "" {
 		return done, errNotShared
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, lostTimeout)
 	defer cancel()
-	return done, Ask(ctx, c, http.MethodPost, "/v1/live/"+what, q, &done)
+	for {
+		var some httpapi.LiveOffered
+		if err := Ask(ctx, c, http.MethodPost, "/v1/live/"+what, q, &some); err != nil {
+			return done, err
+		}
+		done.Changes, done.Left = done.Changes+some.Changes, some.Left
+		if what != "offer" || some.Left == 0 {
+			return done, nil
+		}
+	}
 }
 
 // shareAlone has the changes of a set, which no daemon has, made for all machines that share its entries; nil if none do.

@@ -33,7 +33,7 @@ func OpenShared(c config.Config, set *live.Set, log *slog.Logger) (*shared.Node,
 	if err != nil {
 		return nil, fmt.Errorf("live.shared: %w", err)
 	}
-	n, err := shared.Open(shared.Options{Engine: e, Kind: c.Live.Shared, Name: c.Live.Name, Alone: c.Live.OnOutage == "local", Folder: c.LiveFolder(), Set: set, Log: log})
+	n, err := shared.Open(shared.Options{Engine: e, Kind: c.Live.Shared, Name: c.Live.Name, Alone: c.Live.OnOutage == "local", Folder: c.LiveFolder(), Set: set, Log: log, Audit: c.Journal()})
 	if err != nil {
 		return nil, fmt.Errorf("live.shared: %w", err)
 	}

@@ -34,7 +34,7 @@ func (d *doctor) checkShared(ctx context.Context, r *report) {
 	default:
 		r.ok("%s answers; %d live entries are shared, up to revision %d", now.Store, now.Entries, now.Revision)
 	}
-	if n := len(now.Lost); n > 0 {
+	if n := now.LostAll; n > 0 {
 		r.warning("blockd live lost shows them; then blockd live offer or blockd live dismiss", "the database has lost %d changes of live entries", n)
 	}
 	if off := time.Duration(now.Offset * float64(time.Second)); off.Abs() > clockMargin {

@@ -48,6 +48,10 @@ type Written struct {
 // ErrUnknown is wrapped by the error of a Write whose outcome is not known: it may have been made.
 var ErrUnknown = errors.New("it is not known whether the change was made")
 
+// ErrRefused is wrapped by the error of a Write that the engine will refuse however often it is asked: the change itself is
+// at fault. Nothing was made.
+var ErrRefused = errors.New("the store refuses this change")
+
 // Engine keeps the rows of a fleet. Changes, All, Write, State, Sweep, Report and Reports are for one goroutine at a time; Wait is for another one.
 // Each connects if it has to.
 type Engine interface {
@@ -56,7 +60,7 @@ type Engine interface {
 	// All gives each all rows, those of removals too. A row that changes meanwhile may come as before.
 	All(ctx context.Context, each func([]live.Row) error) error
 	// Write makes all changes, in order, or none. mostOfOwner is the greatest number of entries of one owner; 0 = any.
-	// Its error wraps live.ErrOwnerFull, or is about the engine.
+	// Its error wraps live.ErrOwnerFull or ErrRefused, or is about the engine.
 	Write(ctx context.Context, wants []live.Want, mostOfOwner int) (Written, error)
 	State(ctx context.Context) (State, error)
 	// Sweep removes what has ended, with a revision, and forgets what was removed KeepGone ago.

@@ -116,7 +116,7 @@ func TestLossesAreToldOf(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	made, err := a.Offer("anna")
+	made, err := a.Offer(t.Context(), "anna")
 	if err != nil || made != 3 {
 		t.Errorf("Offer() = %d, %v", made, err)
 	}
@@ -195,24 +195,30 @@ func TestEightDaysAway(t *testing.T) {
 		a.apply(t, live.Change{Entry: "one.example", Remove: true})
 		e.age(t)
 		a.apply(t, block("three.example", "3"))
-		path := filepath.Join(b.folder, "shared.json")
-		var kept map[string]any
-		if err := json.Unmarshal(testkit.Read(t, path), &kept); err != nil {
-			t.Fatal(err)
-		}
-		kept["seen"] = time.Now().Add(-8 * 24 * time.Hour)
-		text, _ := json.Marshal(kept)
-		testkit.Write(t, path, text)
+		aged(t, b.folder)
 		b = begin(t, b.folder, e.kind, e.open(t, nil), nil)
 		b.eventually(t, "three.example", "block 3")
 		b.eventually(t, "one.example", "")
 		if s := b.Status(); s.Lost != 0 {
-			t.Errorf("%d changes are said to be lost: %+v", s.Lost, b.Lost())
+			t.Errorf("%d changes are said to be lost: %+v", s.Lost, b.told(t))
 		}
 		if rows := content(t, e); len(rows) != 2 || b.same(rows) != "" {
 			t.Errorf("the engine has %d rows; %s", len(rows), b.same(rows))
 		}
 	})
+}
+
+// aged makes the engine's last answer eight days old, in the files of a machine that is stopped.
+func aged(t *testing.T, folder string) {
+	t.Helper()
+	path := filepath.Join(folder, "shared.json")
+	var kept map[string]any
+	if err := json.Unmarshal(testkit.Read(t, path), &kept); err != nil {
+		t.Fatal(err)
+	}
+	kept["seen"] = time.Now().Add(-8 * 24 * time.Hour)
+	text, _ := json.Marshal(kept)
+	testkit.Write(t, path, text)
 }
 
 // Entries end by the clock of the engine, also on a machine whose clock is an hour off, which says so.

@@ -198,6 +198,16 @@ func (n *node) eventually(t *testing.T, entry, want string) {
 	testkit.Eventually(t, fmt.Sprintf("%s = %q", entry, want), func() bool { return n.has(entry) == want })
 }
 
+// told are all losses that a machine tells of.
+func (n *node) told(t *testing.T) []shared.Lost {
+	t.Helper()
+	all, err := n.Lost(n.Status().Lost)
+	if err != nil {
+		t.Error(err)
+	}
+	return all
+}
+
 func ownerOf(t *testing.T, text string) addr.Key {
 	t.Helper()
 	k, err := addr.ParseOwner(text)

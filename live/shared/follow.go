@@ -1,6 +1,7 @@
 package shared
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -35,7 +36,7 @@ func (n *Node) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if seen := n.kept.seenAt(); c.Origin != n.origin(p.Epoch) || c.Reading || p.Rev < c.Revision || p.TooOld || !seen.IsZero() && p.Now.Sub(seen) > knownFor {
+		if seen := n.kept.seenAt(); c.Origin != n.origin(p.Epoch) || c.Reading || p.Rev < max(c.Revision, n.given()) || p.TooOld || !seen.IsZero() && p.Now.Sub(seen) > knownFor {
 			if err := n.readAll(ctx, p); err != nil {
 				return err
 			}
@@ -53,7 +54,9 @@ func (n *Node) follow(ctx context.Context) error {
 			return err
 		}
 		n.mu.Lock()
-		n.rev = to.Revision
+		if n.rev = to.Revision; n.rev >= n.top {
+			n.top = 0
+		}
 		n.mu.Unlock()
 		if !p.More {
 			return nil
@@ -61,7 +64,13 @@ func (n *Node) follow(ctx context.Context) error {
 	}
 }
 
-// takeRows gives rows to the Set, and tokens to their file.
+func (n *Node) given() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.top
+}
+
+// takeRows gives rows to the Set, and tokens to their file. Always says that they are of a full read, which knows by itself what was lost.
 func (n *Node) takeRows(rows []live.Row, to live.Cursor, always bool) error {
 	entries := make([]live.Row, 0, len(rows))
 	var tokens []live.Row
@@ -77,16 +86,16 @@ func (n *Node) takeRows(rows []live.Row, to live.Cursor, always bool) error {
 			return err
 		}
 	}
+	if !always {
+		if err := n.lost.settle(rows); err != nil {
+			return err
+		}
+	}
 	taken, err := n.o.Set.Take(entries, to, always)
 	if err != nil {
 		return err
 	}
 	n.noteUnread(entries, taken.Unread)
-	if len(entries) > 0 {
-		if err := n.kept.settle(entries); err != nil {
-			return err
-		}
-	}
 	for _, o := range taken.Outcomes {
 		n.o.Log.Debug("live entry of the fleet", slog.Any("entry", o.Entry), slog.Any("was", o.Was))
 	}
@@ -133,7 +142,11 @@ func (n *Node) noteRemoved(rows []live.Row) {
 func (n *Node) removedAfter(row *live.Row) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.removed[print(row)] > row.Rev
+	after := n.removed[print(row)] > row.Rev
+	if after {
+		delete(n.removed, print(row)) // it is told of once
+	}
+	return after
 }
 
 // identity names what a row is about.
@@ -154,7 +167,7 @@ func (n *Node) readAll(ctx context.Context, p Page) error {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	old, origin := n.o.Set.Cursor(), n.origin(p.Epoch)
-	r := reading{n: n, old: old, same: old.Origin == origin, seen: map[[16]byte]struct{}{}}
+	r := reading{n: n, old: old, same: old.Origin == origin, seen: map[[16]byte]struct{}{}, pending: n.isPending()}
 	// After a long time a row that is missing may have been removed, and the removal forgotten.
 	seen := n.kept.seenAt()
 	r.known = !seen.IsZero() && p.Now.Sub(seen) <= knownFor
@@ -169,6 +182,7 @@ func (n *Node) readAll(ctx context.Context, p Page) error {
 	}
 	n.mu.Lock()
 	clear(n.unread)
+	n.top = 0
 	n.mu.Unlock()
 	if err := n.o.Engine.All(ctx, r.page); err != nil {
 		return err
@@ -179,12 +193,8 @@ func (n *Node) readAll(ctx context.Context, p Page) error {
 	if err := n.takeTokens(r.tokens, true); err != nil {
 		return err
 	}
-	if err := n.kept.lose(r.lost); err != nil {
-		return err
-	}
-	if len(r.lost) > 0 {
-		n.counts.lost.Add(uint64(len(r.lost)))
-		n.o.Log.Error("shared live entries: the store has lost changes that were acknowledged; see blockd live lost", slog.Int("changes", len(r.lost)), slog.String("first", r.lost[0].Row.String()))
+	if r.lost > 0 {
+		n.o.Log.Error("shared live entries: the store has lost changes that were acknowledged; see blockd live lost", slog.Int("changes", r.lost), slog.String("first", r.first.String()))
 	}
 	if err := n.takeRows(nil, live.Cursor{Origin: origin, Revision: p.Rev}, false); err != nil {
 		return err
@@ -194,36 +204,59 @@ func (n *Node) readAll(ctx context.Context, p Page) error {
 
 // reading is a reading of everything.
 type reading struct {
-	n      *Node
-	old    live.Cursor
-	cursor live.Cursor // while it is under way
-	same   bool        // the engine's rows are those that the Set had
-	known  bool        // the engine still has each row that was removed since the Set had its changes
-	seen   map[[16]byte]struct{}
-	tokens []live.Row
-	lost   []Lost
+	n       *Node
+	old     live.Cursor
+	cursor  live.Cursor // while it is under way
+	same    bool        // the engine's rows are those that the Set had
+	known   bool        // the engine still has each row that was removed since the Set had its changes
+	seen    map[[16]byte]struct{}
+	pending map[[16]byte]uint64 // the bases of changes of this machine alone, which are offered after the reading
+	tokens  []live.Row
+	lost    int
+	first   live.Row // of what was lost
+}
+
+// lose notes what was lost, before it is taken out of force: a crash in between does not hide it.
+func (r *reading) lose(rows []live.Row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := r.n.lost.lose(rows); err != nil {
+		return err
+	}
+	if r.lost == 0 {
+		r.first = rows[0]
+	}
+	r.lost += len(rows)
+	r.n.counts.lost.Add(uint64(len(rows)))
+	return nil
 }
 
 // page compares some rows with the Set, and takes them.
 func (r *reading) page(rows []live.Row) error {
 	take := make([]live.Row, 0, len(rows))
+	var lost, newer []live.Row
 	for i := range rows {
 		row := &rows[i]
 		if row.Scope == ScopeToken {
+			if row.Gone == 0 && r.n.removedAfter(row) {
+				lost = append(lost, goneOf(row))
+			}
 			r.tokens = append(r.tokens, *row)
 			continue
 		}
 		r.seen[print(row)] = struct{}{}
+		if base, waits := r.pending[print(row)]; waits && (row.Rev == base || base == 0 && row.Gone != 0) {
+			continue // what this machine has made of it is offered, and acts until then
+		}
 		here := r.n.o.Set.Get(row)
 		switch {
+		case here == nil && row.Gone == 0 && r.n.removedAfter(row):
+			lost = append(lost, goneOf(row))
 		case here == nil:
-			if row.Gone == 0 && r.n.removedAfter(row) {
-				gone := *row
-				gone.Gone = 1
-				r.lost = append(r.lost, Lost{Row: gone})
-			}
+			newer = append(newer, *row)
 		case here.Rev == 0: // of this machine alone
-			if row.Gone != 0 {
+			if _, waits := r.pending[print(row)]; row.Gone != 0 && !waits {
 				continue
 			}
 		case here.Rev == row.Rev && row.Gone == 0:
@@ -231,19 +264,39 @@ func (r *reading) page(rows []live.Row) error {
 			if mine.Hash() == row.Hash() {
 				continue
 			}
-			r.lost = append(r.lost, Lost{Row: mine})
+			lost = append(lost, mine)
 		case here.Rev >= row.Rev:
-			r.lost = append(r.lost, Lost{Row: live.RowOf(here)})
+			lost = append(lost, live.RowOf(here))
+		default:
+			newer = append(newer, *row)
 		}
 		take = append(take, *row)
 	}
+	if err := cmp.Or(r.n.lost.settle(newer), r.lose(lost)); err != nil {
+		return err
+	}
 	return r.n.takeRows(take, r.cursor, true)
+}
+
+// goneOf is the removal of what a row is about.
+func goneOf(row *live.Row) live.Row {
+	gone := *row
+	gone.Gone = 1
+	return gone
 }
 
 // missing removes what the engine does not have.
 func (r *reading) missing() error {
 	var gone []live.Row
 	flush := func() error {
+		if !r.same || r.known {
+			if err := r.lose(gone); err != nil {
+				return err
+			}
+		}
+		for i := range gone {
+			gone[i].Gone = 1
+		}
 		err := r.n.takeRows(gone, r.cursor, true)
 		gone = gone[:0]
 		return err
@@ -256,10 +309,6 @@ func (r *reading) missing() error {
 		if _, there := r.seen[print(&row)]; there {
 			continue
 		}
-		if !r.same || r.known {
-			r.lost = append(r.lost, Lost{Row: row})
-		}
-		row.Gone = 1
 		if gone = append(gone, row); len(gone) == pageRows {
 			if err := flush(); err != nil {
 				return err

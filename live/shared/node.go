@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"blockd/audit"
 	"blockd/live"
 )
 
@@ -43,6 +44,7 @@ type Options struct {
 	Folder string    // of the files of the node, which is that of the live entries
 	Set    *live.Set // what the node changes
 	Log    *slog.Logger
+	Audit  *audit.Log       // has a line for each change of this machine that the engine refuses for good; nil = none is written
 	Clock  func() time.Time // nil: time.Now
 
 	Poll     time.Duration // how often the engine is asked if no hint comes; 0 = 5 s
@@ -58,6 +60,7 @@ type Node struct {
 
 	mu      sync.Mutex
 	kept    kept
+	lost    losses
 	fault   error     // why the engine does not answer; nil = it does
 	since   time.Time // when that began
 	tried   bool      // the engine was asked at all
@@ -67,11 +70,12 @@ type Node struct {
 	removed map[[16]byte]uint64 // revisions of the last removals that were taken, at most mostRemoved
 	differs int                 // how often in turn the sums have differed
 	rev     uint64
+	top     uint64 // the highest revision that was given to this machine, if the changes before it are still to be read
 
 	counts counts
 }
 
-type counts struct{ lost, unread, differed, conflicts, writes, failures atomic.Uint64 }
+type counts struct{ lost, unread, differed, conflicts, refused, writes, failures atomic.Uint64 }
 
 // Open reads what a node has kept. It does not connect: a start waits for no engine. From now on changes of the Set go to
 // the engine.
@@ -81,12 +85,15 @@ func Open(o Options) (*Node, error) {
 	}
 	o.Poll, o.SumEvery = cmp.Or(o.Poll, pollEvery), cmp.Or(o.SumEvery, sumEvery)
 	n := &Node{o: o, turn: make(chan struct{}, 1), woken: make(chan struct{}, 1), unread: map[string][2]uint64{}, removed: map[[16]byte]uint64{}, rev: o.Set.Cursor().Revision}
-	if err := n.kept.read(o.Folder); err != nil {
+	if err := n.read(); err != nil {
 		return nil, err
 	}
 	o.Set.SetShare(n.share)
 	return n, nil
 }
+
+// read reads what a node has kept.
+func (n *Node) read() error { return cmp.Or(n.kept.read(n.o.Folder), n.lost.read(n.o.Folder)) }
 
 // Close ends the connections.
 func (n *Node) Close() {
@@ -112,7 +119,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if n == nil {
 		return nil
 	}
-	if err := n.kept.read(n.o.Folder); err != nil { // another process may have written it since
+	if err := n.read(); err != nil { // another process may have written it since
 		n.o.Log.Error("shared live entries", slog.Any("error", err))
 	}
 	var summed time.Time
@@ -213,6 +220,8 @@ func (n *Node) share(ctx context.Context, wants []live.Want, most int) ([]live.G
 	switch {
 	case errors.Is(err, live.ErrOwnerFull):
 		return nil, err
+	case errors.Is(err, ErrRefused):
+		return nil, fmt.Errorf("%w: %w", live.ErrInvalid, err)
 	case err != nil:
 		n.answered(err)
 		n.wake()
@@ -223,10 +232,36 @@ func (n *Node) share(ctx context.Context, wants []live.Want, most int) ([]live.G
 		written.Given[i].Replicas = written.Replicas
 	}
 	if err := n.follow(ctx); err != nil && !errors.Is(err, live.ErrYielded) {
-		n.answered(err) // the change is made, and acts here when the engine answers again
+		n.answered(err)
 		n.wake()
+		// The change is acknowledged. So it is known here, too: else nobody could tell if the engine lost it.
+		if err := n.takeGiven(wants, written.Given); err != nil && !errors.Is(err, live.ErrYielded) {
+			n.o.Log.Error("a change that the store has made cannot be written here", slog.Any("error", err))
+		}
 	}
 	return written.Given, nil
+}
+
+// takeGiven takes changes that the engine has made. What came before them is still to be read, so the cursor stays.
+func (n *Node) takeGiven(wants []live.Want, given []live.Given) error {
+	var rows []live.Row
+	for i := range given {
+		if given[i].Rev != 0 {
+			row := wants[i].Row
+			row.Rev = given[i].Rev
+			rows = append(rows, row)
+		}
+	}
+	if err := n.takeRows(rows, n.o.Set.Cursor(), false); err != nil {
+		return err
+	}
+	n.noteRemoved(rows)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range rows {
+		n.top = max(n.top, rows[i].Rev)
+	}
+	return nil
 }
 
 // away is the error of a change while the engine is away: live.ErrAlone after the change was kept to be offered later.

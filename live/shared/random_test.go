@@ -214,7 +214,7 @@ func TestRandomChangesFromThreeMachines(t *testing.T) {
 		for _, n := range append(nodes, last) {
 			testkit.Within(t, "all is equal to the engine", time.Minute, func() bool { return n.Status().Up && n.same(content(t, e)) == "" })
 			if s := n.Status(); s.Lost != 0 {
-				t.Errorf("%d changes are said to be lost: %+v", s.Lost, n.Lost())
+				t.Errorf("%d changes are said to be lost: %+v", s.Lost, n.told(t))
 			}
 		}
 		all := everything(t, e)
@@ -305,7 +305,7 @@ func TestEachLossOfARedisIsToldOf(t *testing.T) {
 	for _, n := range nodes {
 		testkit.Eventually(t, "the losses", func() bool { return n.Status().Lost >= missing })
 		told := map[string]bool{}
-		for _, l := range n.Lost() {
+		for _, l := range n.told(t) {
 			told[l.Row.String()] = true
 		}
 		for name, r := range book.newest {

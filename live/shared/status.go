@@ -3,6 +3,7 @@ package shared
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +23,7 @@ type Status struct {
 	Sum      string    // of these, in hexadecimal
 	Offset   time.Duration
 	Pending  int // changes of this machine alone that wait for the engine
+	Refused  int // changes of this machine alone that the engine refuses for good, at most the last 100
 	Lost     int // changes that the engine has lost
 	Differs  int // how often in turn the entries have differed from the engine's
 }
@@ -38,7 +40,7 @@ func (n *Node) Status() Status {
 	n.mu.Unlock()
 	n.kept.mu.Lock()
 	defer n.kept.mu.Unlock()
-	s.Seen, s.Pending, s.Lost = n.kept.Seen, len(n.kept.Pending), len(n.kept.Lost)
+	s.Seen, s.Pending, s.Refused, s.Lost = n.kept.Seen, len(n.kept.Pending), len(n.kept.Refused), n.lost.count()
 	return s
 }
 
@@ -51,7 +53,7 @@ func (n *Node) Problems() (all []string) {
 	fault, since, offset, differs, unread := n.fault, n.since, n.offset, n.differs, len(n.unread)
 	n.mu.Unlock()
 	n.kept.mu.Lock()
-	lost, pending := len(n.kept.Lost), len(n.kept.Pending)
+	lost, pending, refused := n.lost.count(), len(n.kept.Pending), slices.Clone(n.kept.Refused)
 	n.kept.mu.Unlock()
 	if fault != nil {
 		text := "no change can be made"
@@ -62,6 +64,10 @@ func (n *Node) Problems() (all []string) {
 	}
 	if lost > 0 {
 		all = append(all, fmt.Sprintf("live.shared: the store has lost %d changes that were acknowledged: see blockd live lost, then blockd live offer or blockd live dismiss", lost))
+	}
+	if len(refused) > 0 {
+		last := &refused[len(refused)-1]
+		all = append(all, fmt.Sprintf("live.shared: the store refuses %d changes that were made on this machine alone, which act here alone; the last one is %s: %s; blockd live dismiss ends this notice", len(refused), last.Row.String(), last.Why))
 	}
 	if offset.Abs() > clockMargin {
 		all = append(all, fmt.Sprintf("live.shared: the clock of this machine is off by %s, by the clock of the store", offset.Round(time.Second).Abs()))
@@ -122,7 +128,7 @@ func (n *Node) Register(reg prometheus.Registerer) {
 	}))
 	gauge("blockd_clock_offset_seconds", "How far the clock of the store of shared live entries is before this machine's.", locked(func() float64 { return n.offset.Seconds() }))
 	gauge("blockd_live_shared_differs", "How often in turn the shared live entries have differed from the store's.", locked(func() float64 { return float64(n.differs) }))
-	gauge("blockd_live_shared_lost", "Changes that the store of shared live entries has lost, and that were neither offered again nor dismissed.", func() float64 { return float64(len(n.Lost())) })
+	gauge("blockd_live_shared_lost", "Changes that the store of shared live entries has lost, and that were neither offered again nor dismissed.", func() float64 { return float64(n.lost.count()) })
 	gauge("blockd_live_shared_pending", "Changes made on this machine alone that wait for the store of shared live entries.", func() float64 {
 		n.kept.mu.Lock()
 		defer n.kept.mu.Unlock()
@@ -132,5 +138,6 @@ func (n *Node) Register(reg prometheus.Registerer) {
 	counter("blockd_live_shared_failures_total", "Questions that the store of shared live entries did not answer.", n.counts.failures.Load)
 	counter("blockd_live_shared_lost_total", "Changes that the store of shared live entries had acknowledged and lost.", n.counts.lost.Load)
 	counter("blockd_live_shared_conflicts_total", "Changes made on this machine alone that were given up, because the entry was changed elsewhere.", n.counts.conflicts.Load)
+	counter("blockd_live_shared_refused_total", "Changes made on this machine alone that the store refuses for good.", n.counts.refused.Load)
 	counter("blockd_live_shared_unread_total", "Rows of the store of shared live entries that this program could not read.", n.counts.unread.Load)
 }

@@ -22,21 +22,34 @@ func of(r *live.Row) identity { return identity{r.Owner, r.Entry, r.Scope} }
 // Write makes changes in one transaction, which holds the lock of the name.
 func (e *Engine) Write(ctx context.Context, wants []live.Want, mostOfOwner int) (w shared.Written, err error) {
 	sent := false // the commit, so that its outcome is unknown if no answer comes
+	answered := false
 	err = e.asking(ctx, true, func() error {
 		if sent {
 			return shared.ErrUnknown
 		}
 		w, err = e.write(ctx, wants, mostOfOwner, &sent)
-		if errors.Is(err, live.ErrOwnerFull) {
+		var answer *pgconn.PgError
+		switch {
+		case errors.Is(err, live.ErrOwnerFull):
 			return errors.Join(err, e.exec(ctx, "rollback"))
+		case errors.As(err, &answer):
+			answered = true
+			if forGood(answer.Code) {
+				return errors.Join(fmt.Errorf("%w: %s (SQLSTATE %s)", shared.ErrRefused, answer.Message, answer.Code), e.exec(ctx, "rollback"))
+			}
 		}
 		return err
 	})
-	var answer *pgconn.PgError
-	if err != nil && sent && !errors.As(err, &answer) {
+	if err != nil && sent && !answered {
 		err = fmt.Errorf("%w: %w", shared.ErrUnknown, err)
 	}
 	return w, err
+}
+
+// forGood reports whether a code of PostgreSQL says that the values of a statement are at fault: octets that are no text, a constraint,
+// an index that cannot hold them, a trigger that says no.
+func forGood(code string) bool {
+	return len(code) == 5 && (code[:2] == "22" || code[:2] == "23" || code[:2] == "54" || code[:2] == "P0")
 }
 
 func (e *Engine) write(ctx context.Context, wants []live.Want, mostOfOwner int, sent *bool) (w shared.Written, err error) {

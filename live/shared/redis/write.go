@@ -42,7 +42,7 @@ func (e *Engine) Write(ctx context.Context, wants []live.Want, mostOfOwner int) 
 			owner = ""
 		}
 		if strings.ContainsAny(r.Owner+r.Entry, "\x1f") || strings.Contains(r.By, "\t") {
-			return w, fmt.Errorf("%w: %s has a control character", live.ErrInvalid, r)
+			return w, fmt.Errorf("%w: %s has a control character", shared.ErrRefused, r)
 		}
 		args = append(args, fieldOf(r), owner, want, gone, r.Created, hash, r.Expires, rest(r))
 	}

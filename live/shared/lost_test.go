@@ -1,0 +1,208 @@
+package shared_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"blockd/audit"
+	"blockd/internal/redisserver"
+	"blockd/internal/testkit"
+	"blockd/live"
+	"blockd/live/shared"
+)
+
+var soakLost = flag.Int("soak-lost", 1_000_000-1, "how many entries an emptied engine has had, with -soak")
+
+// fill puts so many entries into an engine.
+func (e engine) fill(t *testing.T, count int) {
+	t.Helper()
+	w := e.open(t, nil)
+	defer w.Close()
+	for at := 0; at < count; at += 1000 {
+		var wants []live.Want
+		for i := at; i < min(at+1000, count); i++ {
+			wants = append(wants, live.Want{Row: live.Row{Entry: fmt.Sprintf("x%d@many.example", i), Scope: "exact", Action: "block", Why: "one of many", By: "anna", Created: 1_790_000_000}})
+		}
+		if _, err := w.Write(t.Context(), wants, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An engine that was emptied has lost each entry. All of them are told of, after a restart too, and all can be offered again.
+func TestAnEmptiedEngineLosesNothingForGood(t *testing.T) {
+	count := 12_000
+	if *soak {
+		count = *soakLost
+	}
+	e := ofRedis(t)
+	e.fill(t, count)
+	folder := filepath.Join(t.TempDir(), "live")
+	a := begin(t, folder, e.kind, e.open(t, nil), nil)
+	testkit.Within(t, "all entries", 5*time.Minute, func() bool { return a.Status().Entries == int64(count) })
+	began := time.Now()
+	e.empty(t)
+	testkit.Within(t, "the losses", 5*time.Minute, func() bool { return a.Status().Lost == count && a.Status().Entries == 0 })
+	t.Logf("%d losses noticed after %s", count, time.Since(began))
+	some, err := a.Lost(7)
+	if err != nil || len(some) != 7 || some[6].Row.Why != "one of many" || some[6].Row.Gone != 0 {
+		t.Fatalf("Lost(7) = %+v, %v", some, err)
+	}
+	a.stop()
+	began = time.Now()
+	a = begin(t, folder, e.kind, e.open(t, nil), nil)
+	if n := a.Status().Lost; n != count {
+		t.Errorf("after a restart %d are lost", n)
+	}
+	t.Logf("read after %s", time.Since(began))
+	testkit.Eventually(t, "the engine answers", func() bool { return a.Status().Up })
+	a.apply(t, block(some[3].Row.Entry, "again, by hand"))
+	if n := a.Status().Lost; n != count-1 {
+		t.Errorf("after one was added again %d are lost", n)
+	}
+	began = time.Now()
+	made, err := a.Offer(t.Context(), "anna")
+	t.Logf("offered after %s", time.Since(began))
+	if err != nil || made != count-1 || a.Status().Lost != 0 || a.Status().Entries != int64(count) {
+		t.Errorf("Offer() = %d, %v; then %+v", made, err, a.Status())
+	}
+	if a.has(some[3].Row.Entry) != "block again, by hand" {
+		t.Error("what was added since was offered again")
+	}
+	if _, err := os.Stat(filepath.Join(folder, "lost")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file of losses is still there: %v", err)
+	}
+}
+
+// deaf is an engine that writes, and then answers no question.
+type deaf struct {
+	shared.Engine
+	on atomic.Bool
+}
+
+func (d *deaf) Changes(ctx context.Context, since uint64, most int) (shared.Page, error) {
+	if d.on.Load() {
+		return shared.Page{}, errors.New("it answers no question")
+	}
+	return d.Engine.Changes(ctx, since, most)
+}
+
+// A change that the engine has acknowledged is known here, though no question was answered after it: if a failover loses it, that is told of.
+func TestAnAcknowledgedChangeIsKnown(t *testing.T) {
+	server := redisserver.Start(t)
+	e := atRedis(server.Address)
+	d := &deaf{Engine: e.open(t, nil)}
+	a := begin(t, filepath.Join(t.TempDir(), "live"), e.kind, d, nil)
+	testkit.Eventually(t, "the engine answers", func() bool { return a.Status().Up })
+	a.apply(t, block("known.example", "k"), block("gone.example", "g"))
+	if err := client(t, server.Address).Save(context.Background()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	d.on.Store(true)
+	a.apply(t, block("lost.example", "l"), live.Change{Entry: "gone.example", Remove: true})
+	if a.has("lost.example") == "" || a.has("gone.example") != "" {
+		t.Error("the change does not act on the machine that was told it is made")
+	}
+	server.Kill()
+	redisserver.StartAt(t, server.Address, "--dir", server.Dir)
+	d.on.Store(false)
+	testkit.Eventually(t, "the loss", func() bool { return a.Status().Lost == 2 })
+	a.eventually(t, "lost.example", "")
+	a.eventually(t, "gone.example", "block g")
+	if got := a.same(content(t, e)); got != "" {
+		t.Error(got)
+	}
+}
+
+// A change made alone that the engine refuses for good is set aside, with a line of the audit journal. The others are made.
+func TestOneRefusedChangeBlocksNoOther(t *testing.T) {
+	e := ofPostgres(t)
+	link, folder := testkit.NewProxy(t, e.address), filepath.Join(t.TempDir(), "audit")
+	journal := audit.New(audit.Settings{Folder: folder, Max: 1 << 20, Keep: time.Hour})
+	a := begin(t, filepath.Join(t.TempDir(), "live"), e.kind, e.open(t, link), func(o *shared.Options) { o.Alone, o.Audit = true, journal })
+	testkit.Eventually(t, "the engine answers", func() bool { return a.Status().Up })
+	e.exec(t, "alter table blockd_live add check (entry <> 'no.example')")
+	if _, err := a.set.Apply(block("no.example", "n")); !errors.Is(err, live.ErrInvalid) || !a.Status().Up {
+		t.Errorf("refused at once: %v, up: %v", err, a.Status().Up)
+	}
+	link.Set(unreachable)
+	for _, name := range []string{"one.example", "no.example", "two.example"} {
+		a.apply(t, block(name, "alone"))
+	}
+	link.Set(whole)
+	testkit.Eventually(t, "nothing waits", func() bool { s := a.Status(); return s.Pending == 0 && s.Refused == 1 })
+	if rows := content(t, e); len(rows) != 2 {
+		t.Errorf("the engine has %v", rows)
+	}
+	if a.has("no.example") != "block alone" {
+		t.Error("the refused change acts nowhere")
+	}
+	if p := strings.Join(a.Problems(), "\n"); !strings.Contains(p, `"no.example"`) {
+		t.Errorf("Problems() = %q", p)
+	}
+	names, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
+	if err != nil || len(names) != 1 {
+		t.Fatal(names, err)
+	}
+	if text := string(testkit.Read(t, names[0])); strings.Count(text, "no.example") != 1 || !strings.Contains(text, `"failed"`) {
+		t.Errorf("the audit journal has:\n%s", text)
+	}
+	if _, err := a.Dismiss(); err != nil || len(a.Problems()) != 0 {
+		t.Errorf("dismissed: %v, %q", err, a.Problems())
+	}
+}
+
+// A full read does not undo what was changed alone and is still to be offered; what was lost meanwhile is not kept in force by it.
+func TestAFullReadKeepsPendingChanges(t *testing.T) {
+	onEach(t, func(t *testing.T, e engine) {
+		link := testkit.NewProxy(t, e.address)
+		seen := make(chan string, 1000)
+		w := &watched{Engine: e.open(t, link)}
+		a := begin(t, filepath.Join(t.TempDir(), "live"), e.kind, w, func(o *shared.Options) { o.Alone = true })
+		testkit.Eventually(t, "the engine answers", func() bool { return a.Status().Up })
+		a.apply(t, block("known.example", "old"), block("gone.example", "old"))
+		link.Set(unreachable)
+		a.apply(t, block("new.example", "alone"), block("known.example", "alone"), live.Change{Entry: "gone.example", Remove: true})
+		before := func() { seen <- a.has("new.example") + a.has("known.example") + a.has("gone.example") }
+		w.write.Store(&before)
+		// Everything is read when the machine was away for long.
+		a.stop()
+		aged(t, a.folder)
+		w = &watched{Engine: e.open(t, link)}
+		w.write.Store(&before)
+		link.Set(whole)
+		old := a
+		a = begin(t, old.folder, e.kind, w, func(o *shared.Options) { o.Alone = true })
+		testkit.Eventually(t, "nothing waits", func() bool { return a.Status().Up && a.Status().Pending == 0 })
+		if !strings.Contains(a.log.String(), "everything is read") {
+			t.Fatal("not everything was read")
+		}
+		if got := <-seen; got != "block aloneblock alone" {
+			t.Errorf("after the full read, before the offer: %q", got)
+		}
+		if got := a.same(content(t, e)); got != "" {
+			t.Error(got)
+		}
+	})
+}
+
+// watched is an engine that calls a function before it writes.
+type watched struct {
+	shared.Engine
+	write atomic.Pointer[func()]
+}
+
+func (w *watched) Write(ctx context.Context, wants []live.Want, most int) (shared.Written, error) {
+	if f := w.write.Load(); f != nil {
+		(*f)()
+	}
+	return w.Engine.Write(ctx, wants, most)
+}
