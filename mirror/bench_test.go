@@ -29,7 +29,7 @@ func (n made) All(_ context.Context, yield func(Row) error) (Mark, error) {
 func (made) Changes(_ context.Context, since Mark, yield func(Change) error) (Mark, error) {
 	n, _ := strconv.Atoi(string(since))
 	entry := fmt.Sprintf("new%d@bulk.example", n)
-	return Mark(strconv.Itoa(n + 1)), yield(Change{entry, []Row{{Entry: entry}}})
+	return Mark(strconv.Itoa(n + 1)), yield(Change{Entry: entry, Rows: []Row{{Entry: entry}}})
 }
 
 // BenchmarkCopy reads so many rows, and then takes changes in, one at a time. BLOCKD_TEST_ROWS gives their number.

@@ -37,6 +37,9 @@ func NewColumns(names []string) (Columns, error) {
 	return c, nil
 }
 
+// Owner is where the owner of an entry stands; -1 = the query names none.
+func (c Columns) Owner() int { return c[5] }
+
 // Row makes a row of what the columns hold, as text; NULL is "". An end that is no time makes a row that is refused.
 func (c Columns) Row(values []string) Row {
 	value := func(i int) string {

@@ -37,7 +37,7 @@ func (m *Mirror) Reconcile(ctx context.Context, origin Origin) (*Report, error) 
 		return told, err
 	}
 	_, err = origin.Changes(ctx, since, func(c Change) error { // that came after the last poll were not missed
-		if line, ok := m.line(nil, &Row{Entry: c.Entry}, &Report{}); ok {
+		if line, ok := m.line(nil, &Row{Entry: c.Entry, Owner: c.Owner}, &Report{}); ok {
 			delete(differ, keyScope(line))
 		}
 		return nil

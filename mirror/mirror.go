@@ -271,9 +271,9 @@ func (m *Mirror) know(ctx context.Context, origin Origin) error {
 
 // collect takes in one change.
 func (m *Mirror) collect(batch *pending, c *Change, told *Report) error {
-	own, ok := m.line(nil, &Row{Entry: c.Entry}, &Report{})
+	own, ok := m.line(nil, &Row{Entry: c.Entry, Owner: c.Owner}, &Report{})
 	if !ok {
-		m.line(nil, &Row{Entry: c.Entry}, told) // it cannot be in the copy either
+		m.line(nil, &Row{Entry: c.Entry, Owner: c.Owner}, told) // it cannot be in the copy either
 		return nil
 	}
 	id, lines := keyScope(own), []string(nil)

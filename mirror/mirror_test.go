@@ -544,7 +544,7 @@ func TestManyChangesAreAFullRead(t *testing.T) {
 	changes := func(ctx context.Context, since Mark, yield func(Change) error) (Mark, error) {
 		for i := range 60_000 {
 			row := s.rows[fmt.Sprintf("many%d", i)]
-			if err := yield(Change{row.Entry, []Row{row}}); err != nil {
+			if err := yield(Change{Entry: row.Entry, Rows: []Row{row}}); err != nil {
 				return "", err
 			}
 		}

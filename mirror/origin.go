@@ -24,7 +24,8 @@ type Row struct {
 // Change is what a source says now of an entry that has changed.
 type Change struct {
 	Entry string
-	Rows  []Row // all rows of this entry; none: it is gone
+	Rows  []Row  // all rows of this entry, and owner; none: it is gone
+	Owner string // whose entry it is, in a list per recipient
 }
 
 // Mark is where a source's changes go on. Only the source that made it can read it.

@@ -121,6 +121,9 @@ func (c Config) validateRecipients(f *Faults) {
 	}
 }
 
+// ownerChanges are the kinds of sources that tell which entries of which owners have changed.
+var ownerChanges = []string{"mysql", "postgres", "sqlite"}
+
 // validatePerRecipient checks what a list per recipient cannot have.
 func (l List) validatePerRecipient(f *Faults, key string, overrides []string) {
 	if l.NoOverride && slices.Contains(overrides, l.Name) {
@@ -141,9 +144,11 @@ func (l List) validatePerRecipient(f *Faults, key string, overrides []string) {
 	case !slices.Equal(l.Match, []string{"envelope"}):
 		f.add(key+".match", "entries with owners are about the sender of the envelope")
 	case l.Source != nil && preset.IsName(l.Source.Query):
-		f.add(key+".source.query", `%q reads what counts for everybody, and no owners; want a SELECT with the columns owner and entry. "blockd import" reads the lists of users`, l.Source.Query)
-	case l.Source != nil && l.Source.FoundBy() != changesNone:
-		f.add(key+".source.changes", `want "none": rows with owners are read as a whole`)
+		if _, err := preset.FindForOwners(l.Source.Query, l.Source.Kind); err != nil {
+			f.add(key+".source.query", "%v", err)
+		}
+	case l.Source != nil && l.Source.FoundBy() != changesNone && !slices.Contains(ownerChanges, l.Source.Kind):
+		f.add(key+".source.changes", `want "none": of a source of this kind rows with owners are read as a whole; %s tell their changes`, strings.Join(ownerChanges, ", "))
 	}
 }
 

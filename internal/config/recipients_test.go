@@ -13,9 +13,11 @@ func TestListsPerRecipient(t *testing.T) {
 	for _, c := range []struct{ list, fault string }{
 		{"path = \"users.csv\"\nformat = \"csv:entry\"", ""},
 		{source + `query = "select owner, entry from user_lists"`, ""},
-		{source + `query = "amavis:wblist"`, "list.source.query"},
-		{source + `query = "spamassassin:userpref"`, "list.source.query"},
-		{source + "query = \"select owner, entry from user_lists\"\nchanges = \"log\"", "list.source.changes"},
+		{source + `query = "amavis:wblist"`, ""},
+		{source + `query = "mailcow:filterconf"`, "list.source.query"}, // which is in MySQL
+		{source + `query = "postfix:/etc/postfix/senders.cf"`, "list.source.query"},
+		{source + "query = \"select owner, entry from user_lists\"\nchanges = \"log\"", ""},
+		{"[list.source]\nkind = \"ldap\"\ndsn = \"ldap://127.0.0.1/dc=example?mail?sub?(mail=*)\"", "list.source.changes"},
 		{"path = \"users.csv\"\nformat = \"csv:entry\"\npatterns = true", "list.patterns"},
 		{"path = \"users.csv\"\nformat = \"csv:entry\"\nno_override = true", "list.no_override"},
 		{"path = \"users.csv\"\nformat = \"csv:entry\"\naction = \"allow\"", "list.action"},

@@ -121,7 +121,11 @@ func OpenSource(l config.List) (mirror.Source, error) {
 	if !preset.IsName(l.Source.Query) {
 		return openDriver(l, dsn)
 	}
-	tables, err := preset.Find(l.Source.Query, l.Source.Kind)
+	find := preset.Find
+	if l.PerRecipient {
+		find = preset.FindForOwners
+	}
+	tables, err := find(l.Source.Query, l.Source.Kind)
 	if err != nil {
 		return nil, &mirror.Error{Class: mirror.ClassQuery, Err: err}
 	}

@@ -22,7 +22,7 @@ import (
 func openSQL(l config.List, dsn string) (mirror.Source, error) {
 	switch s := l.Source; s.Kind {
 	case "mysql":
-		return mysql.Open(mysql.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name})
+		return mysql.Open(mysql.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name, PerRecipient: l.PerRecipient})
 	case "postgres":
 		return postgres.Open(postgresOptions(l, dsn))
 	case "ldap":
@@ -34,7 +34,7 @@ func openSQL(l config.List, dsn string) (mirror.Source, error) {
 		}
 		return s3.Open(s3.Options{DSN: dsn, Settings: settings, Folder: l.CopyFolder()})
 	case "sqlite":
-		return sqlite.Open(sqlite.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name})
+		return sqlite.Open(sqlite.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name, PerRecipient: l.PerRecipient})
 	default:
 		return nil, noDriver(l)
 	}
@@ -47,7 +47,7 @@ func openBucket(address string) (snapshot.Target, error) {
 
 func postgresOptions(l config.List, dsn string) postgres.Options {
 	s := l.Source
-	return postgres.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name}
+	return postgres.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name, PerRecipient: l.PerRecipient}
 }
 
 // openAskedSQL makes the stores of lists with mode = "ask" that a build with the tag nosql leaves out.

@@ -9,6 +9,7 @@ import (
 
 	"blockd/lists"
 	"blockd/migration"
+	"blockd/mirror/preset"
 )
 
 // UserPrefs imports the files user_prefs of SpamAssassin below a folder: USER/.spamassassin/user_prefs as in home folders,
@@ -53,7 +54,7 @@ func (r *reading) userPrefs(path, owner string, data []byte) error {
 				f.Meant = "points"
 			}
 			switch {
-			case takesBackException(word):
+			case preset.TakesBackException(word):
 				lose(f, "it takes back an exception; remove the exception's own line")
 				continue
 			case it.Kind == lists.Skip:

@@ -87,7 +87,7 @@ func (r *reading) row(of *preset.Owned, at int, owner string, row mirror.Row) er
 		f.Meant = meant(&it, whose)
 		word := strings.ToLower(row.Action)
 		switch {
-		case takesBackException(word):
+		case preset.TakesBackException(word):
 			lose(f, "it takes back an exception; remove the exception's own row")
 			continue
 		case it.Kind != lists.Err && strings.HasPrefix(word, "un"):
@@ -109,11 +109,6 @@ func (r *reading) row(of *preset.Owned, at int, owner string, row mirror.Row) er
 		r.add(f, whose.Name, it, strings.TrimSpace(r.Program+" "+row.ID))
 	}
 	return nil
-}
-
-// takesBackException tells the directives of SpamAssassin that end an exception.
-func takesBackException(word string) bool {
-	return strings.HasPrefix(word, "unw")
 }
 
 // meant says in words what a row asks for.

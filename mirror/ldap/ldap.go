@@ -161,7 +161,11 @@ func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirr
 	if err != nil {
 		return "", err
 	}
-	if err := query.Changes(asked.order, rows, yield); err != nil {
+	keys := make([]query.Key, len(asked.order))
+	for i, entry := range asked.order {
+		keys[i].Entry = entry
+	}
+	if err := query.Changes(keys, rows, false, yield); err != nil {
 		return "", err
 	}
 	if len(asked.order) > 0 {

@@ -31,10 +31,10 @@ func (s *Source) DDL() string {
 	var b strings.Builder
 	b.WriteString(logTables)
 	if t.Guessed {
-		fmt.Fprintf(&b, "\n-- %s is the table with the entries, and %s its column of them: put their names here.\n", t.Name, t.Entry)
+		b.WriteString("\n" + t.Words())
 	}
 	mode := ""
-	if strings.Contains(t.Name+t.Entry, `"`) {
+	if strings.Contains(t.Name+t.Entry+t.Owner, `"`) {
 		mode = "ANSI_QUOTES"
 	}
 	fmt.Fprintf(&b, "\n-- Triggers keep the mode in which they are made. In this one no value makes them fail, nor the change that they are about.\n"+
@@ -42,10 +42,10 @@ func (s *Source) DDL() string {
 	for _, event := range []string{"insert", "update", "delete"} {
 		fmt.Fprintf(&b, "create trigger %s_%s after %s on %s for each row begin\n", t.Prefix, event, event, t.Name)
 		if event != "insert" {
-			b.WriteString(logged(t.List, "old."+t.Entry, 1))
+			b.WriteString(logged(t, "old.", 1))
 		}
 		if event != "delete" {
-			b.WriteString(logged(t.List, "new."+t.Entry, 0))
+			b.WriteString(logged(t, "new.", 0))
 		}
 		b.WriteString("end//\n")
 	}
@@ -61,10 +61,20 @@ func afterTruncate(t query.Table) string {
 }
 
 // logged writes an entry into the log. NULL is none, and longer ones than this are none either.
-func logged(list, entry string, gone int) string {
-	entry = "left(convert(" + entry + " using utf8mb4), 1024)"
-	return fmt.Sprintf("  if %[2]s <> '' then\n"+
+func logged(t query.Table, row string, gone int) string {
+	entry := text(row+t.Entry, 1024)
+	is, names, values := " <> ''", "entry", entry
+	if t.Owner != "" {
+		owner := text(row+t.Owner, 255)
+		names, values, is = "entry, owner", entry+", "+owner, is+" and "+owner+" <> ''"
+	}
+	return fmt.Sprintf("  if %s%s then\n"+
 		"    update blockd_log_rev set rev = last_insert_id(rev + 1);\n"+
-		"    insert into blockd_log (rev, list, entry, gone) values (last_insert_id(), %[1]s, %[2]s, %[3]d);\n"+
-		"  end if;\n", list, entry, gone)
+		"    insert into blockd_log (rev, list, %s, gone) values (last_insert_id(), %s, %s, %d);\n"+
+		"  end if;\n", entry, is, names, t.List, values, gone)
+}
+
+// text is a column as the log has it: what is longer is no entry and no owner either.
+func text(column string, most int) string {
+	return fmt.Sprintf("left(convert(%s using utf8mb4), %d)", column, most)
 }

@@ -39,6 +39,7 @@ func TestServer(t *testing.T) {
 		{"rubbish", testRubbish},
 		{"idle poll", testIdlePoll},
 		{"follows", testFollows},
+		{"follows owners", testFollowsOwners},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.test(t, newDatabase(t, server)) })
 	}

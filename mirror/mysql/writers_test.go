@@ -132,3 +132,14 @@ func testOrderOfCommits(t *testing.T, d *database) {
 		t.Errorf("after a rollback: %q", lines)
 	}
 }
+
+// testFollowsOwners: entries with owners are followed by the log as by a watermark.
+func testFollowsOwners(t *testing.T, d *database) {
+	for _, o := range []Options{
+		{Changes: "log", Query: writers.OwnedQuery, PerRecipient: true},
+		{Changes: "watermark", Watermark: "changed", Query: writers.OwnedWatermark, PerRecipient: true},
+	} {
+		d.do(t, "drop table if exists owned; "+writers.OwnedTable)
+		writers.FollowOwned(t, d.source(t, o), o.Watermark != "", func(sql string) { d.do(t, sql) })
+	}
+}

@@ -127,28 +127,36 @@ func (s *Source) logged(ctx context.Context, since position, yield func(mirror.C
 	if err := s.begin(ctx); err != nil {
 		return "", s.end(ctx, err)
 	}
-	now, changed, err := s.loggedEntries(ctx, at)
+	now, changed, err := s.loggedKeys(ctx, at)
 	return now.mark(), s.again(ctx, changed, err, yield)
 }
 
-// loggedEntries are those of the rows of the log that a position has not seen, and the next position.
-func (s *Source) loggedEntries(ctx context.Context, at []string) (now position, changed []string, err error) {
+// loggedKeys are those of the rows of the log that a position has not seen, and the next position.
+func (s *Source) loggedKeys(ctx context.Context, at []string) (now position, changed []query.Key, err error) {
 	if now, err = s.position(ctx); err != nil {
 		return now, nil, err
 	}
-	limit := fmt.Sprintf(" group by entry order by min(rev) limit %d", query.MaxEntries+1)
-	_, err = rows(ctx, s.conn, "select entry "+unseen+limit, at, func(v []string) error {
-		if v[0] == "" || len(changed) == query.MaxEntries {
-			return mirror.ErrTooOld // an empty entry says that anything may have changed, as TRUNCATE does
+	columns := "entry"
+	if s.options.PerRecipient {
+		columns = "entry, owner"
+	}
+	_, err = rows(ctx, s.conn, fmt.Sprintf("select %s %s group by %[1]s order by min(rev) limit %[3]d", columns, unseen, query.MaxEntries+1), at, func(v []string) error {
+		// An empty entry says that anything may have changed, as TRUNCATE does; an empty owner, that triggers are older than owners.
+		if slices.Contains(v, "") || len(changed) == query.MaxEntries {
+			return mirror.ErrTooOld
 		}
-		changed = append(changed, v[0])
+		key := query.Key{Entry: v[0]}
+		if s.options.PerRecipient {
+			key.Owner = v[1]
+		}
+		changed = append(changed, key)
 		return nil
 	})
 	return now, changed, err
 }
 
-// again ends the transaction in which entries were found to have changed: it reads all rows of them, and yields.
-func (s *Source) again(ctx context.Context, changed []string, err error, yield func(mirror.Change) error) error {
+// again ends the transaction in which keys were found to have changed: it reads all rows of them, and yields.
+func (s *Source) again(ctx context.Context, changed []query.Key, err error, yield func(mirror.Change) error) error {
 	var found []mirror.Row
 	if err == nil {
 		found, err = s.rowsOf(ctx, changed)
@@ -156,11 +164,11 @@ func (s *Source) again(ctx context.Context, changed []string, err error, yield f
 	if err := s.end(ctx, err); err != nil {
 		return err
 	}
-	return query.Changes(changed, found, yield)
+	return query.Changes(changed, found, s.options.PerRecipient, yield)
 }
 
-// rowsOf reads all rows of some entries.
-func (s *Source) rowsOf(ctx context.Context, entries []string) (found []mirror.Row, err error) {
+// rowsOf reads all rows of some keys.
+func (s *Source) rowsOf(ctx context.Context, keys []query.Key) (found []mirror.Row, err error) {
 	if s.fields == nil {
 		if s.fields, err = s.describe(ctx); err != nil {
 			return nil, err
@@ -170,10 +178,10 @@ func (s *Source) rowsOf(ctx context.Context, entries []string) (found []mirror.R
 	if err != nil {
 		return nil, err
 	}
-	sql := "select * from " + s.inner() + " where " + s.among(s.fields[columns.Columns[0]])
+	sql := "select * from " + s.inner() + " where " + s.ofKeys(columns)
 	size := 0
-	for part := range slices.Chunk(entries, askedAt) {
-		fields, err := rows(ctx, s.conn, sql, []string{array(part)}, func(v []string) error {
+	for part := range slices.Chunk(keys, askedAt) {
+		fields, err := rows(ctx, s.conn, sql, s.arrays(part), func(v []string) error {
 			if columns.Gone(v) {
 				return nil
 			}
@@ -205,20 +213,44 @@ const (
 	oidName    = 19
 )
 
-// among is the condition that a row's entry is one of $1. Compared as text any type will do; a type of text can be found by
+// ofKeys is the condition that a row has one of the keys of arrays.
+func (s *Source) ofKeys(columns query.Columns) string {
+	entry := s.among(s.fields[columns.Columns[0]], "$1")
+	if !s.options.PerRecipient {
+		return entry
+	}
+	// The owners of all keys first, which an index finds; each owner's entries are few.
+	owner := s.fields[columns.Owner()]
+	return fmt.Sprintf("%s and %s and (lower(q.%s::text), lower(q.%s::text)) in (select lower(o), lower(e) from unnest($2::text[], $1::text[]) as k(o, e))",
+		s.among(owner, "$2"), entry, quoted(owner.name), quoted(s.fields[columns.Columns[0]].name)) // capitals: a column may not regard them
+}
+
+// arrays are the parameters of ofKeys.
+func (s *Source) arrays(keys []query.Key) []string {
+	entries, owners := make([]string, len(keys)), make([]string, len(keys))
+	for i, k := range keys {
+		entries[i], owners[i] = k.Entry, k.Owner
+	}
+	if !s.options.PerRecipient {
+		return []string{array(entries)}
+	}
+	return []string{array(entries), array(owners)}
+}
+
+// among is the condition that a column is one of a parameter. Compared as text any type will do; a type of text can be found by
 // an index.
-func (s *Source) among(entry field) string {
-	column := "q." + quoted(entry.name)
-	switch entry.oid {
+func (s *Source) among(column field, parameter string) string {
+	name := "q." + quoted(column.name)
+	switch column.oid {
 	case oidText, oidVarchar, oidName:
-		return column + " = any($1::text[])"
+		return name + " = any(" + parameter + "::text[])"
 	case oidBpchar:
-		return column + " = any($1::text[]::bpchar[])"
+		return name + " = any(" + parameter + "::text[]::bpchar[])"
 	}
-	if s.citext != "" {
-		return column + " = any($1::text[]::" + s.citext + "[])"
+	if citext := s.citext[column.oid]; citext != "" {
+		return name + " = any(" + parameter + "::text[]::" + citext + "[])"
 	}
-	return column + "::text = any($1::text[])"
+	return name + "::text = any(" + parameter + "::text[])"
 }
 
 // quoted is a name in SQL.

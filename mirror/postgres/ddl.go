@@ -18,12 +18,12 @@ var simple = regexp.MustCompile(`(?is)^\s*select\s+(.+?)\s+from\s+((?:[\w$]+|"[^
 // joined are words of a query whose rows are more, or others, than those of one table.
 var joined = regexp.MustCompile(`(?i)\b(join|union|intersect|except|group|having|limit|offset|lateral)\b`)
 
-// source is the part of the query that the triggers repeat: a table, and what of its row is the entry.
-func source(q string) (table, alias, entry string) {
-	table, alias, entry = placeholder, "t", "entry"
+// source is the part of the query that the triggers repeat: a table, and what of its row are the entry and its owner.
+func source(q string) (table, alias, entry, owner string) {
+	table, alias, entry, owner = placeholder, "t", "entry", "owner"
 	m := simple.FindStringSubmatch(q)
 	if m == nil || joined.MatchString(q) || strings.EqualFold(m[3], "where") {
-		return table, alias, entry
+		return table, alias, entry, owner
 	}
 	table, alias = m[2], cmp.Or(m[3], lastName(m[2]))
 	for _, item := range items(m[1]) {
@@ -31,11 +31,14 @@ func source(q string) (table, alias, entry string) {
 		if i := strings.LastIndex(strings.ToLower(item), " as "); i >= 0 {
 			expression, name = strings.TrimSpace(item[:i]), strings.TrimSpace(item[i+len(" as "):])
 		}
-		if strings.EqualFold(strings.Trim(name, `"`), "entry") {
+		switch strings.ToLower(strings.Trim(name, `"`)) {
+		case "entry":
 			entry = expression
+		case "owner":
+			owner = expression
 		}
 	}
-	return table, alias, entry
+	return table, alias, entry, owner
 }
 
 // lastName is the last part of a name with dots.
@@ -77,7 +80,7 @@ func literal(text string) string {
 // It may be executed twice. Of the URL it holds the name of the role alone.
 func (s *Source) DDL() string {
 	o := s.options
-	table, alias, entry := source(o.Query)
+	table, alias, entry, owner := source(o.Query)
 	var b strings.Builder
 	fmt.Fprintf(&b, "-- What blockd needs to follow the list %s. Execute it as the owner of the tables.\n", strings.Join(strings.Fields(o.List), " "))
 	role, usage := quoted(cmp.Or(s.config.User, "blockd")), ""
@@ -113,9 +116,16 @@ grant select on blockd_log to %s;
 	if o.Notify != "" {
 		notify = "\n  perform pg_notify(" + literal(o.Notify) + ", '');"
 	}
-	what := entry
+	columns, values, selected, there := "entry", "changed.entry", "("+entry+")::text as entry", "changed.entry <> ''"
+	if o.PerRecipient {
+		columns, values = columns+", owner", values+", changed.owner"
+		selected, there = selected+", ("+owner+")::text as owner", there+" and changed.owner <> ''"
+	}
 	if table == placeholder {
 		b.WriteString("\n-- The query reads more than one table, or blockd cannot tell which. Put the name of each table that it reads for " + placeholder + ",\n-- and for \"" + entry + "\" what of a row of it is the entry.")
+		if o.PerRecipient {
+			b.WriteString(" \"" + owner + "\" is whose it is.")
+		}
 	}
 	fmt.Fprintf(&b, `
 -- Each statement that changes %[1]s writes its entries into the log, old and new ones, in the same transaction. It runs
@@ -127,16 +137,16 @@ begin
     insert into blockd_log (list, entry, gone) values (%[3]s, '', true);
   end if;
   if tg_op in ('DELETE', 'UPDATE') then
-    insert into blockd_log (list, entry, gone)
-    select %[3]s, changed.entry, true from (select distinct (%[4]s)::text as entry from blockd_old as %[5]s) as changed where changed.entry <> '';
+    insert into blockd_log (list, %[7]s, gone)
+    select %[3]s, %[8]s, true from (select distinct %[4]s from blockd_old as %[5]s) as changed where %[9]s;
   end if;
   if tg_op in ('INSERT', 'UPDATE') then
-    insert into blockd_log (list, entry, gone)
-    select %[3]s, changed.entry, false from (select distinct (%[4]s)::text as entry from blockd_new as %[5]s) as changed where changed.entry <> '';
+    insert into blockd_log (list, %[7]s, gone)
+    select %[3]s, %[8]s, false from (select distinct %[4]s from blockd_new as %[5]s) as changed where %[9]s;
   end if;%[6]s
   return null;
 end $blockd$;
-`, table, name, list, what, alias, notify)
+`, table, name, list, selected, alias, notify, columns, values, there)
 	for _, event := range []struct{ suffix, when, rows string }{
 		{"insert", "insert", " referencing new table as blockd_new"},
 		{"update", "update", " referencing old table as blockd_old new table as blockd_new"},

@@ -41,7 +41,7 @@ func (s *Source) prepare(ctx context.Context) error {
 		return err
 	}
 	s.fields = fields
-	sql := "select * from " + s.inner() + " where " + s.among(fields[columns.Columns[0]])
+	sql := "select * from " + s.inner() + " where " + s.among(fields[columns.Columns[0]], "$1")
 	// Behind a pooler that forgets whose statement is whose, one of this name is at least the same statement.
 	s.finding = fmt.Sprintf("blockd_%x", sha256.Sum256([]byte(sql)))[:32]
 	_, err = s.conn.Prepare(ctx, s.finding, sql, nil)

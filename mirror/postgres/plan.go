@@ -81,7 +81,7 @@ func (s *Source) planEntry(ctx context.Context, b *strings.Builder) error {
 	if err != nil {
 		return err
 	}
-	condition := strings.ReplaceAll(s.among(s.fields[columns.Columns[0]]), "$1", "'{a@bulk.example}'")
+	condition := strings.NewReplacer("$1", "'{a@bulk.example}'", "$2", "'{anna@here.example}'").Replace(s.ofKeys(columns))
 	return s.planOf(ctx, b, "the rows of an entry that has changed", condition)
 }
 

@@ -32,6 +32,8 @@ type Options struct {
 	Overlap   time.Duration // rows that are older than the watermark by this much are read again
 	Notify    string        // the channel of NOTIFY; "" = none
 	List      string        // its name in the log
+
+	PerRecipient bool // entries have owners, whom the query must select
 }
 
 const (
@@ -47,11 +49,11 @@ const (
 type Source struct {
 	options Options
 	config  *pgconn.Config
-	conn    *pgconn.PgConn // nil = not connected
-	hints   *pgconn.PgConn // that listens; nil = not connected
-	fields  []field        // of the query, as this connection has last described it
-	citext  string         // the name of the type of the entries, if it is citext
-	finding string         // the name of the prepared statement of Find
+	conn    *pgconn.PgConn    // nil = not connected
+	hints   *pgconn.PgConn    // that listens; nil = not connected
+	fields  []field           // of the query, as this connection has last described it
+	citext  map[uint32]string // the names of those types of the keys that are citext
+	finding string            // the name of the prepared statement of Find
 	seen    query.Seen
 	stall   time.Duration
 }
@@ -294,8 +296,15 @@ func (s *Source) describe(ctx context.Context) ([]field, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.citext, err = s.ofCitext(ctx, fields[columns.Columns[0]].oid)
-	return fields, err
+	s.citext = map[uint32]string{}
+	for _, at := range []int{columns.Columns[0], columns.Owner()} {
+		if at >= 0 {
+			if s.citext[fields[at].oid], err = s.ofCitext(ctx, fields[at].oid); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return fields, nil
 }
 
 // ofCitext is the name of the type citext if a type is that, which compares texts without regard to capitals; else it is "".
@@ -325,7 +334,11 @@ func (s *Source) columns(fields []field) (query.Columns, error) {
 	for i, f := range fields {
 		names[i] = f.name
 	}
-	return query.NewColumns(names, s.options.Watermark)
+	c, err := query.NewColumns(names, s.options.Watermark)
+	if err == nil {
+		err = query.NeedOwner(c.Columns, s.options.PerRecipient)
+	}
+	return c, err
 }
 
 // begin begins a transaction that sees one moment.

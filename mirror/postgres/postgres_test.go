@@ -15,6 +15,7 @@ import (
 
 	"blockd/internal/postgresserver"
 	"blockd/internal/testkit"
+	"blockd/internal/writers"
 	"blockd/mirror"
 	"blockd/mirror/query"
 )
@@ -46,7 +47,7 @@ const table = `create table senders (id serial primary key, entry text, action t
 const readAll = "select entry, action, expires, reason, id from senders"
 
 // database makes a database with a table, and what DDL says that blockd needs.
-func database(t *testing.T, options string, o Options) (name string, whole Options) {
+func database(t *testing.T, options string, o Options, more ...string) (name string, whole Options) {
 	t.Helper()
 	if shared == nil {
 		testkit.Missing(t, "PostgreSQL is not installed (make peers)")
@@ -59,7 +60,7 @@ func database(t *testing.T, options string, o Options) (name string, whole Optio
 	if o.Changes == "" {
 		o.Changes = query.Log
 	}
-	shared.Exec(t, name, table+`do $$ begin create role reader login; exception when duplicate_object then null; end $$`)
+	shared.Exec(t, name, table+`do $$ begin create role reader login; exception when duplicate_object then null; end $$; `+strings.Join(more, ""))
 	shared.Exec(t, name, open(t, o).DDL())
 	return name, o
 }
@@ -256,21 +257,48 @@ func TestTriggersOfDDL(t *testing.T) {
 }
 
 func TestDDLFindsTableAndEntry(t *testing.T) {
-	for _, tt := range []struct{ query, table, alias, entry string }{
-		{"select entry from senders", "senders", "senders", "entry"},
-		{"select entry, action from mail.senders where not deleted;", "mail.senders", "senders", "entry"},
-		{"select s.id, lower(s.address) as entry, 'a, b' as reason\nfrom senders as s where s.ends > now()", "senders", "s", "lower(s.address)"},
-		{`select coalesce(a, '@' || b) AS "entry" from "My Senders" x`, `"My Senders"`, "x", "coalesce(a, '@' || b)"},
-		{"select s.entry from senders s", "senders", "s", "s.entry"},
-		{"select entry from a join b using (id)", placeholder, "t", "entry"},
-		{"select entry from a, b", placeholder, "t", "entry"},
-		{"select entry from a union select entry from b", placeholder, "t", "entry"},
-		{"select entry from (select 1) x", placeholder, "t", "entry"},
-		{"with x as (select 1) select entry from x", placeholder, "t", "entry"},
+	for _, tt := range []struct{ query, table, alias, entry, owner string }{
+		{"select entry from senders", "senders", "senders", "entry", "owner"},
+		{"select entry, action from mail.senders where not deleted;", "mail.senders", "senders", "entry", "owner"},
+		{"select s.id, lower(s.address) as entry, 'a, b' as reason\nfrom senders as s where s.ends > now()", "senders", "s", "lower(s.address)", "owner"},
+		{`select coalesce(a, '@' || b) AS "entry" from "My Senders" x`, `"My Senders"`, "x", "coalesce(a, '@' || b)", "owner"},
+		{"select s.entry from senders s", "senders", "s", "s.entry", "owner"},
+		{"select lower(mailbox) as owner, b.address as entry from blocks b", "blocks", "b", "b.address", "lower(mailbox)"},
+		{"select entry from a join b using (id)", placeholder, "t", "entry", "owner"},
+		{"select entry from a, b", placeholder, "t", "entry", "owner"},
+		{"select entry from a union select entry from b", placeholder, "t", "entry", "owner"},
+		{"select entry from (select 1) x", placeholder, "t", "entry", "owner"},
+		{"with x as (select 1) select entry from x", placeholder, "t", "entry", "owner"},
 	} {
-		if table, alias, entry := source(query.Text(tt.query)); table != tt.table || alias != tt.alias || entry != tt.entry {
-			t.Errorf("%s: %s, %s, %s", tt.query, table, alias, entry)
+		if table, alias, entry, owner := source(query.Text(tt.query)); table != tt.table || alias != tt.alias || entry != tt.entry || owner != tt.owner {
+			t.Errorf("%s: %s, %s, %s, %s", tt.query, table, alias, entry, owner)
 		}
+	}
+}
+
+// TestFollowsOwners: entries with owners are followed by the log as by a watermark, and found whatever type they have.
+func TestFollowsOwners(t *testing.T) {
+	for _, kind := range []string{"varchar(200)", "citext"} {
+		for _, o := range []Options{
+			{Changes: query.Log, Query: writers.OwnedQuery, PerRecipient: true},
+			{Changes: query.Watermark, Watermark: "changed", Query: writers.OwnedWatermark, PerRecipient: true},
+		} {
+			t.Run(kind+" "+o.Changes, func(t *testing.T) {
+				name, o := database(t, "", o, "create extension if not exists citext; "+strings.ReplaceAll(writers.OwnedTable, "varchar(200)", kind)+";")
+				writers.FollowOwned(t, open(t, o), o.Watermark != "", func(sql string) { shared.Exec(t, name, sql) })
+			})
+		}
+	}
+}
+
+// TestTriggersOlderThanOwners: of what they have noted nobody knows whose it is.
+func TestTriggersOlderThanOwners(t *testing.T) {
+	name, o := database(t, "", Options{Query: writers.OwnedQuery, PerRecipient: true}, writers.OwnedTable+";")
+	s := open(t, o)
+	_, mark := all(t, s)
+	shared.Exec(t, name, "insert into blockd_log (list, entry, gone) values ('abuse', 'bulk.example', false)")
+	if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
+		t.Errorf("%v, want that everything is read", err)
 	}
 }
 

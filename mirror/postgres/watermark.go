@@ -102,8 +102,8 @@ func (s *Source) behind(ctx context.Context, since watermark, yield func(mirror.
 	return next.mark(), nil
 }
 
-// changedRows are the entries of rows that the poll before has not read.
-func (s *Source) changedRows(ctx context.Context, since watermark) (changed []string, err error) {
+// changedRows are the keys of rows that the poll before has not read.
+func (s *Source) changedRows(ctx context.Context, since watermark) (changed []query.Key, err error) {
 	_, name, from, err := s.column(ctx)
 	if err != nil {
 		return nil, err
@@ -118,15 +118,16 @@ func (s *Source) changedRows(ctx context.Context, since watermark) (changed []st
 	} else {
 		parameters = []string{since.value}
 	}
-	asked, window := map[string]bool{}, 0
+	asked, window := map[query.Key]bool{}, 0
 	sql := fmt.Sprintf("select * from %s where %s limit %d", s.inner(), from, maxWindow+1)
 	_, err = rows(ctx, s.conn, sql, parameters, func(v []string) error {
 		if window++; window > maxWindow {
 			return mirror.ErrTooOld
 		}
-		if entry := v[columns.Columns[0]]; s.seen.New(v) && !asked[entry] {
-			asked[entry] = true
-			changed = append(changed, entry)
+		row := columns.Row(v)
+		if key := query.KeyOf(&row, s.options.PerRecipient); s.seen.New(v) && !asked[key] {
+			asked[key] = true
+			changed = append(changed, key)
 		}
 		if len(changed) > query.MaxEntries {
 			return mirror.ErrTooOld

@@ -80,6 +80,43 @@ func PlainText(text string) string {
 	return text
 }
 
+// FindForOwners returns the preset of a name for a list per recipient: each recipient's rows are entries of that recipient.
+func FindForOwners(name, kind string) (*Preset, error) {
+	programs := map[string]string{"amavis:wblist": "amavis", "spamassassin:userpref": "spamassassin-sql", "mailcow:filterconf": "mailcow"}
+	if programs[name] == "" {
+		return nil, fmt.Errorf(`%.80q names no owners; in a list per recipient want "amavis:wblist", "spamassassin:userpref" or "mailcow:filterconf", or a SELECT with the columns owner and entry`, name)
+	}
+	o, err := FindOwned(programs[name], kind)
+	if err != nil {
+		return nil, err
+	}
+	return &Preset{Query: o.Query, items: func(row *mirror.Row, _ *bool) []lists.Item { return o.entries(row) }}, nil
+}
+
+// entries are those of a row, each with its owner, and what of it is refused.
+func (o *Owned) entries(row *mirror.Row) (all []lists.Item) {
+	whose, items := o.Read(row.Owner, *row)
+	if len(items) > 0 && whose.Everyone {
+		return refused(row.Entry, lists.Owner, "for every recipient; a list without per_recipient, with the same query, has it")
+	}
+	for _, it := range items {
+		switch {
+		case TakesBackException(row.Action):
+			continue
+		case it.Kind != lists.Err && it.Kind != lists.Skip:
+			if err := it.SetOwner(whose.Name); err != nil {
+				all = append(all, ofEntryError(row.Entry, err)...)
+				continue
+			}
+		}
+		all = append(all, it)
+	}
+	return all
+}
+
+// TakesBackException tells the directives of SpamAssassin that end an exception. An owner who has none needs no entry for it.
+func TakesBackException(word string) bool { return strings.HasPrefix(strings.ToLower(word), "unw") }
+
 func plainOwner(text string) Owner { return Owner{Name: strings.TrimPrefix(text, "@")} }
 
 // amavisOwner reads users.email: user@example.com, @example.com, @.example.com or @.

@@ -51,6 +51,61 @@ func database(t *testing.T, statements ...string) (path string) {
 	return path
 }
 
+// ofOwners reads a preset for owners from an SQLite file.
+func ofOwners(t *testing.T, name, path string) (all []string) {
+	t.Helper()
+	p, err := FindForOwners(name, "sqlite")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sqlite.Open(sqlite.Options{DSN: "sqlite:" + path, Query: p.Query, Changes: "none", List: "users", PerRecipient: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.Source(s, nil).All(t.Context(), func(row mirror.Row) error {
+		line, no := mirror.Say(row, lists.Settings{PerRecipient: true})
+		if no != nil {
+			line = fmt.Sprintf("%s: %s", no.ID, no.Class)
+		}
+		all = append(all, line)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestTablesOfOwners(t *testing.T) {
+	path := database(t,
+		"create table users (id integer primary key, email text); create table mailaddr (id integer primary key, email text); create table wblist (rid integer, sid integer, wb text)",
+		"insert into users values (1, 'anna@here.example'), (2, '@here.example'), (3, '@.'), (4, '@.other.example')",
+		"insert into mailaddr values (1, 'promo@bulk.example'), (2, '@.bulk.example'), (3, '@partner.example'), (4, '@.')",
+		"insert into wblist values (1, 1, 'B'), (2, 2, 'B'), (2, 3, 'W'), (3, 2, 'B'), (4, 3, 'N'), (1, 2, '5'), (1, 4, 'B')")
+	compare(t, ofOwners(t, "amavis:wblist", path), []string{
+		"anna@here.example promo@bulk.example\tb\tx\t\t1/1\t",
+		"here.example bulk.example\tb\tt\t\t2/2\t",
+		"here.example partner.example\ta\tx\t\t2/3\t",
+		"3/2: owner", // for every recipient
+		"other.example partner.example\tb\tx\t\t4/3\t",
+		"1/4: too-broad",
+	})
+	path = database(t, "create table userpref (username text, preference text, value text)",
+		"insert into userpref values ('anna@here.example', 'blacklist_from', '*@bulk.example'), ('%here.example', 'whitelist_from', 'news@partner.example'), "+
+			"('@GLOBAL', 'blacklist_from', 'x@bulk.example'), ('anna@here.example', 'unwhitelist_from', 'y@bulk.example'), ('anna@here.example', 'required_score', '5')")
+	compare(t, ofOwners(t, "spamassassin:userpref", path), []string{
+		"anna@here.example bulk.example\tb\tx\t\tanna@here.example\t",
+		"here.example news@partner.example\ta\tx\t\t%here.example\t",
+		"@GLOBAL: owner",
+	})
+	for _, name := range []string{"postfix:/etc/postfix/access.cf", "mailcow:filterconf:here.example", "mailcow:filterconf", "x:y"} {
+		if _, err := FindForOwners(name, "sqlite"); err == nil {
+			t.Errorf("%s in SQLite: no error", name)
+		}
+	}
+}
+
 // ofFile reads a preset from an SQLite file.
 func ofFile(t *testing.T, p *Preset, path string) []string {
 	t.Helper()

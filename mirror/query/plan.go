@@ -36,8 +36,14 @@ func (r *Reader) Plan(ctx context.Context, conn *sql.Conn) (string, error) {
 			return "", err
 		}
 	}
-	b.WriteString("an entry that has changed: entry in (...)\n")
-	if err := r.explain(ctx, conn, &b, fmt.Sprintf("select * from (%s\n) q where entry in ('a', 'b')", r.text)); err != nil {
+	key := "'a'"
+	if r.options.PerRecipient {
+		b.WriteString("an entry that has changed: (entry, owner) in (...)\n")
+		key = "('a', 'b')"
+	} else {
+		b.WriteString("an entry that has changed: entry in (...)\n")
+	}
+	if err := r.explain(ctx, conn, &b, r.among(key+", "+key)); err != nil {
 		return "", err
 	}
 	return b.String(), nil

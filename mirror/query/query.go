@@ -98,30 +98,51 @@ func (c Columns) Gone(values []string) bool {
 	return true
 }
 
-// Changes yields what a source says now of the entries that were asked about: rows are all that it has of them.
-//
-// Entries that are gone come first. Of two spellings of one entry the one that is there has the last word then.
-func Changes(asked []string, rows []mirror.Row, yield func(mirror.Change) error) error {
-	found := map[string][]mirror.Row{}
-	for _, row := range rows {
-		found[row.Entry] = append(found[row.Entry], row)
+// Key is what a change is about, as the database writes it: an entry, and in a list per recipient its owner.
+type Key struct{ Entry, Owner string }
+
+// KeyOf is the key of a row.
+func KeyOf(row *mirror.Row, perRecipient bool) Key {
+	if perRecipient {
+		return Key{row.Entry, row.Owner}
 	}
-	for _, entry := range asked {
-		if len(found[entry]) == 0 {
-			if err := yield(mirror.Change{Entry: entry}); err != nil {
+	return Key{Entry: row.Entry}
+}
+
+// NeedOwner is the error for a list per recipient whose query names no owners.
+func NeedOwner(c mirror.Columns, perRecipient bool) error {
+	if perRecipient && c.Owner() < 0 {
+		return &mirror.Error{Class: mirror.ClassSchema, Err: errors.New(`the query gives no column "owner", and the list has per_recipient = true; name it so: select mailbox as owner`)}
+	}
+	return nil
+}
+
+// Changes yields what a source says now of the keys that were asked about: rows are all that it has of them.
+//
+// Keys that are gone come first. Of two spellings of one entry the one that is there has the last word then.
+func Changes(asked []Key, rows []mirror.Row, perRecipient bool, yield func(mirror.Change) error) error {
+	found := map[Key][]mirror.Row{}
+	for i := range rows {
+		key := KeyOf(&rows[i], perRecipient)
+		found[key] = append(found[key], rows[i])
+	}
+	for _, key := range asked {
+		if len(found[key]) == 0 {
+			if err := yield(mirror.Change{Entry: key.Entry, Owner: key.Owner}); err != nil {
 				return err
 			}
 		}
 	}
-	for _, row := range rows {
-		all := found[row.Entry]
+	for i := range rows {
+		key := KeyOf(&rows[i], perRecipient)
+		all := found[key]
 		if len(all) == 0 {
 			continue // it was the first of several
 		}
-		if err := yield(mirror.Change{Entry: row.Entry, Rows: all}); err != nil {
+		if err := yield(mirror.Change{Entry: key.Entry, Owner: key.Owner, Rows: all}); err != nil {
 			return err
 		}
-		delete(found, row.Entry)
+		delete(found, key)
 	}
 	return nil
 }

@@ -61,16 +61,23 @@ func isSchema(err error) bool {
 func TestChangesHaveAllRowsOfAnEntry(t *testing.T) {
 	rows := []mirror.Row{{Entry: "a", ID: "1"}, {Entry: "b", ID: "2"}, {Entry: "a", ID: "3"}}
 	var got []string
-	err := Changes([]string{"b", "A", "a"}, rows, func(c mirror.Change) error {
-		text := c.Entry
+	keep := func(c mirror.Change) error {
+		text := c.Owner + c.Entry
 		for _, r := range c.Rows {
 			text += " " + r.ID
 		}
 		got = append(got, text)
 		return nil
-	})
+	}
+	err := Changes([]Key{{Entry: "b"}, {Entry: "A"}, {Entry: "a"}}, rows, false, keep)
 	if want := []string{"A", "a 1 3", "b 2"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+	got = nil
+	rows[0].Owner, rows[1].Owner, rows[2].Owner = "x/", "x/", "y/"
+	err = Changes([]Key{{"b", "x/"}, {"a", "x/"}, {"a", "z/"}}, rows, true, keep)
+	if want := []string{"z/a", "x/a 1", "x/b 2", "y/a 3"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("with owners: %q, %v, want %q", got, err, want)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ type Options struct {
 	Overlap   time.Duration // rows that are older than the watermark by this are read again; whole seconds count
 	Notify    string        // such databases do not have it: it must be ""
 	List      string        // the list's name, as it stands in the log
+
+	PerRecipient bool // entries have owners, and an entry that has changed is one of an owner
 }
 
 // Check finds faults in the options, the DSN aside. An error names the key.
@@ -63,6 +66,7 @@ type Dialect struct {
 	Last    string            // the query for the number that the log gave out last: one row, or none for 0
 	Text    string            // the type that CAST makes a text of
 	Octets  bool              // values have types of their own: []byte is no text, and equals none
+	Values  string            // what stands before a row of pairs behind "in": "values " or nothing
 	Explain string            // what stands before a query to have its plan
 	Class   func(error) error // gives an error of the database its class
 }
@@ -94,26 +98,24 @@ func (r *Reader) All(ctx context.Context, conn *sql.Conn, yield func(mirror.Row)
 
 // Changes yields the entries that have changed since a mark, each with all its rows of now, and returns the next mark.
 func (r *Reader) Changes(ctx context.Context, conn *sql.Conn, since mirror.Mark, yield func(mirror.Change) error) (mirror.Mark, error) {
-	var entries []any
+	var keys []key
 	var next mirror.Mark
 	var err error
 	switch r.options.Changes {
 	case Log:
-		entries, next, err = r.logged(ctx, conn, since)
+		keys, next, err = r.logged(ctx, conn, since)
 	case Watermark:
-		entries, next, err = r.newer(ctx, conn, since)
+		keys, next, err = r.newer(ctx, conn, since)
 	default:
 		err = mirror.ErrTooOld
 	}
 	if err != nil {
 		return "", err
 	}
-	for len(entries) > 0 {
-		n := min(atOnce, len(entries))
-		if err := r.now(ctx, conn, entries[:n], yield); err != nil {
+	for part := range slices.Chunk(keys, atOnce) {
+		if err := r.now(ctx, conn, part, yield); err != nil {
 			return "", err
 		}
-		entries = entries[n:]
 	}
 	if r.options.Changes == Watermark {
 		r.seen.End(next)
@@ -179,8 +181,11 @@ func (r *Reader) ofLog(err error) error {
 	return err
 }
 
-// logged gives the entries that the log has after a mark.
-func (r *Reader) logged(ctx context.Context, conn *sql.Conn, since mirror.Mark) ([]any, mirror.Mark, error) {
+// key is a Key as the database has it, with values of its own types; without an owner that is nil.
+type key struct{ entry, owner any }
+
+// logged gives the keys that the log has after a mark.
+func (r *Reader) logged(ctx context.Context, conn *sql.Conn, since mirror.Mark) ([]key, mirror.Mark, error) {
 	number, at, _ := strings.Cut(string(since), " ")
 	from, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
@@ -208,43 +213,53 @@ func (r *Reader) logged(ctx context.Context, conn *sql.Conn, since mirror.Mark) 
 	if kept != strconv.FormatInt(last-from, 10) {
 		return nil, "", mirror.ErrTooOld
 	}
-	entries, err := r.entries(ctx, conn, r.options.List, from, last)
+	keys, err := r.keys(ctx, conn, r.options.List, from, last)
 	if err != nil {
 		return nil, "", err
 	}
 	next, err := r.logMark(ctx, conn, last)
-	return entries, next, err
+	return keys, next, err
 }
 
-// entries gives the entries of a list between two numbers of the log, as the database has them.
-func (r *Reader) entries(ctx context.Context, conn *sql.Conn, args ...any) (all []any, err error) {
-	rows, err := conn.QueryContext(ctx, fmt.Sprintf("select distinct entry from blockd_log where list = ? and rev > ? and rev <= ? limit %d", MaxEntries+1), args...)
+// keys gives the keys of a list between two numbers of the log, as the database has them.
+func (r *Reader) keys(ctx context.Context, conn *sql.Conn, args ...any) (all []key, err error) {
+	owner := "null"
+	if r.options.PerRecipient {
+		owner = "owner"
+	}
+	rows, err := conn.QueryContext(ctx, fmt.Sprintf("select distinct entry, %s from blockd_log where list = ? and rev > ? and rev <= ? limit %d", owner, MaxEntries+1), args...)
 	if err != nil {
 		return nil, r.dialect.Class(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var entry any
-		if err := rows.Scan(&entry); err != nil {
+		var k key
+		if err := rows.Scan(&k.entry, &k.owner); err != nil {
 			return nil, r.dialect.Class(err)
 		}
 		if len(all) == MaxEntries {
 			return nil, mirror.ErrTooOld
 		}
-		if octets, ok := entry.([]byte); ok && !r.dialect.Octets {
-			entry = string(octets)
-		}
-		if entry == "" { // anything may have changed
+		k.entry, k.owner = r.typed(k.entry), r.typed(k.owner)
+		if k.entry == "" || k.owner == "" { // anything may have changed, or the triggers are of a time when owners were not noted
 			return nil, mirror.ErrTooOld
 		}
-		all = append(all, entry)
+		all = append(all, k)
 	}
 	return all, r.classed(rows.Err())
 }
 
-// newer gives the entries of rows whose watermark is not older than a mark, less the overlap, and that are not as the poll before
+// typed is a value as it is asked about.
+func (r *Reader) typed(value any) any {
+	if octets, ok := value.([]byte); ok && !r.dialect.Octets {
+		return string(octets)
+	}
+	return value
+}
+
+// newer gives the keys of rows whose watermark is not older than a mark, less the overlap, and that are not as the poll before
 // had them.
-func (r *Reader) newer(ctx context.Context, conn *sql.Conn, since mirror.Mark) (entries []any, next mirror.Mark, err error) {
+func (r *Reader) newer(ctx context.Context, conn *sql.Conn, since mirror.Mark) (keys []key, next mirror.Mark, err error) {
 	next, err = r.mark(ctx, conn)
 	if err != nil {
 		return nil, "", err
@@ -265,13 +280,18 @@ func (r *Reader) newer(ctx context.Context, conn *sql.Conn, since mirror.Mark) (
 		if !r.seen.New(values) {
 			return nil
 		}
-		if len(entries) == MaxEntries {
+		if len(keys) == MaxEntries {
 			return mirror.ErrTooOld
 		}
-		entries = append(entries, c.Row(values).Entry)
+		row := c.Row(values)
+		k := key{entry: row.Entry}
+		if r.options.PerRecipient {
+			k.owner = row.Owner
+		}
+		keys = append(keys, k)
 		return nil
 	})
-	return entries, next, err
+	return keys, next, err
 }
 
 // watermarks are the forms of a watermark that is a time.
@@ -290,20 +310,19 @@ func earlier(mark string, overlap time.Duration) (any, error) {
 	return nil, &mirror.Error{Class: mirror.ClassSchema, Err: fmt.Errorf("the watermark %.40q is no time and no number", mark)}
 }
 
-// now yields what the query says now of entries.
-func (r *Reader) now(ctx context.Context, conn *sql.Conn, entries []any, yield func(mirror.Change) error) error {
-	asked := make([]string, len(entries))
-	for i, entry := range entries {
-		if octets, ok := entry.([]byte); ok {
-			asked[i] = string(octets)
-		} else {
-			asked[i] = fmt.Sprint(entry)
+// now yields what the query says now of some keys.
+func (r *Reader) now(ctx context.Context, conn *sql.Conn, keys []key, yield func(mirror.Change) error) error {
+	var asked []Key
+	var args []any
+	for _, k := range keys {
+		asked = append(asked, Key{written(k.entry), written(k.owner)})
+		if args = append(args, k.entry); r.options.PerRecipient {
+			args = append(args, k.owner)
 		}
 	}
 	var rows []mirror.Row
 	size := 0
-	text := fmt.Sprintf("select * from (%s\n) q where entry in (?%s)", r.text, strings.Repeat(",?", len(entries)-1))
-	err := r.rows(ctx, conn, text, entries, func(c Columns, values []string) error {
+	err := r.rows(ctx, conn, r.among(strings.Repeat(","+r.place(), len(keys))[1:]), args, func(c Columns, values []string) error {
 		for _, v := range values {
 			size += len(v)
 		}
@@ -318,7 +337,34 @@ func (r *Reader) now(ctx context.Context, conn *sql.Conn, entries []any, yield f
 	if err != nil {
 		return err
 	}
-	return Changes(asked, rows, yield)
+	return Changes(asked, rows, r.options.PerRecipient, yield)
+}
+
+// among is the query for all rows of keys, each of which stands as place does.
+func (r *Reader) among(keys string) string {
+	if r.options.PerRecipient {
+		return fmt.Sprintf("select * from (%s\n) q where (entry, owner) in (%s%s)", r.text, r.dialect.Values, keys)
+	}
+	return fmt.Sprintf("select * from (%s\n) q where entry in (%s)", r.text, keys)
+}
+
+// place is where a key stands in a query.
+func (r *Reader) place() string {
+	if r.options.PerRecipient {
+		return "(?,?)"
+	}
+	return "?"
+}
+
+// written is a value as the rows of a query have it; NULL is "".
+func written(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case []byte:
+		return string(v)
+	}
+	return fmt.Sprint(value)
 }
 
 // rows yields the rows of a query, NULL being "".
@@ -333,6 +379,9 @@ func (r *Reader) rows(ctx context.Context, conn *sql.Conn, text string, args []a
 		return r.dialect.Class(err)
 	}
 	columns, err := NewColumns(names, r.options.Watermark)
+	if err == nil {
+		err = NeedOwner(columns.Columns, r.options.PerRecipient)
+	}
 	if err != nil {
 		return err
 	}

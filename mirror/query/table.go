@@ -1,6 +1,7 @@
 package query
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 )
@@ -9,9 +10,10 @@ import (
 type Table struct {
 	Name    string // of the table
 	Entry   string // the column of entries
+	Owner   string // and of their owners, in a list per recipient; "" in others
 	List    string // the list's name, in quotes
 	Prefix  string // of the names of triggers
-	Guessed bool   // the query does not tell table and column: Name and Entry are words to be replaced
+	Guessed bool   // the query does not tell table and columns: Name, Entry and Owner are words to be replaced
 }
 
 var (
@@ -34,10 +36,14 @@ func (o *Options) Table() Table {
 		List:   "'" + strings.ReplaceAll(o.List, "'", "''") + "'",
 		Prefix: "blockd_" + strings.Trim(unsafe.ReplaceAllString(o.List, "_"), "_"),
 	}
+	if o.PerRecipient {
+		t.Owner = "OWNER_COLUMN"
+	}
 	parts := simple.FindStringSubmatch(strings.TrimSpace(o.Query))
 	if parts == nil || several.MatchString(o.Query) || strings.Contains(strings.ToLower(parts[1]), "select") {
 		return t
 	}
+	found := map[string]string{}
 	for column := range strings.SplitSeq(parts[1], ",") {
 		c := selected.FindStringSubmatch(strings.TrimSpace(column))
 		if c == nil {
@@ -47,9 +53,23 @@ func (o *Options) Table() Table {
 		if name == "" {
 			name = strings.Trim(c[1], "\"`")
 		}
-		if strings.EqualFold(name, "entry") {
-			t.Name, t.Entry, t.Guessed = parts[2], c[1], false
-		}
+		found[strings.ToLower(name)] = c[1]
+	}
+	entry, owner := found["entry"], found["owner"]
+	if entry == "" || o.PerRecipient && owner == "" {
+		return t
+	}
+	t.Name, t.Entry, t.Guessed = parts[2], entry, false
+	if o.PerRecipient {
+		t.Owner = owner
 	}
 	return t
+}
+
+// Words is the comment for people about the words of a Table that is Guessed.
+func (t Table) Words() string {
+	if t.Owner != "" {
+		return fmt.Sprintf("-- %s is the table with the entries, %s its column of them, and %s that of their owners: put their names here.\n", t.Name, t.Entry, t.Owner)
+	}
+	return fmt.Sprintf("-- %s is the table with the entries, and %s its column of them: put their names here.\n", t.Name, t.Entry)
 }

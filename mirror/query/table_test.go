@@ -26,6 +26,21 @@ func TestTable(t *testing.T) {
 	}
 }
 
+func TestTableOfOwners(t *testing.T) {
+	for query, want := range map[string]string{
+		"select entry, owner from senders":                             "senders entry owner",
+		"select s.mailbox as owner, s.address as entry from senders s": "senders address mailbox",
+		"select entry, lower(mailbox) as owner from senders":           "",
+		"select entry from senders":                                    "",
+	} {
+		o := Options{Query: query, List: "users", PerRecipient: true}
+		got := o.Table()
+		if text := got.Name + " " + got.Entry + " " + got.Owner; !got.Guessed && text != want || got.Guessed && (want != "" || got.Owner != "OWNER_COLUMN") {
+			t.Errorf("%s: %+v, want %q", query, got, want)
+		}
+	}
+}
+
 func TestEarlier(t *testing.T) {
 	for mark, want := range map[string]any{
 		"1700000100":                 int64(1700000040),

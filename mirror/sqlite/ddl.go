@@ -3,6 +3,8 @@ package sqlite
 import (
 	"fmt"
 	"strings"
+
+	"blockd/mirror/query"
 )
 
 const logTable = `-- The log of changes: blockd reads it, and triggers fill it. Numbers are given out without gaps.
@@ -23,21 +25,24 @@ func (s *Source) DDL() string {
 	var b strings.Builder
 	b.WriteString(logTable)
 	if t.Guessed {
-		fmt.Fprintf(&b, "\n-- %s is the table with the entries, and %s its column of them: put their names here.\n", t.Name, t.Entry)
+		b.WriteString("\n" + t.Words())
 	}
 	for _, event := range []string{"insert", "update", "delete"} {
 		fmt.Fprintf(&b, "\ncreate trigger if not exists %s_%s after %s on %s begin\n", t.Prefix, event, event, t.Name)
 		if event != "insert" {
-			b.WriteString(logged(t.List, "old."+t.Entry, 1))
+			b.WriteString(logged(t, "old.", 1))
 		}
 		if event != "delete" {
-			b.WriteString(logged(t.List, "new."+t.Entry, 0))
+			b.WriteString(logged(t, "new.", 0))
 		}
 		b.WriteString("end;\n")
 	}
 	return b.String()
 }
 
-func logged(list, entry string, gone int) string {
-	return fmt.Sprintf("  insert into blockd_log (list, entry, gone) select %s, %s, %d where %[2]s <> '';\n", list, entry, gone)
+func logged(t query.Table, row string, gone int) string {
+	if t.Owner == "" {
+		return fmt.Sprintf("  insert into blockd_log (list, entry, gone) select %s, %s, %d where %[2]s <> '';\n", t.List, row+t.Entry, gone)
+	}
+	return fmt.Sprintf("  insert into blockd_log (list, entry, owner, gone) select %s, %s, %s, %d where %[2]s <> '' and %[3]s <> '';\n", t.List, row+t.Entry, row+t.Owner, gone)
 }

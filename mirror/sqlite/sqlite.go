@@ -51,6 +51,7 @@ func Open(o Options) (*Source, error) {
 		Last:    "select seq from sqlite_sequence where name = 'blockd_log'",
 		Text:    "text",
 		Octets:  true,
+		Values:  "values ",
 		Explain: "explain query plan ",
 		Class:   class,
 	})}, nil

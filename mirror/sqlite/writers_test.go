@@ -112,3 +112,17 @@ func TestFollowsProcesses(t *testing.T) {
 		})
 	}
 }
+
+// TestFollowsOwners: entries with owners are followed by the log as by a watermark.
+func TestFollowsOwners(t *testing.T) {
+	for _, o := range []Options{
+		{Changes: "log", Query: writers.OwnedQuery, PerRecipient: true},
+		{Changes: "watermark", Watermark: "changed", Query: writers.OwnedWatermark, PerRecipient: true},
+	} {
+		t.Run(o.Changes, func(t *testing.T) {
+			d := newDatabase(t, "wal")
+			d.do(t, "drop table senders; "+writers.OwnedTable)
+			writers.FollowOwned(t, d.source(t, o), o.Watermark != "", func(sql string) { d.do(t, sql) })
+		})
+	}
+}
