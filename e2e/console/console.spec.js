@@ -113,6 +113,9 @@ test('is told what the gate refuses, and can insist', async ({ page }) => {
   await expect(page.locator('#entry-fault[role=alert]')).toContainText('protected domain gmail.com');
   expect(await mail('somebody@gmail.com')).toMatch(/^250 /);
   await page.getByRole('button', { name: 'Do it all the same' }).click();
+  await expect(page.getByRole('button', { name: 'No', exact: true })).toBeFocused(); // a second Enter does no harm
+  expect(await mail('somebody@gmail.com')).toMatch(/^250 /);
+  await page.getByRole('button', { name: 'Yes, block gmail.com' }).click();
   await expect(done(page)).toContainText('block gmail.com is in force.');
   expect(await mail('somebody@gmail.com')).toMatch(/^550 /);
   await done(page).getByRole('button', { name: 'Undo' }).click();

@@ -1,6 +1,6 @@
 // How the console is found one's way in: its views, their addresses, and what it says when an answer cannot be had.
 
-import { expect, open, test, token, view } from './visit.js';
+import { expect, mail, open, test, token, view } from './visit.js';
 
 const heading = (page) => page.getByRole('heading', { level: 1 });
 
@@ -144,4 +144,64 @@ test('does not call it no mail when nobody may see the mail', async ({ page }) =
   await page.getByLabel('Token', { exact: true }).fill(token);
   await page.keyboard.press('Enter');
   await expect(page.locator('#decisions .forbidden')).toHaveCount(0);
+});
+
+test('names the list that has never loaded', async ({ page }) => {
+  await open(page);
+  await page.route('**/v1/lists', async (route) => {
+    const table = await (await route.fetch()).json();
+    Object.assign(table, { lacks: '3 of 4 lists filter', problems: ['list other: other.txt: missing: no such file'] });
+    Object.assign(table.worth.find(({ list }) => list === 'other'), { state: 'missing', keys: 0, entries: 0 });
+    await route.fulfill({ json: table });
+  });
+  await expect(page.getByRole('heading', { name: 'Degraded: 3 of 4 lists filter; other has never loaded.' })).toBeVisible();
+  await expect(page).toHaveTitle('(!) Degraded: 3 of 4 lists filter; other has never loaded. – Overview – blockd');
+});
+
+test('shows what cannot be seen, and both spellings of a name', async ({ page }) => {
+  await open(page);
+  const decision = { time: new Date().toISOString(), door: 'smtp', outcome: 'refuse', verdict: 'blocked', recipient: 'user@here.example', client: '2001:db8::4711', generation: 'g', ref: '0123456789', list: 'own', entry: 'listed.example' };
+  const senders = ['a@xn--bcher-kva.example', 'b@xn--mnchen-3ya.xn--p1ai', 'moc\u202eelpmaxe@listed.example', 'c\u0007\u200b@listed.example', 'd@bücher.example'];
+  await page.route('**/v1/decisions?*', (route) => route.fulfill({ json: { decisions: senders.map((sender) => ({ ...decision, sender })), lists: [], more: false, damaged: 0 } }));
+  await page.goto('/#decisions?time=24h');
+  const rows = page.locator('#past tbody tr');
+  await expect(rows).toHaveCount(senders.length);
+  await expect(rows.nth(0)).toContainText('a@xn--bcher-kva.example (a@bücher.example)');
+  await expect(rows.nth(1)).toContainText('b@xn--mnchen-3ya.xn--p1ai (b@münchen.рф)');
+  await expect(rows.nth(2)).toContainText('moc\\u{202e}elpmaxe@listed.example');
+  await expect(rows.nth(3)).toContainText('c\\u{7}\\u{200b}@listed.example');
+  await expect(rows.nth(4)).toContainText('d@bücher.example (d@xn--bcher-kva.example)');
+});
+
+test('lets a sender, its domain or its client be named from a row', async ({ page }) => {
+  await mail('row@sub.listed.example');
+  await open(page);
+  await view(page, 'Decisions');
+  const row = page.locator('#decisions tbody tr').filter({ hasText: 'row@sub.listed.example' }).first();
+  await row.getByRole('button', { name: 'Allow row@sub.listed.example…' }).click();
+  const dialog = page.locator('#entry-dialog');
+  await expect(dialog.getByRole('button', { name: 'Allow', exact: true })).toBeFocused();
+  await dialog.getByRole('radio', { name: /all senders of the domain/ }).check();
+  await expect(page.getByLabel('Address, domain or network')).toHaveValue('sub.listed.example');
+  await dialog.getByRole('button', { name: 'Allow', exact: true }).click();
+  await expect(page.locator('#done')).toContainText('allow sub.listed.example is in force.');
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('Decisions'); // where somebody was
+  expect(await mail('row@sub.listed.example')).toMatch(/^250 /);
+  await page.locator('#done').getByRole('button', { name: 'Undo' }).click();
+  await expect(page.locator('#done')).toContainText('was removed.');
+});
+
+test('is one stop of the Tab key, a table, and arrow keys lead through it', async ({ page }) => {
+  for (const name of ['one', 'two']) await mail(`${name}@listed.example`);
+  await open(page);
+  await view(page, 'Decisions');
+  const rows = page.locator('#decisions tbody tr');
+  await expect(rows.nth(1)).toContainText('one@listed.example');
+  expect(await page.locator('#decisions tbody').evaluate((body) => [...body.querySelectorAll('a, button')].filter((one) => one.tabIndex === 0).length)).toBe(1);
+  await rows.first().getByRole('button').first().focus();
+  await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('ArrowRight');
+  await expect(rows.first().getByRole('button', { name: 'Allow two@listed.example…' })).toBeFocused();
+  await page.keyboard.press('ArrowDown');
+  await expect(rows.nth(1).getByRole('button', { name: 'Allow one@listed.example…' })).toBeFocused();
 });

@@ -1,6 +1,9 @@
 // What a decision looks like, in a row and in full.
 
 import { badge, entry, html, origin, table } from './dom.js';
+import { shown, written } from './names.js';
+import { address } from './views.js';
+import { propose } from './entries.js';
 
 const outcomes = {
   accept: ['ok', 'accepted'], refuse: ['bad', 'refused'], defer: ['warn', 'deferred'],
@@ -23,35 +26,58 @@ export function clock(time) {
   return html('time', { datetime: time, title: at.toLocaleString() }, day + at.toLocaleTimeString([], { hour12: false }));
 }
 
+const notes = (decision) => [decision.exempt && 'exempt recipient', decision.shadow && 'its list does not count',
+  decision.authenticated && 'had logged in', decision.first_seen && 'domain new here', decision.correspondent && 'your users write to this sender', decision.excused && 'excused by proof', decision.source && `header ${decision.source}`].filter(Boolean);
+
 function why(decision) {
-  const notes = [decision.exempt && 'exempt recipient', decision.shadow && 'its list does not count',
-    decision.authenticated && 'had logged in', decision.first_seen && 'domain new here', decision.correspondent && 'your users write to this sender', decision.excused && 'excused by proof', decision.source && `header ${decision.source}`].filter(Boolean);
-  return [decision.list ? `listed in ${decision.list}` : 'on no list', notes.length > 0 && ` (${notes.join(', ')})`, decision.entry && [': ', html('code', {}, decision.entry)]];
+  const more = notes(decision);
+  return [decision.list ? ['listed in ', html('a', { href: address('lists', {}, decision.list) }, shown(decision.list))] : 'on no list',
+    more.length > 0 && ` (${more.join(', ')})`, decision.entry && [': ', written(decision.entry)]];
+}
+
+const domainOf = (sender) => sender.slice(sender.lastIndexOf('@') + 1);
+
+// What an entry about a decision could be about.
+const subjects = (decision) => [
+  decision.sender?.includes('@') && { label: 'this sender', value: decision.sender },
+  decision.sender && { label: 'all senders of the domain', value: domainOf(decision.sender) },
+  decision.client && { label: 'this client', value: decision.client },
+].filter(Boolean);
+
+/** acting is what can be done about a name: buttons, which ask before they do it. others are what could be meant beside it. */
+export const acting = (name, others) => html('span', { class: 'buttons' }, [['allow', 'Allow…', 'ok'], ['block', 'Block…', 'bad']].map(([action, label]) =>
+  html('button', { type: 'button', class: `${action === 'allow' ? 'plain ok' : 'plain bad'} small`, 'aria-label': `${label.slice(0, -1)} ${name}…`, click: () => propose(name, action, others) }, label)));
+
+function act(decision) {
+  const others = subjects(decision);
+  return others.length > 0 && acting(others[0].value, others);
 }
 
 /** columns are those of a table of decisions. ask is called for the one whose sender is chosen; without it none is. */
 export const columns = (ask) => [
-  { head: 'Time', cell: (decision) => clock(decision.time), whole: true },
+  { head: 'Time', cell: (decision) => clock(decision.time), whole: true, wide: true },
   { head: 'Outcome', cell: outcome },
   { head: 'Sender', cell: (decision) => [ask
-    ? html('button', { type: 'button', class: 'name', click: () => ask(about(decision)) }, about(decision))
-    : html('code', {}, about(decision)),
-  html('div', { class: 'narrow soft' }, `to ${whom(decision)}`, decision.ref && `, ref ${decision.ref}`)], address: true },
-  { head: 'Recipient', cell: (decision) => (isTold(decision) ? whom(decision) : html('code', {}, decision.recipient || '–')), wide: true, address: true },
-  { head: 'Client', cell: (decision) => html('code', {}, decision.client || '–'), wide: true, client: true },
+    ? html('button', { type: 'button', class: 'name', click: () => ask(about(decision)) }, written(about(decision)))
+    : written(about(decision)),
+  html('div', { class: 'narrow soft' }, clock(decision.time), ' to ', isTold(decision) ? whom(decision) : written(whom(decision)), decision.client && [' from ', written(decision.client)]),
+  html('div', { class: 'narrow soft' }, why(decision), decision.ref && [', ref ', html('code', {}, decision.ref)])], address: true },
+  { head: 'Recipient', cell: (decision) => (isTold(decision) ? whom(decision) : written(decision.recipient || '–')), wide: true, address: true },
+  { head: 'Client', cell: (decision) => written(decision.client || '–'), wide: true, client: true },
   { head: 'Why', cell: why, wide: true, why: true },
-  { head: 'Reference', cell: (decision) => html('code', {}, decision.ref || '–'), wide: true, whole: true },
+  { head: 'Reference', cell: (decision) => html('code', {}, decision.ref || '–'), wide: true, whole: true, late: true },
+  ...ask ? [{ act: true, cell: act }] : [],
 ];
 
 /** decisionTable shows decisions that were looked for. */
-export const decisionTable = (caption, decisions) => table(caption, columns(), decisions);
+export const decisionTable = (caption, decisions) => table(caption, columns(), decisions, 'stack');
 
 /** decisionText tells of one decision in full; lists are where lists come from. */
 export const decisionText = (decision, lists = []) => [
-  html('p', { class: 'verdict' }, outcome(decision), html('code', {}, about(decision)), 'to',
-    isTold(decision) ? 'a program' : html('code', {}, decision.recipient || 'all recipients')),
-  html('p', {}, clock(decision.time), ` by ${decision.door}`, decision.client && [', from ', html('code', {}, decision.client)],
-    decision.helo && [' (', html('code', {}, decision.helo), ')'], decision.ref && [', reference ', html('code', {}, decision.ref)]),
+  html('p', { class: 'verdict' }, outcome(decision), html('span', {}, written(about(decision))), 'to',
+    isTold(decision) ? 'a program' : html('span', {}, written(decision.recipient || 'all recipients'))),
+  html('p', {}, clock(decision.time), ` by ${decision.door}`, decision.client && [', from ', written(decision.client)],
+    decision.helo && [' (', written(decision.helo), ')'], decision.ref && [', reference ', html('code', {}, decision.ref)]),
   html('p', {}, decision.list ? ['Listed in ', entry(decision)] : why(decision)),
   ...lists.filter((list) => list.list === decision.list).map(origin),
 ];

@@ -37,7 +37,7 @@ function query({ params }) {
 
 function draw() {
   const rows = (held ?? lately)[which()];
-  return rows.length === 0 ? none[which()] : table('The newest first; choose a sender to see why', columns(askAbout), rows);
+  return rows.length === 0 ? none[which()] : table('The newest first; choose a sender to see why', columns(askAbout), rows, 'stack');
 }
 
 const showAll = () => fill(byId('decisions'), { load: () => lately, draw });
@@ -118,6 +118,7 @@ const past = () => pages('past', {
   none: 'No decision of this kind in this time.',
   lacks: () => 'This daemon keeps no history.',
   columns: columns(askAbout),
+  kind: 'stack',
   changed: () => decisionView.enter(place()),
 });
 

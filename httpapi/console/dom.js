@@ -30,13 +30,43 @@ export function show(id, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-const kinds = ['number', 'wide', 'act', 'whole', 'address', 'client', 'why'];
+const kinds = ['number', 'wide', 'act', 'whole', 'address', 'client', 'why', 'late', 'name'];
 
 /**
  * table makes one of columns {head, cell} and rows. What is wide is left out on a
- * phone, and what is whole stands on one line.
+ * phone, and what is whole stands on one line. kind is "stack" for rows that are taller there instead.
  */
-export function table(caption, columns, rows) {
+export function table(caption, columns, rows, kind) {
+  const made = drawn(caption, columns, rows);
+  if (kind) made.className = kind;
+  for (const one of rovers(made).slice(1)) one.tabIndex = -1;
+  made.addEventListener('keydown', rove);
+  made.addEventListener('focusin', (event) => {
+    if (!event.target.matches('tbody *') || event.target.tabIndex === 0) return;
+    for (const one of rovers(made)) one.tabIndex = -1;
+    event.target.tabIndex = 0;
+  });
+  return made;
+}
+
+// A table of a hundred rows is one stop of the Tab key: from there arrow keys lead on, to the same button of the next row.
+const rovers = (node) => [...node.querySelectorAll('tbody a, tbody button')];
+
+function rove(event) {
+  const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [];
+  if (dx === undefined || !event.target.matches('tbody a, tbody button')) return;
+  const row = event.target.closest('tr');
+  const at = within(row).indexOf(event.target);
+  let next = dx ? within(row)[at + dx] : null;
+  for (let to = row; dy && !next && (to = dy < 0 ? to.previousElementSibling : to.nextElementSibling);) next = within(to)[Math.min(at, within(to).length - 1)];
+  if (next === undefined || next === null) return;
+  event.preventDefault();
+  next.focus();
+}
+
+const within = (row) => [...row.querySelectorAll('a, button')].filter((one) => one.checkVisibility());
+
+function drawn(caption, columns, rows) {
   const kind = (column) => kinds.filter((name) => column[name]).join(' ') || null;
   return html('table', {},
     html('caption', {}, caption),

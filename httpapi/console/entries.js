@@ -2,7 +2,9 @@
 
 import { ago, badge, byId, count, html, show, until } from './dom.js';
 import { Refusal, write } from './door.js';
+import { explained, insisting } from './gate.js';
 import { pages } from './pages.js';
+import { shown, written } from './names.js';
 import { place } from './views.js';
 
 let changed = () => {};
@@ -18,10 +20,10 @@ const listing = () => pages('entries', {
     return 'This daemon has no live entries.';
   },
   columns: [
-    { head: 'Entry', cell: (entry) => html('code', {}, entry.entry), address: true },
+    { head: 'Entry', cell: (entry) => written(entry.entry), address: true },
     { head: 'Action', cell: (entry) => [badge(entry.action === 'allow' ? 'ok' : 'bad', entry.action), entry.require && ` with ${entry.require.join(' or ')}`] },
-    { head: 'Why', cell: (entry) => entry.why, why: true },
-    { head: 'By', cell: (entry) => entry.author, wide: true },
+    { head: 'Why', cell: (entry) => shown(entry.why), why: true },
+    { head: 'By', cell: (entry) => shown(entry.author), wide: true },
     { head: 'Added', cell: (entry) => ago(entry.added), wide: true, whole: true },
     { head: 'For', cell: (entry) => until(entry.expires), wide: true, whole: true },
     { act: true, cell: (entry) => html('button', { type: 'button', class: 'quiet small', 'aria-label': `Remove ${entry.entry}`, click: () => remove(entry.entry) }, 'Remove') },
@@ -50,8 +52,8 @@ function tell(name, result) {
 
 const hide = () => { byId('done').hidden = true; };
 
-// change makes one change and shows what came of it. forced makes it in spite of the gate.
-async function change(name, make, forced) {
+// change makes one change and shows what came of it. insist gives what lets somebody make it in spite of the gate.
+async function change(name, make, insist = () => false) {
   show('entry-fault');
   try {
     const [result] = (await make()).results;
@@ -64,8 +66,7 @@ async function change(name, make, forced) {
   } catch (fault) {
     if (!(fault instanceof Refusal)) throw fault;
     hide();
-    show('entry-fault', html('p', { class: 'fault' }, fault.message,
-      fault.status === 409 && forced && html('button', { type: 'button', class: 'quiet small', click: forced }, 'Do it all the same')));
+    show('entry-fault', html('p', { class: 'fault' }, explained(fault), ' ', fault.status === 409 && insist(fault)));
     return false;
   }
 }
@@ -77,16 +78,21 @@ export const remove = (name) => change(name, () => write('DELETE', `v1/entries?e
 const revert = (name, { was }) => was ? change(name, () => write('POST', 'v1/entries', was)) : remove(name);
 
 async function add(entry) {
-  if (await change(entry.entry, () => write('POST', 'v1/entries', entry), () => add({ ...entry, force: true }))) {
+  if (await change(entry.entry, () => write('POST', 'v1/entries', entry), (fault) => !entry.force && insisting(fault, entry, () => add({ ...entry, force: true })))) {
     byId('entry').value = byId('why').value = '';
   }
 }
 
-/** propose fills the form in; somebody has to say yes. Beside another view than that of the entries it is a dialog. */
-export function propose(name, action) {
+/**
+ * propose fills the form in; somebody has to say yes. Beside another view than that of the entries it is a dialog. others are what could
+ * be meant as well: {label, value}.
+ */
+export function propose(name, action, others = []) {
   const form = byId('entry-form');
   show('entry-fault');
   byId('entry').value = name;
+  show('entry-choice', others.length > 1 && html('fieldset', { class: 'choice' }, html('legend', {}, 'What'), others.map(({ label, value }) => html('label', {},
+    html('input', { type: 'radio', name: 'entry-what', checked: value === name, change: () => { byId('entry').value = value; } }), ` ${label} `, written(value)))));
   if (place().name !== 'entries') {
     byId('entry-dialog').append(form);
     byId('entry-cancel').hidden = false;
@@ -109,5 +115,6 @@ export function listenToEntries(after) {
   byId('entry-dialog').addEventListener('close', () => {
     byId('entry-home').append(byId('entry-form'));
     byId('entry-cancel').hidden = true;
+    show('entry-choice');
   });
 }

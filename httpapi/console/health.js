@@ -23,10 +23,17 @@ function title(kind, text) {
 /** troubled says whether the source of a list is away, or what it holds is not taken. */
 const troubled = (list) => Boolean(list.source?.class);
 
+/** lacking names the lists of which nothing serves, as "; late has never loaded". */
+function lacking(worth) {
+  const names = worth.filter(({ state, keys }) => keys === 0 && ['missing', 'refused', 'unasked', 'waits'].includes(state)).map(({ list }) => list);
+  if (names.length === 0) return '';
+  return names.length > 3 ? `; ${names.length} have never loaded` : `; ${names.join(' and ')} ${names.length === 1 ? 'has' : 'have'} never loaded`;
+}
+
 function showHealth(table) {
   const faults = table.problems.length + table.worth.filter((list) => list.stale).length + table.worth.filter(troubled).length;
   if (!table.ready) title('bad', 'Not ready: this server cannot decide about mail.');
-  else if (table.lacks) title('warn', `Degraded: ${table.lacks}.`);
+  else if (table.lacks) title('warn', `Degraded: ${table.lacks}${lacking(table.worth)}.`);
   else if (faults === 1) title('warn', 'Filtering, with one problem.');
   else if (faults > 1) title('warn', `Filtering, with ${faults} problems.`);
   else if (table.remarks?.length) title('ok', 'Filtering, with something to know.');

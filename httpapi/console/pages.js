@@ -1,6 +1,6 @@
 // A table that is too long to load at once: a search box, the first page, and more when it is asked for.
 
-import { byId, html, table } from './dom.js';
+import { byId, html, show, table } from './dom.js';
 import { fill, nothing, trouble } from './state.js';
 import { note, place } from './views.js';
 import { Refusal, read, save } from './door.js';
@@ -53,7 +53,7 @@ export function pages(id, of) {
     of.after?.(rows);
     if (rows.length === 0 && !answer.next) return [nothing(q ? `Nothing has "${q}" in it.` : of.none)];
     const button = answer.next && html('button', { type: 'button', class: 'quiet small', click: () => more(button, rows, answer.next) }, 'More');
-    return [table(of.caption(answer, q), of.columns, rows), button && html('p', { class: 'buttons' }, button)];
+    return [table(of.caption(answer, q), of.columns, rows, of.kind), button && html('p', { class: 'buttons' }, button)];
   }
 
   const load = (anew = true) => {
@@ -70,6 +70,6 @@ export function pages(id, of) {
       (of.changed ?? load)(false);
     }, patience);
   });
-  byId(`${id}-files`).replaceChildren(...files(of.path, () => of.query(place()), (fault) => byId(`${id}-files`).append(trouble(fault))).flat());
+  show(`${id}-files`, files(of.path, () => of.query(place()), (fault) => byId(`${id}-files`).append(trouble(fault))));
   return load;
 }

@@ -3,6 +3,7 @@
 
 import { badge, byId, entry, html, show, table } from './dom.js';
 import { decisionTable, decisionText, isTold } from './decisions.js';
+import { shown, written } from './names.js';
 import { propose, remove } from './entries.js';
 import { follow, note, turn } from './views.js';
 import { Refusal, read } from './door.js';
@@ -30,7 +31,7 @@ function sentence(answer, decider) {
 function keysOf(answer) {
   return html('details', {}, html('summary', {}, 'How this was found'),
     table('The keys that were looked up, in this order; the filter alone never blocks', [
-      { head: 'Key', cell: (key) => html('code', {}, key.key) },
+      { head: 'Key', cell: (key) => written(key.key), address: true },
       { head: 'Kind', cell: (key) => key.kind, wide: true },
       { head: 'Filter', cell: (key) => key.filter || '–' },
       { head: 'Store', cell: (key) => key.exact || '–' },
@@ -41,10 +42,10 @@ function matchesOf(answer) {
   if (answer.matches.length < 2 && answer.matches.every((match) => !match.mode)) return null;
   return [html('h3', {}, 'All entries that match'), table('The most specific first', [
     { head: 'List', cell: (match) => [html('strong', {}, match.list), match.mode && [' ', badge('', match.mode === 'percent' ? `counts for ${match.percent} % of senders, not for this one` : match.mode)]] },
-    { head: 'Entry', cell: (match) => html('code', {}, match.entry) },
+    { head: 'Entry', cell: (match) => written(match.entry), address: true },
     { head: 'Action', cell: (match) => match.action },
     { head: 'Line', cell: (match) => `${match.file}:${match.line}`, wide: true },
-    { head: 'Reason', cell: (match) => match.reason, wide: true },
+    { head: 'Reason', cell: (match) => shown(match.reason), wide: true },
   ], answer.matches)];
 }
 
@@ -64,7 +65,7 @@ function answerText(text, answer) {
   const known = canonical(text, answer);
   const name = known || text;
   return [
-    html('p', { class: 'verdict' }, badge(kinds[answer.verdict] ?? '', answer.verdict), html('code', {}, name)),
+    html('p', { class: 'verdict' }, badge(kinds[answer.verdict] ?? '', answer.verdict), html('span', {}, written(name))),
     html('p', {}, sentence(answer, answer.explain.decider)),
     answer.explain.correspondent && html('p', {}, `Your users wrote to this sender, last on ${answer.explain.correspondent}.`),
     html('p', { class: 'buttons answer-actions' },
