@@ -1,0 +1,281 @@
+package session
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"blockd/internal/durable"
+)
+
+// Settings of a Set.
+type Settings struct {
+	Path string        // of the file; "" = sessions end with the process
+	Idle time.Duration // a session ends after so long without a request
+	Max  time.Duration // and so long after it was made
+}
+
+const (
+	maxFile  = 4 << 20 // octets; what Most sessions of persons with long names take
+	maxLine  = 64 << 10
+	patience = 2 * time.Second // another process writes some 500 kB
+)
+
+// Set is all sessions. It is safe for concurrent use, and several processes may have the same file.
+type Set struct {
+	settings Settings
+
+	mu    sync.Mutex
+	stamp fs.FileInfo // of the file as it was read or written last; nil: there was none
+	all   map[string]*entry
+	ended map[string]bool // sessions that the file may still have, because it could not be written
+}
+
+type entry struct {
+	Session
+	unsaved bool // the file has never had it
+}
+
+// Open reads the sessions of a file. After an error the Set has none, and can be used: then everybody signs in again.
+func Open(s Settings) (*Set, error) {
+	set := &Set{settings: s, all: map[string]*entry{}, ended: map[string]bool{}}
+	return set, set.read()
+}
+
+// Begin makes a session of those rights, and returns the secret for the browser, and the sessions that ended for it. After an error the session is there,
+// but the file has not got it: it ends with the process.
+func (s *Set) Begin(now time.Time, rights Session) (secret string, crowded []Session, err error) {
+	secret, id := newSecret()
+	rights.ID, rights.Made, rights.Used = id, now, now
+	err = s.change(func() {
+		s.prune(now)
+		crowded = s.makeRoom(rights.holder())
+		s.all[id] = &entry{rights, true}
+	})
+	return secret, crowded, err
+}
+
+// Find returns the session with a secret, if it has not ended. An error is about the file, which could not be read again.
+func (s *Set) Find(now time.Time, secret string) (found Session, ok bool, err error) {
+	id := idOf(secret) // the map is searched for a hash, so that the time tells nothing about a secret
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err = s.read()
+	e := s.all[id]
+	if e == nil || s.over(e, now) {
+		return Session{}, false, err
+	}
+	return e.Session, true, err
+}
+
+// Use notes that a session has had a request. The file learns of it after a sixteenth of Idle.
+func (s *Set) Use(now time.Time, id string) error {
+	s.mu.Lock()
+	e := s.all[id]
+	late := e != nil && now.Sub(e.Used) >= s.settings.Idle/16
+	s.mu.Unlock()
+	if !late {
+		return nil
+	}
+	return s.change(func() {
+		if e := s.all[id]; e != nil && e.Used.Before(now) {
+			e.Used = now
+		}
+	})
+}
+
+// End ends the sessions of which which is true, and returns them. After an error they have ended, but would be there again after a restart.
+func (s *Set) End(now time.Time, which func(Session) bool) (ended []Session, err error) {
+	err = s.change(func() {
+		s.prune(now)
+		for id, e := range s.all {
+			if which(e.Session) {
+				ended = append(ended, e.Session)
+				s.drop(id)
+			}
+		}
+	})
+	return ended, err
+}
+
+// All are the sessions that have not ended, the newest first.
+func (s *Set) All(now time.Time) []Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read() // what cannot be read is told of where it matters
+	all := []Session{}
+	for _, e := range s.all {
+		if !s.over(e, now) {
+			all = append(all, e.Session)
+		}
+	}
+	slices.SortFunc(all, func(a, b Session) int { return b.Made.Compare(a.Made) })
+	return all
+}
+
+// Until is when a session ends at the latest, and if it is not used.
+func (s *Set) Until(of Session) (latest, unused time.Time) {
+	latest = of.Made.Add(s.settings.Max)
+	if unused = of.Used.Add(s.settings.Idle); unused.After(latest) {
+		unused = latest
+	}
+	return latest, unused
+}
+
+// over reports whether a session has ended by itself. A session from the future has too: the clock was set back, and nobody knows its age.
+func (s *Set) over(e *entry, now time.Time) bool {
+	return now.Sub(e.Made) >= s.settings.Max || now.Sub(e.Used) >= s.settings.Idle || e.Made.Sub(now) > time.Hour
+}
+
+func (s *Set) prune(now time.Time) {
+	for id, e := range s.all {
+		if s.over(e, now) {
+			s.drop(id)
+		}
+	}
+}
+
+func (s *Set) drop(id string) {
+	if e := s.all[id]; !e.unsaved && s.settings.Path != "" {
+		s.ended[id] = true
+	}
+	delete(s.all, id)
+}
+
+// makeRoom ends sessions until there is room for one more of a holder.
+func (s *Set) makeRoom(holder string) (crowded []Session) {
+	for {
+		var oldest, oldestOwn *entry
+		own := 0
+		for _, e := range s.all {
+			if oldest == nil || e.Used.Before(oldest.Used) {
+				oldest = e
+			}
+			if e.holder() == holder {
+				if own++; oldestOwn == nil || e.Used.Before(oldestOwn.Used) {
+					oldestOwn = e
+				}
+			}
+		}
+		switch {
+		case own >= PerHolder:
+			oldest = oldestOwn
+		case len(s.all) < Most:
+			return crowded
+		}
+		crowded = append(crowded, oldest.Session)
+		s.drop(oldest.ID)
+	}
+}
+
+// change makes a change of what the file has now, and writes the file.
+func (s *Set) change(make func()) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.settings.Path == "" {
+		make()
+		return nil
+	}
+	lock, err := durable.WaitLock(s.settings.Path+".lock", patience, errors.New("another process holds "+s.settings.Path+".lock"))
+	if err != nil {
+		make()
+		return err
+	}
+	defer lock.Close()
+	damaged := s.read() // then it is written anew
+	make()
+	if err := s.write(); err != nil {
+		return err
+	}
+	return damaged
+}
+
+// write replaces the file.
+func (s *Set) write() error {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	for _, session := range s.all {
+		e.Encode(session.Session) // texts and times: it cannot fail
+	}
+	if err := durable.WriteFile(s.settings.Path, text.Bytes(), 0o600); err != nil {
+		return err
+	}
+	for _, session := range s.all {
+		session.unsaved = false
+	}
+	clear(s.ended)
+	s.stamp, _ = os.Stat(s.settings.Path) // unknown: it is read once more
+	return nil
+}
+
+// read takes up what another process has written since the last look. Without a new content it costs one stat. An error is
+// returned once for each content.
+func (s *Set) read() error {
+	if s.settings.Path == "" {
+		return nil
+	}
+	now, err := os.Stat(s.settings.Path)
+	if err != nil {
+		now = nil
+	}
+	switch {
+	case now == nil && s.stamp == nil:
+		return nil
+	case now != nil && s.stamp != nil && os.SameFile(now, s.stamp) && now.Size() == s.stamp.Size() && now.ModTime().Equal(s.stamp.ModTime()):
+		return nil
+	}
+	s.stamp = now
+	found, err := load(s.settings.Path)
+	if err != nil {
+		found = nil // a file that is damaged vouches for nobody
+	}
+	all := map[string]*entry{}
+	for _, session := range found {
+		if !s.ended[session.ID] {
+			all[session.ID] = &entry{Session: session}
+		}
+	}
+	for id, e := range s.all {
+		if there := all[id]; there != nil && there.Used.Before(e.Used) {
+			there.Used = e.Used
+		} else if there == nil && e.unsaved {
+			all[id] = e
+		}
+	}
+	s.all = all
+	return err
+}
+
+// load reads a file, a session a line. A missing one has none.
+func load(path string) (all []Session, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(io.LimitReader(f, maxFile+1))
+	lines.Buffer(nil, maxLine)
+	for n := 1; lines.Scan(); n++ {
+		var session Session
+		if err := json.Unmarshal(lines.Bytes(), &session); err != nil || len(session.ID) != len(idOf("")) || (session.Token == "") == (session.Person == nil) {
+			return nil, fmt.Errorf("%s:%d: no session of blockd", path, n)
+		}
+		if all = append(all, session); len(all) > Most {
+			return nil, fmt.Errorf("%s: more than %d sessions", path, Most)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return all, nil
+}

@@ -1,0 +1,203 @@
+package session
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/internal/testkit"
+)
+
+var noon = time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC)
+
+func open(t *testing.T, path string) *Set {
+	t.Helper()
+	s, err := Open(Settings{Path: path, Idle: time.Hour, Max: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func begin(t *testing.T, s *Set, at time.Time, token string) string {
+	t.Helper()
+	secret, _, err := s.Begin(at, Session{Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+func there(t *testing.T, s *Set, at time.Time, secret string) bool {
+	t.Helper()
+	_, ok, err := s.Find(at, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
+// A session ends after an hour without a request, and after a day with requests.
+func TestBoundsOfTime(t *testing.T) {
+	for _, path := range []string{"", filepath.Join(t.TempDir(), "sessions")} {
+		s := open(t, path)
+		idle, used := begin(t, s, noon, "a"), begin(t, s, noon, "b")
+		at := noon
+		for ; at.Before(noon.Add(24*time.Hour - time.Minute)); at = at.Add(30 * time.Minute) {
+			found, ok, err := s.Find(at, used)
+			if err != nil || !ok {
+				t.Fatalf("%s: a session in use has ended: %v", at, err)
+			}
+			if err := s.Use(at, found.ID); err != nil {
+				t.Fatal(err)
+			}
+			if want := at.Sub(noon) < time.Hour; there(t, s, at, idle) != want {
+				t.Errorf("%s: a session without a request: there is %t", at, !want)
+			}
+		}
+		if there(t, s, at, used) {
+			t.Error("a session is older than Max")
+		}
+		if got := s.All(at); len(got) != 0 {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// What one process changes of the file is true for the other, and for the next.
+func TestProcessesShareTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sessions")
+	a, b := open(t, path), open(t, path)
+	one, two := begin(t, a, noon, "a"), begin(t, b, noon, "b")
+	for _, s := range []*Set{a, b, open(t, path)} {
+		if !there(t, s, noon, one) || !there(t, s, noon, two) {
+			t.Error("a session of the other process is not known")
+		}
+	}
+	if ended, err := b.End(noon, func(s Session) bool { return s.Token == "a" }); err != nil || len(ended) != 1 {
+		t.Fatal(ended, err)
+	}
+	if there(t, a, noon, one) || !there(t, a, noon, two) {
+		t.Error("what the other process has ended goes on")
+	}
+	found, _, _ := a.Find(noon, two)
+	if err := a.Use(noon.Add(50*time.Minute), found.ID); err != nil || !there(t, b, noon.Add(100*time.Minute), two) {
+		t.Error("the other process does not know that a session is used", err)
+	}
+	if text := string(testkit.Read(t, path)); strings.Contains(text, two) || !strings.Contains(text, found.ID) {
+		t.Errorf("the file has the secret: %s", text)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	os.Remove(path)
+	if there(t, a, noon, two) || there(t, b, noon, two) {
+		t.Error("the file is gone, and its sessions are not")
+	}
+}
+
+// One holder ends only its own sessions by beginning more, and all together have a bound.
+func TestBoundsOfNumber(t *testing.T) {
+	s := open(t, "")
+	other := begin(t, s, noon, "other")
+	var own []string
+	for i := range PerHolder + 5 {
+		own = append(own, begin(t, s, noon.Add(time.Duration(i+1)*time.Second), "greedy"))
+	}
+	at := noon.Add(time.Minute)
+	for i, secret := range own {
+		if there(t, s, at, secret) != (i >= 5) {
+			t.Errorf("session %d of one holder: there is %t", i, i < 5)
+		}
+	}
+	for i := range Most {
+		begin(t, s, at.Add(time.Second), fmt.Sprintf("holder %d", i))
+	}
+	if n := len(s.All(at)); n != Most || there(t, s, at, other) {
+		t.Errorf("%d sessions, and the oldest is there", n)
+	}
+}
+
+// A file that cannot be written keeps nobody out, and lets nobody in again; one that is damaged vouches for nobody.
+func TestFaultsOfTheFile(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "folder")
+	path := filepath.Join(folder, "sessions")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, path)
+	kept := begin(t, s, noon, "kept")
+	away := folder + ".away"
+	if err := os.Rename(folder, away); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Write(t, folder, "no folder")
+	secret, _, err := s.Begin(noon, Session{Token: "a"})
+	if err == nil {
+		t.Error("there is no folder for it")
+	}
+	if _, ok, err := s.Find(noon, secret); !ok || err == nil { // which is told of once
+		t.Errorf("a session that could not be written: %t, %v", ok, err)
+	}
+	if there(t, s, noon, kept) {
+		t.Error("the file has gone, and its session is there")
+	}
+	os.Remove(folder)
+	if err := os.Rename(away, folder); err != nil {
+		t.Fatal(err)
+	}
+	if !there(t, s, noon, kept) || !there(t, s, noon, secret) {
+		t.Error("the file is there again, and its sessions are not")
+	}
+	testkit.Write(t, path, "{\n")
+	if _, ok, err := s.Find(noon, kept); ok || err == nil {
+		t.Errorf("a damaged file vouches for a session: %v", err)
+	}
+	if _, _, err := s.Find(noon, kept); err != nil {
+		t.Errorf("a damaged file is told of twice: %v", err)
+	}
+	begin(t, s, noon, "b")
+	if !there(t, open(t, path), noon, secret) {
+		t.Error("the damaged file was not written anew")
+	}
+}
+
+// What cannot be ended in the file has ended all the same while the process runs.
+func TestEndedWithoutAFile(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "folder")
+	path := filepath.Join(folder, "sessions")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, path)
+	secret := begin(t, s, noon, "a")
+	content := testkit.Read(t, path)
+	os.Remove(path + ".lock")
+	if err := os.Mkdir(path+".lock", 0o700); err != nil { // nobody can lock it
+		t.Fatal(err)
+	}
+	ended, err := s.End(noon, func(Session) bool { return true })
+	if err == nil || len(ended) != 1 {
+		t.Fatal(ended, err)
+	}
+	testkit.Write(t, path, string(slices.Concat(content, content)[:len(content)])) // a new time
+	if there(t, s, noon, secret) {
+		t.Error("it was ended, and is there again")
+	}
+}
+
+func TestNoSessions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sessions")
+	id := idOf("x")
+	for _, bad := range []string{"[]\n", `{"id":"x","token":"t"}` + "\n", fmt.Sprintf(`{"id":%q}`, id), fmt.Sprintf(`{"id":%q,"token":"t","person":{}}`, id),
+		strings.Repeat("x", maxLine+1), strings.Repeat(fmt.Sprintf(`{"id":%q,"token":"t"}`+"\n", id), Most+1)} {
+		testkit.Write(t, path, bad)
+		if s, err := Open(Settings{Path: path, Idle: time.Hour, Max: time.Hour}); err == nil || len(s.All(noon)) != 0 {
+			t.Errorf("%.80q was read", bad)
+		}
+	}
+}
