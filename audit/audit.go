@@ -41,6 +41,8 @@ const (
 	ReportSend        = "report.send"
 	TokenAdd          = "token.add"
 	TokenRevoke       = "token.revoke"
+	SessionBegin      = "session.begin" // a browser has signed in
+	SessionEnd        = "session.end"   // it was signed out; one that ends by time has no line
 	RequestGrant      = "request.grant"
 	RequestDecline    = "request.decline"
 	ProposalAdopt     = "proposal.adopt"

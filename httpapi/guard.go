@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/httpapi/session"
 	"blockd/live/shared"
 	"blockd/verdict"
 )
@@ -64,6 +65,16 @@ type caller struct {
 	stale bool // its token may write, and is of the fleet, whose store has been away for too long
 
 	owners []addr.Key // whose entries alone it may see and change; none = it is bound to nobody
+
+	session *session.Session // by which it is known; nil: by a header, or not at all
+}
+
+// identity is whom rates are counted for: the name, but that people have the names of an identity provider.
+func (c caller) identity() string {
+	if c.session != nil && c.session.Person != nil {
+		return "person " + c.session.Person.Subject // no token's name has a blank
+	}
+	return cmp.Or(c.name, theToken)
 }
 
 // guard admits only callers that may ask, as often as they may, and sets the header of
@@ -78,7 +89,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if foreign(r) {
+		if s.foreign(r) {
 			s.refused(refusedOrigin)
 			fail(w, http.StatusForbidden, "a page of another site may not ask")
 			return
@@ -86,12 +97,22 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		c := s.callerOf(r)
 		if wait := s.wait(c, r); wait > 0 {
 			s.refused(refusedRate)
-			h.Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+			retryAfter(w, wait)
 			fail(w, http.StatusTooManyRequests, fmt.Sprintf("more than %d requests a second (http.max_rate)", s.settings.MaxRate))
 			return
 		}
+		if c.session != nil {
+			if !safe(r.Method) && !sameOrigin(r) {
+				s.refused(refusedOrigin)
+				fail(w, http.StatusForbidden, "a change by a session wants the header Origin or Sec-Fetch-Site, as browsers send them for a page of this door; a program sends its token in the header Authorization")
+				return
+			}
+			if err := s.sessions.Use(time.Now(), c.session.ID); err != nil {
+				s.log.Warn("sessions cannot be written", slog.Any("error", err))
+			}
+		}
 		switch {
-		case c.local, c.known, isConsole(r):
+		case c.local, c.known, isConsole(r), isSignIn(r):
 		case s.closed():
 			s.refused(refusedToken)
 			unauthorized(w, r, "want the header Authorization: Bearer TOKEN")
@@ -103,6 +124,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// retryAfter tells when a request may come again.
+func retryAfter(w http.ResponseWriter, wait time.Duration) {
+	w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 }
 
 // recover cuts off the answer to a request that has met a defect, because it may be half
@@ -128,7 +154,7 @@ func (s *Server) wait(c caller, r *http.Request) time.Duration {
 	case c.local || s.limiter.cell == 0:
 		return 0
 	case c.known:
-		k.token = cmp.Or(c.name, theToken)
+		k.token = c.identity()
 	default:
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
 		if err == nil { // else all others share one
@@ -147,7 +173,7 @@ func (s *Server) closed() bool { return s.settings.Token != "" || s.tokens.path 
 // unauthorized answers who has no token, or one that is not known (RFC 6750, section 3).
 func unauthorized(w http.ResponseWriter, r *http.Request, detail string) {
 	challenge := `Bearer realm="blockd"`
-	if r.Header.Get("Authorization") != "" {
+	if r.Header.Get("Authorization") != "" || len(r.Header["Cookie"]) > 0 {
 		challenge += `, error="invalid_token"`
 	}
 	w.Header().Set("WWW-Authenticate", challenge)
@@ -157,13 +183,26 @@ func unauthorized(w http.ResponseWriter, r *http.Request, detail string) {
 // callerOf identifies the caller. Handlers that need it call it again: handing it on
 // in the request's context would cost every request a copy of itself.
 func (s *Server) callerOf(r *http.Request) (c caller) {
-	if local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr); local != nil && local.Network() == "unix" {
+	if onSocket(r) {
 		c = caller{local: true, scope: Write}
 	}
-	scheme, token, bearer := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !bearer || !strings.EqualFold(scheme, "Bearer") {
-		return c
+	if scheme, token, bearer := strings.Cut(r.Header.Get("Authorization"), " "); bearer && strings.EqualFold(scheme, "Bearer") {
+		return s.holder(c, sha256.Sum256([]byte(token)))
 	}
+	if len(r.Header["Cookie"]) > 0 {
+		return s.browser(c, r)
+	}
+	return c
+}
+
+// onSocket reports whether a request comes by a Unix socket.
+func onSocket(r *http.Request) bool {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return local != nil && local.Network() == "unix"
+}
+
+// holder is the caller c with a token of this SHA-256.
+func (s *Server) holder(c caller, token [sha256.Size]byte) caller {
 	c.known = same(token, s.settings.Token)
 	if same(token, s.settings.First) {
 		c.known, c.scope = true, Write
@@ -177,7 +216,7 @@ func (s *Server) callerOf(r *http.Request) (c caller) {
 			s.log.Error("tokens cannot be read: none is valid", slog.Any("error", err))
 		}
 		if found {
-			if from == &s.fleet && t.Scope == Write && !s.settings.Shared.MayWrite() {
+			if from == &s.fleet && t.Scope >= Write && !s.settings.Shared.MayWrite() {
 				t.Scope, c.stale = Read, true
 			}
 			if len(t.Owners) > 0 { // bound, by whatever way it comes
@@ -189,10 +228,10 @@ func (s *Server) callerOf(r *http.Request) (c caller) {
 	return c
 }
 
-// same reports whether a token is the right one; "" is none. It compares sums of
-// equal length, so that the time tells nothing about the token.
-func same(token, wanted string) bool {
-	have, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(wanted))
+// same reports whether a sum is that of the right token; "" is none. Sums have one length,
+// so that the time tells nothing about the token.
+func same(have [sha256.Size]byte, wanted string) bool {
+	want := sha256.Sum256([]byte(wanted))
 	return wanted != "" && subtle.ConstantTimeCompare(have[:], want[:]) == 1
 }
 
@@ -257,7 +296,7 @@ func (s *Server) writing(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := s.callerOf(r)
 		switch {
-		case c.scope == Write:
+		case c.scope >= Write:
 			next(w, r)
 		case c.stale:
 			fail(w, http.StatusServiceUnavailable, fmt.Sprintf("the store of the fleet has not answered for %s, so tokens of the fleet may not write here; it may have been revoked", shared.WritesFor))
@@ -270,9 +309,20 @@ func (s *Server) writing(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// safe reports whether a method changes nothing (RFC 9110, section 9.2.1).
+func safe(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}
+
+// sameOrigin reports whether a browser says that a page of this door sends the request, which is not foreign.
+func sameOrigin(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site == "same-origin" || site == "" && r.Header.Get("Origin") != ""
+}
+
 // foreign reports whether a browser sends the request for a page of another site. A
 // link that a person follows is no request of that page.
-func foreign(r *http.Request) bool {
+func (s *Server) foreign(r *http.Request) bool {
 	switch site := r.Header.Get("Sec-Fetch-Site"); {
 	case site == "", site == "none", site == "same-origin":
 	case r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate":
@@ -284,5 +334,9 @@ func foreign(r *http.Request) bool {
 		return false
 	}
 	u, err := url.Parse(origin)
-	return err != nil || !strings.EqualFold(u.Host, r.Host) // "null" has no host
+	if err != nil || r.TLS != nil && u.Scheme != "https" {
+		return true
+	}
+	return !strings.EqualFold(u.Host, r.Host) && // "null" has no host
+		(s.url == nil || !strings.EqualFold(u.Host, s.url.Host) || u.Scheme != s.url.Scheme)
 }

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ import (
 	"blockd/forget"
 	"blockd/history"
 	"blockd/httpapi/fastpath"
+	"blockd/httpapi/session"
 	"blockd/junk"
 	"blockd/live"
 	"blockd/live/shared"
@@ -47,6 +49,10 @@ type Settings struct {
 	// Tokens is a file of tokens, each with a scope; "" = none. With it every caller
 	// needs one, except over a Unix socket. See ReadTokens.
 	Tokens string
+	// Sessions are those of browsers that have signed in; nil: they end with the process, after DefaultIdle and DefaultMax.
+	Sessions *session.Set
+	// URL is where browsers reach the door, such as https://mail.example.org/blockd/; nil: at whatever their Host header says.
+	URL *url.URL
 	// Entries are those that /v1/entries shows and changes; nil: there is no such
 	// resource.
 	Entries *live.Set
@@ -146,6 +152,11 @@ type Server struct {
 	limiter    *limiter
 	refusals   *prometheus.CounterVec
 	panics     prometheus.Counter
+	sessions   *session.Set
+	url        *url.URL // Settings.URL
+	begins     *limiter // of sessions of one holder
+	signIns    *prometheus.CounterVec
+	ended      *prometheus.CounterVec // sessions
 	junked     *prometheus.CounterVec
 	complaints *prometheus.CounterVec
 	workspaces sync.Pool     // of *workspace
@@ -169,9 +180,14 @@ type Metrics interface {
 func New(s Settings, checker *policy.Checker, status func() reload.Status, metrics Metrics, log *slog.Logger) *Server {
 	s.MaxConnections = cmp.Or(s.MaxConnections, defaultConns)
 	s.MaxPerClient = cmp.Or(s.MaxPerClient, s.MaxConnections)
-	srv := &Server{settings: s, checker: checker, status: status, log: log, tokens: tokens{path: s.Tokens}, fleet: tokens{path: s.Shared.TokenFile()},
+	if s.Sessions == nil {
+		s.Sessions, _ = session.Open(session.Settings{Idle: DefaultIdle, Max: DefaultMax}) // no file: it cannot fail
+	}
+	srv := &Server{settings: s, sessions: s.Sessions, url: s.URL, checker: checker, status: status, log: log, tokens: tokens{path: s.Tokens}, fleet: tokens{path: s.Shared.TokenFile()},
 		limiter: newLimiter(s.MaxRate), refusals: newRefusals(metrics), panics: newPanics(metrics), searches: make(chan struct{}, 2), scans: make(chan struct{}, 2)}
 	srv.junked, srv.complaints = newJunkMetrics(metrics)
+	srv.begins, srv.signIns, srv.ended = newSlowLimiter(signInEvery, signInBurst), newSignIns(metrics), newEnded(metrics)
+	newOpenSessions(metrics, srv.sessions)
 	routes := srv.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4, Timeout: requestTimeout,
 	}))

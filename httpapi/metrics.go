@@ -1,8 +1,12 @@
 package httpapi
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"blockd/httpapi/session"
 )
 
 // The reasons to refuse a request or a connection before its question is read.
@@ -24,6 +28,42 @@ func newRefusals(reg prometheus.Registerer) *prometheus.CounterVec {
 		c.WithLabelValues(reason)
 	}
 	return c
+}
+
+// The ways to sign in, what becomes of it, and why sessions end before their time.
+const (
+	signInToken = "token"
+
+	signInDone     = "done"
+	signInFailed   = "failed"
+	signInTooOften = "too-often"
+
+	endedSignOut = "sign-out"
+	endedCrowded = "crowded"
+)
+
+func newSignIns(reg prometheus.Registerer) *prometheus.CounterVec {
+	c := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: "blockd_http_sign_ins_total",
+		Help: "Attempts of browsers to sign in, by way (token) and result: done, failed, too-often."}, []string{"way", "result"})
+	for _, result := range []string{signInDone, signInFailed, signInTooOften} {
+		c.WithLabelValues(signInToken, result)
+	}
+	return c
+}
+
+func newEnded(reg prometheus.Registerer) *prometheus.CounterVec {
+	c := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: "blockd_http_sessions_ended_total",
+		Help: "Sessions of browsers that ended before their time, by cause: sign-out, crowded (the holder or all together had as many as there may be)."}, []string{"cause"})
+	for _, cause := range []string{endedSignOut, endedCrowded} {
+		c.WithLabelValues(cause)
+	}
+	return c
+}
+
+func newOpenSessions(reg prometheus.Registerer, all *session.Set) {
+	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{Name: "blockd_http_sessions",
+		Help: "Sessions of browsers that have not ended by time or sign-out; one whose token was revoked opens nothing."},
+		func() float64 { return float64(len(all.All(time.Now()))) })
 }
 
 func newPanics(reg prometheus.Registerer) prometheus.Counter {

@@ -41,7 +41,9 @@ func describe(routes []route) *document {
 		Servers: []*huma.Server{{URL: "/"}},
 		Components: &huma.Components{Schemas: schemas, Responses: map[string]*huma.Response{},
 			SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer",
-				Description: "Made by `blockd token new`, with the scope read or write. Not wanted by a Unix socket. On a loopback address without http.tokens and http.token_file it is wanted for what names senders and recipients alone, which is the resources that say so here and the entries of /v1/lists."}}},
+				Description: "Made by `blockd token new`, with the scope read or write. Not wanted by a Unix socket. On a loopback address without http.tokens and http.token_file it is wanted for what names senders and recipients alone, which is the resources that say so here and the entries of /v1/lists."},
+				"session": {Type: "apiKey", In: "cookie", Name: secureCookie,
+					Description: "Set by POST /v1/session, for browsers; `+plainCookie+` without TLS. It has the rights of the token, or of the person who signed in. What changes something wants Origin or Sec-Fetch-Site of the same origin beside it."}}},
 	}}
 	tags := map[string]bool{}
 	for _, r := range routes {
@@ -82,8 +84,8 @@ func (d *document) secure(op *huma.Operation, m method) {
 		op.Security = []map[string][]string{{}}
 		return
 	}
-	if op.Security = []map[string][]string{{"token": {}}, {}}; m.private || m.writes {
-		op.Security = op.Security[:1] // but for the Unix socket
+	if op.Security = []map[string][]string{{"token": {}}, {"session": {}}, {}}; m.private || m.writes {
+		op.Security = op.Security[:2] // but for the Unix socket
 	}
 	statuses := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusTooManyRequests}
 	d.problems(op, statuses...)

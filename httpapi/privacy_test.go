@@ -28,6 +28,7 @@ var boundRoutes = map[string]string{
 	"GET /": "no", "GET /healthz": "open", "GET /readyz": "no", "GET /metrics": "no", "GET /openapi.json": "no",
 	"GET /v1/check": "own", "POST /v1/check": "no", "POST /v1/check/stream": "no", "GET /v1/lists": "no", "GET /v1/serving": "no",
 	"GET /v1/entries": "no", "POST /v1/entries": "no", "DELETE /v1/entries": "no", "GET /v1/entries.csv": "no", "GET /v1/entries.ndjson": "no",
+	"GET /v1/session": "open", "POST /v1/session": "open", "DELETE /v1/session": "open",
 	"GET /v1/owners/{owner}/entries": "own", "POST /v1/owners/{owner}/entries": "own", "DELETE /v1/owners/{owner}/entries": "own",
 	"GET /v1/quarantine": "no", "DELETE /v1/quarantine": "no", "GET /v1/quarantine/message": "no", "POST /v1/quarantine/release": "no",
 	"GET /v1/requests": "no", "POST /v1/requests/grant": "no", "POST /v1/requests/decline": "no",

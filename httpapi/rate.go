@@ -39,11 +39,15 @@ type limiter struct {
 
 // newLimiter returns a limiter to so many requests a second; 0 = any.
 func newLimiter(rate int) *limiter {
-	l := &limiter{burst: time.Second, most: maxCallers, due: map[callerKey]time.Time{}}
-	if rate > 0 {
-		l.cell = time.Second / time.Duration(rate)
+	if rate == 0 {
+		return newSlowLimiter(0, 0)
 	}
-	return l
+	return newSlowLimiter(time.Second/time.Duration(rate), rate)
+}
+
+// newSlowLimiter returns a limiter to one request in so long; so many may come at once. 0 = any.
+func newSlowLimiter(every time.Duration, atOnce int) *limiter {
+	return &limiter{cell: every, burst: every * time.Duration(atOnce), most: maxCallers, due: map[callerKey]time.Time{}}
 }
 
 // admit takes one request off the caller's allowance. wait is 0 if there was one,

@@ -42,6 +42,10 @@ func (s *Server) routes(metrics http.Handler) []route {
 			{name: http.MethodGet, serve: compressed(s.lists), doc: describeLists}}},
 		{path: "/v1/serving", about: "the generation, the index file and the configuration that answer", methods: []method{
 			{name: http.MethodGet, serve: s.privately(s.serving), doc: describeServing, private: true}}},
+		{path: sessionPath, about: "who am I? POST signs a browser in with a token, DELETE signs it out", methods: []method{
+			{name: http.MethodGet, serve: s.identity, doc: describeIdentity, open: true},
+			{name: http.MethodPost, serve: s.signIn, doc: describeSignIn, open: true},
+			{name: http.MethodDelete, serve: s.signOut, doc: describeSignOut, open: true}}},
 	}
 	if s.settings.Entries != nil {
 		all = append(all, route{path: "/v1/entries", about: "entries that act at once: ?q=, sort=, cursor=, limit=; POST adds, DELETE ?entry= removes", methods: []method{

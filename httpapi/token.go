@@ -302,11 +302,11 @@ func (t *tokens) current() ([]Token, error) {
 	return t.all, nil
 }
 
-// find returns the row of a token. It always looks at every row, and compares
+// find returns the row of the token with a hash. It always looks at every row, and compares
 // hashes of one length, so that the time tells nothing about a token.
-func (t *tokens) find(token string) (found Token, ok bool, err error) {
+func (t *tokens) find(hash [sha256.Size]byte) (found Token, ok bool, err error) {
 	all, err := t.current()
-	hash, at := sha256.Sum256([]byte(token)), -1
+	at := -1
 	for i := range all {
 		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], all[i].hash[:]), i, at)
 	}

@@ -277,7 +277,7 @@ test('asks who may only read for another token before it shows mail', async ({ p
   await page.locator('#quarantine').getByText('private').click();
   await expect(page.locator('#token-dialog')).toContainText('this token has the scope read');
   await page.getByLabel('Token', { exact: true }).fill(token);
-  await page.getByRole('button', { name: 'Use it' }).click();
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await expect(page.locator('#message-dialog')).toContainText('secret');
   await page.locator('#message-dialog').getByRole('button', { name: 'Remove' }).click();
   await expect(done(page)).toContainText('Removed.');
@@ -415,8 +415,14 @@ test('pauses a list, and resumes it', async ({ page }) => {
   expect(await mail('pause@listed.example')).toMatch(/^550 /);
 });
 
-test('keeps a token in the tab alone, and asks for one that may', async ({ page, context }) => {
+test('keeps who has signed in across a reload and in another tab, in a cookie that no script reads, and signs out', async ({ page, context }) => {
   await open(page, readToken);
+  await expect(page.locator('#who')).toHaveText('viewer (read)');
+  const [cookie, ...others] = await context.cookies();
+  expect(others).toEqual([]);
+  expect(cookie).toMatchObject({ name: 'blockd-session', httpOnly: true, sameSite: 'Strict', path: '/', expires: -1 });
+  expect(cookie.value).not.toContain(readToken);
+  expect(await page.evaluate(() => [localStorage.length, sessionStorage.length, document.cookie])).toEqual([0, 0, '']);
   await view(page, 'Entries');
   await page.getByLabel('Address, domain or network').fill('scope@shop.example');
   await page.getByRole('button', { name: 'Block', exact: true }).click();
@@ -424,15 +430,31 @@ test('keeps a token in the tab alone, and asks for one that may', async ({ page,
   await page.getByRole('button', { name: 'Cancel' }).click();
   await expect(page.locator('#entry-fault[role=alert]')).toContainText('this token has the scope read');
   expect(await mail('scope@shop.example')).toMatch(/^250 /);
-  expect(await page.evaluate(() => [localStorage.length, document.cookie, Object.values(sessionStorage)])).toEqual([0, '', [readToken]]);
-  await page.getByRole('button', { name: 'Token…' }).click();
-  await page.getByRole('button', { name: 'Forget it' }).click();
-  expect(await page.evaluate(() => sessionStorage.length)).toBe(0);
   const other = await context.newPage();
+  await page.reload();
   await other.goto('/');
-  await expect(other.getByRole('dialog')).toContainText('holders of a token alone');
-  await other.keyboard.press('Escape');
-  await expect(other.getByRole('heading', { name: 'A token is needed to see anything.' })).toBeVisible();
+  for (const shown of [page, other]) {
+    await expect(shown.locator('#who')).toHaveText('viewer (read)');
+    await expect(shown.locator('#link')).toHaveText('live');
+  }
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await expect(page.getByRole('dialog')).toContainText('holders of a token alone');
+  expect(await context.cookies()).toEqual([]);
+  await page.keyboard.press('Escape');
+  await expect(page.locator('#entries')).toContainText('This is shown to holders of a token.');
+  await expect(other.getByRole('dialog')).toContainText('You are signed out'); // it had the same session
+  expect((await page.request.get('/v1/entries', { headers: { Cookie: `${cookie.name}=${cookie.value}` } })).status()).toBe(401);
+});
+
+test('says what is wrong with a token, and takes the next one', async ({ page }) => {
+  await page.goto('/');
+  await page.getByLabel('Token', { exact: true }).fill('blockd_a-guess-that-is-wrong');
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await expect(page.locator('#token-fault')).toContainText('this token is not known');
+  await expect(page.getByLabel('Token', { exact: true })).toBeFocused();
+  await page.keyboard.type(token);
+  await page.keyboard.press('Enter');
+  await expect(page.locator('#who')).toHaveText('helpdesk (write)');
 });
 
 test('says so when the daemon is gone, and when it is back', async ({ page, context }) => {
@@ -489,4 +511,40 @@ test('a page of another site can neither read nor write', async ({ browser }) =>
   }
   expect(await mail('forged@shop.example')).toMatch(/^250 /);
   expect(await mail('x@kept.example')).toMatch(/^550 /);
+});
+
+// The browser sends the cookie to all ports of a host, and with requests of pages there: they are of the same site, and not of the same origin.
+test('a page on another port of this machine cannot use the session', async ({ page, context }) => {
+  await open(page);
+  const site = createServer((_, response) => response.setHeader('Content-Type', 'text/html').end('<!doctype html><title>other</title>'));
+  await new Promise((settle) => site.listen(0, '127.0.0.1', settle));
+  const other = await context.newPage();
+  try {
+    await other.goto(`http://127.0.0.1:${site.address().port}/`);
+    const statuses = [];
+    other.on('response', async (response) => {
+      if (response.url().startsWith(url)) statuses.push([response.request().method(), response.status(), ((await response.request().allHeaders()).cookie ?? '').includes('blockd-session=')]);
+    });
+    await other.evaluate(async (daemon) => {
+      const body = '{"entry":"ridden@shop.example"}';
+      await Promise.allSettled([
+        fetch(`${daemon}/v1/entries`, { method: 'POST', mode: 'no-cors', credentials: 'include', body }),
+        fetch(`${daemon}/v1/entries`, { mode: 'no-cors', credentials: 'include' }),
+        fetch(`${daemon}/v1/session`, { method: 'POST', mode: 'no-cors', credentials: 'include', body: '{"token":"x"}' }),
+      ]);
+      const form = Object.assign(document.createElement('form'), { method: 'post', action: `${daemon}/v1/entries`, enctype: 'text/plain' });
+      form.append(Object.assign(document.createElement('input'), { name: '{"entry":"ridden@shop.example","why":"', value: '"}' }));
+      document.body.append(form);
+      form.submit();
+    }, url);
+    await expect.poll(() => statuses.length).toBe(4);
+    expect(statuses.map(([, status]) => status)).toEqual([403, 403, 403, 403]);
+    expect(statuses.some(([,, sent]) => sent)).toBe(true); // it is the daemon that refuses
+  } finally {
+    await other.close();
+    site.close();
+  }
+  expect(await mail('ridden@shop.example')).toMatch(/^250 /);
+  await page.reload();
+  await expect(page.locator('#who')).toHaveText('helpdesk (write)');
 });

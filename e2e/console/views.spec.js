@@ -66,7 +66,7 @@ test('reads the stream where it is shown, and nowhere else', async ({ page }) =>
   const ended = () => page.waitForEvent('requestfailed', (request) => request.url().endsWith('/v1/events'));
   await page.goto('/#lists');
   await page.getByLabel('Token', { exact: true }).fill(token);
-  await page.getByRole('button', { name: 'Use it' }).click();
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await expect(page.getByRole('row', { name: /^own/ })).toBeVisible();
   expect(streams).toBe(0);
   await view(page, 'Decisions');
@@ -140,7 +140,7 @@ test('does not call it no mail when nobody may see the mail', async ({ page }) =
   await page.getByRole('button', { name: 'Cancel' }).click();
   await expect(page.locator('#decisions .forbidden')).toContainText('This is shown to holders of a token.');
   await expect(page.locator('main')).not.toContainText('No mail');
-  await page.locator('#decisions').getByRole('button', { name: 'Use a token…' }).click();
+  await page.locator('#decisions').getByRole('button', { name: 'Sign in…' }).click();
   await page.getByLabel('Token', { exact: true }).fill(token);
   await page.keyboard.press('Enter');
   await expect(page.locator('#decisions .forbidden')).toHaveCount(0);

@@ -35,7 +35,7 @@ export const test = base.extend({
 export async function open(page, text = token) {
   await page.goto('/');
   await page.getByLabel('Token', { exact: true }).fill(text);
-  await page.getByRole('button', { name: 'Use it' }).click();
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await expect(page.locator('#link')).toHaveText('live');
 }
 

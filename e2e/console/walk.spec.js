@@ -19,7 +19,7 @@ test('takes a picture for the walk', async ({ page }) => {
   await page.goto('/#lists');
   const row = page.getByRole('row').filter({ has: page.getByRole('button', { name: /^Adopt/ }) });
   await page.getByLabel('Token', { exact: true }).fill(readFileSync(`${dir}/var/blockd.bdx.token`, 'utf8').trim());
-  await page.getByRole('button', { name: 'Use it' }).click();
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await row.getByRole('button', { name: /^See/ }).click();
   await expect(page.getByText('partner.example').first()).toBeVisible();
   await page.evaluate((dir) => { // a folder that is not this run's

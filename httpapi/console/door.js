@@ -1,6 +1,6 @@
-// The page's way to the daemon: requests, each with a deadline, and the stream of events.
+// The page's way to the daemon: requests with the cookie of who has signed in, each with a deadline, and the stream of events.
 
-import { askToken, hasToken, mayAsk, signed } from './token.js';
+import { askToken, identity, mayAsk } from './signin.js';
 import { heard } from './pulse.js';
 
 // ms until a request has failed. A change may wait for a disk, or for a build of the lists.
@@ -32,8 +32,8 @@ async function wait(what, ms) {
 // "cors", the default, say their own origin when they write.
 async function send(method, path, { body, type = 'application/json', signal, tag, ms = deadlines[method] } = {}) {
   const end = AbortSignal.timeout(ms);
-  const headers = signed({ ...(body !== undefined && { 'Content-Type': type }), ...(tag && { 'If-None-Match': tag }) });
-  const init = { method, body, headers, signal: signal ? AbortSignal.any([signal, end]) : end, cache: 'no-store', credentials: 'omit', redirect: 'error' };
+  const headers = { ...(body !== undefined && { 'Content-Type': type }), ...(tag && { 'If-None-Match': tag }) };
+  const init = { method, body, headers, signal: signal ? AbortSignal.any([signal, end]) : end, cache: 'no-store', credentials: 'same-origin', redirect: 'error' };
   const response = await wait(() => fetch(path, init), ms);
   heard();
   return response;
@@ -59,7 +59,7 @@ function keep(path, tag, answer) {
   if (kept.size > most) kept.delete(kept.keys().next().value);
 }
 
-/** read asks for JSON, which its callers leave as it is. Who is to have a token is asked for it once. */
+/** read asks for JSON, which its callers leave as it is. Who is to sign in is asked to once. */
 export async function read(path, signal) {
   const had = kept.get(path);
   const response = await send('GET', path, { signal, tag: had?.tag });
@@ -70,7 +70,7 @@ export async function read(path, signal) {
     return answer;
   }
   const fault = await refusal(response);
-  const why = hasToken() ? 'This token is not known, or was revoked.' : 'This daemon shows senders and recipients to holders of a token alone.';
+  const why = identity().signed_in ? 'You are signed out: the session has ended, or its token was revoked.' : 'This daemon shows senders and recipients to holders of a token alone.';
   if (fault.status === 401 && mayAsk() && await askToken(why)) return read(path, signal);
   throw fault;
 }

@@ -8,7 +8,7 @@ import { entryView, listenToEntries } from './entries.js';
 import { listView, listenToLists } from './lists.js';
 import { byId } from './dom.js';
 import { fleetView } from './fleet.js';
-import { listenToToken } from './token.js';
+import { listenToSignIn } from './signin.js';
 import { overview } from './overview.js';
 import { proposalView } from './proposals.js';
 import { quarantineView } from './quarantine.js';
@@ -42,7 +42,7 @@ listenToQuestion();
 listenToEntries(askAgain);
 listenToDecisions();
 listenToLists();
-listenToToken();
+listenToSignIn();
 begin({
   overview, changes: changeView, decisions: decisionView, requests: requestView, quarantine: quarantineView,
   lists: listView, entries: entryView, proposals: proposalView, fleet: fleetView,

@@ -2,7 +2,7 @@
 // this caller may not see it, or that it could not be had. All parts tell these apart by this file.
 
 import { Refusal } from './door.js';
-import { askToken } from './token.js';
+import { askToken } from './signin.js';
 import { html } from './dom.js';
 
 const running = new WeakMap(); // the request of a node, which a newer one ends
@@ -20,7 +20,7 @@ export const nothing = (text) => line('none', text);
 /** trouble says why something could not be had or done. again, if it is given, tries once more. */
 export function trouble(fault, again) {
   if (fault.status === 401) {
-    return line('forbidden', 'This is shown to holders of a token. ', again && button('Use a token…', () => askToken('To see this wants a token.')));
+    return line('forbidden', 'This is shown to holders of a token. ', again && button('Sign in…', () => askToken('To see this wants a token.')));
   }
   if (fault.status === 403) {
     return line('forbidden', `This token may not see this: ${fault.message} `, again && button('Use another token…', () => askToken(fault.message)));

@@ -123,7 +123,7 @@ func fullConfig() Config {
 			[]DNSZone{{"dbl.here.example", "domain", []string{"b"}, "127.0.0.9", "md5"}, {"ip.here.example", "ip", []string{}, "127.0.0.2", ""}}},
 		Auth:    Auth{"ignore", []string{"192.0.2.0/24"}, []string{"192.0.2.7"}, "tempfail", 1 << 20, Duration(time.Second), "127.0.0.1:53"},
 		Refusal: Refusal{"https://lists.here.example/r/%ref", "554 5.7.1 not here: %list"},
-		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", []string{"mail.example"}, 16, 18, true, "/run/http.sock", "mail"},
+		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", "https://mail.example/blockd/", Duration(time.Minute), Duration(time.Hour), []string{"mail.example"}, 16, 18, true, "/run/http.sock", "mail"},
 		Health:  Health{":8026"},
 		Fleet: Fleet{From: "https://lists.here.example/prod", FromFile: "/etc/blockd/from", Keys: []string{"minisign:RWRmiVOXZ1fYKcpc4VwsbNs61P0i0nHcdvDRFD15e4ARkRInafxgVULc"}, Every: Duration(30 * time.Second),
 			Channel: "test", Node: "mx1", Canary: true, Pin: "7", MaxAge: Duration(time.Hour), Relays: []string{"http://mx2:8527"}, RelayListen: ":8527", Report: "https://publisher/v1/fleet", Address: "https://mx1:8025", TokenFile: "/etc/blockd/fleet.token"},

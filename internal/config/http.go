@@ -2,8 +2,11 @@ package config
 
 import (
 	"fmt"
+	"net/url"
+	"strings"
 
 	"blockd/addr"
+	"blockd/httpapi"
 )
 
 // HTTP is [http]: checks, state of the lists, metrics and the console (docs/http.md).
@@ -21,6 +24,13 @@ type HTTP struct {
 	TLSCert string `toml:"tls_cert"`
 	// Its key, in PEM.
 	TLSKey string `toml:"tls_key"`
+	// Where browsers reach this door if a web server stands in front of it: "https://mail.example.org/", with the path that leads here.
+	// With https the cookie of a session goes by TLS alone.
+	URL string `toml:"url"`
+	// A browser that has signed in is signed out after so long without a request, and a console that is open makes some.
+	SessionIdle Duration `toml:"session_idle" want:"1m to 31d"`
+	// And so long after it has signed in.
+	SessionMax Duration `toml:"session_max" want:"1m to 31d"`
 	// Names that requests without a token may have in their Host header, besides localhost and IP
 	// addresses: such as ["mail.example.org"], for a door behind a web server.
 	Hosts []string `toml:"hosts"`
@@ -44,7 +54,7 @@ type HTTP struct {
 // them to the mail.
 func defaultHTTP() HTTP {
 	return HTTP{Listen: "127.0.0.1:8025", TokenFile: Auto, Hosts: []string{}, Socket: Auto,
-		MaxConnections: 256, MaxRate: 1000, Fast: true}
+		MaxConnections: 256, MaxRate: 1000, Fast: true, SessionIdle: Duration(httpapi.DefaultIdle), SessionMax: Duration(httpapi.DefaultMax)}
 }
 
 func (h HTTP) validate(f *Faults) {
@@ -53,6 +63,12 @@ func (h HTTP) validate(f *Faults) {
 		f.add("http.listen", "%s can be reached from other machines: it needs http.token_file or http.tokens", h.Listen)
 	}
 	f.pair("http", h.TLSCert, h.TLSKey)
+	if _, err := h.Address(); err != nil {
+		f.add("http.url", "%v", err)
+	}
+	if h.SessionIdle > h.SessionMax {
+		f.add("http.session_idle", "longer than http.session_max, %s", h.SessionMax)
+	}
 	for i, host := range h.Hosts {
 		if _, err := addr.DomainKey(host); err != nil {
 			f.add(fmt.Sprintf("http.hosts[%d]", i), "want a name such as \"mail.example.org\", without a port: %v", err)
@@ -63,6 +79,22 @@ func (h HTTP) validate(f *Faults) {
 	} else if h.Socket != Auto && h.Socket != None {
 		f.door("http.socket", UnixPrefix+h.Socket)
 	}
+}
+
+// SessionsSuffix is behind the index's path: the file of the sessions of browsers.
+const SessionsSuffix = ".sessions"
+
+// Address is url with a slash at its end; nil if there is none.
+func (h HTTP) Address() (*url.URL, error) {
+	if h.URL == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(h.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "" {
+		return nil, fmt.Errorf(`want an address such as "https://mail.example.org/", have %q`, h.URL)
+	}
+	u.Host = strings.ToLower(u.Host)
+	return u.JoinPath("/"), nil
 }
 
 // OwnToken is the token that token_file names, "" if that is no path.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"blockd/httpapi"
+	"blockd/httpapi/session"
 	"blockd/internal/config"
 	"blockd/reload"
 )
@@ -39,6 +40,12 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 	s.Report = d.reportOverHTTP()
 	if d.aside.kept != nil {
 		s.Quarantine = &httpapi.Quarantine{Folder: d.aside.folder, Fill: d.aside.fill, Changed: d.aside.kept.Recount, Deliver: d.aside.deliver}
+	}
+	if s.URL, err = h.Address(); err != nil {
+		return fmt.Errorf("http.url: %w", err)
+	}
+	if s.Sessions, err = session.Open(session.Settings{Path: d.config.Index.Path + config.SessionsSuffix, Idle: time.Duration(h.SessionIdle), Max: time.Duration(h.SessionMax)}); err != nil {
+		d.log.Error("sessions cannot be read: browsers sign in again", slog.Any("error", err))
 	}
 	for _, host := range h.Hosts {
 		s.Hosts = append(s.Hosts, strings.ToLower(host))

@@ -1,0 +1,309 @@
+package httpapi
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/audit"
+	"blockd/httpapi/session"
+	"blockd/reload"
+)
+
+// fromPage are the headers of a request of the console.
+const (
+	fromPage = "Sec-Fetch-Site: same-origin"
+	origin   = "Origin: http://127.0.0.1:8025"
+)
+
+// signIn signs a browser in, and returns its cookie as a header.
+func signIn(t *testing.T, f *fixture, bearer string, headers ...string) string {
+	t.Helper()
+	w := f.ask("POST", "/v1/session", fmt.Sprintf(`{"token":%q}`, strings.TrimPrefix(bearer, "Authorization: Bearer ")), append(headers, json1, fromPage)...)
+	if w.Code != 200 {
+		t.Fatalf("sign-in: %d %s", w.Code, w.Body)
+	}
+	return cookieOf(t, w)
+}
+
+func cookieOf(t *testing.T, w *httptest.ResponseRecorder) string {
+	t.Helper()
+	cookies := w.Result().Cookies()
+	if len(cookies) != 1 {
+		t.Fatalf("want one cookie, have %v", cookies)
+	}
+	return "Cookie: " + cookies[0].Name + "=" + cookies[0].Value
+}
+
+func who(t *testing.T, f *fixture, headers ...string) Identity {
+	t.Helper()
+	return decoded[Identity](t, f.ask("GET", "/v1/session", "", headers...), 200, asJSON)
+}
+
+// A session has the rights of its token: to read, to write, or of an owner; and no others.
+func TestSessionsHaveTheRightsOfTheirTokens(t *testing.T) {
+	f, bear := ownersFixture(t)
+	tests := []struct {
+		scope                      Scope
+		owner                      string
+		read, write, own, ownWrite int
+	}{
+		{Read, "", 200, 403, 200, 403},
+		{Write, "", 200, 200, 200, 200},
+		{Read, "ann@here.example", 403, 403, 200, 403},
+		{Write, "ann@here.example", 403, 403, 200, 200},
+	}
+	for _, tt := range tests {
+		var owners []string
+		if tt.owner != "" {
+			owners = append(owners, tt.owner)
+		}
+		token := bear(tt.scope, owners...)
+		for _, credential := range []string{token, signIn(t, f, token)} {
+			name := fmt.Sprintf("%s %q by %.10s", tt.scope, tt.owner, credential)
+			for _, r := range []struct {
+				method, target string
+				want           int
+			}{{"GET", "/v1/entries", tt.read}, {"POST", "/v1/entries", tt.write}, {"GET", "/v1/owners/ann@here.example/entries", tt.own},
+				{"POST", "/v1/owners/ann@here.example/entries", tt.ownWrite}, {"GET", "/v1/check?sender=a@b.example&recipient=ann@here.example", 200},
+				{"GET", "/v1/check?sender=a@b.example&recipient=bob@here.example", tt.read}} {
+				if w := f.ask(r.method, r.target, `{"entry":"x@y.example"}`, credential, json1, fromPage); w.Code != r.want {
+					t.Errorf("%s: %s %s is %d, want %d: %s", name, r.method, r.target, w.Code, r.want, w.Body)
+				}
+			}
+			if i := who(t, f, credential); !i.SignedIn || i.Scope != tt.scope.String() || strings.Join(i.Owners, " ") != tt.owner {
+				t.Errorf("%s is %+v", name, i)
+			}
+		}
+	}
+}
+
+// A change by a cookie wants proof that a page of this door makes it: no other page can give it, whatever the browser sends along.
+func TestNoOtherPageChangesByACookie(t *testing.T) {
+	f := newEntryFixture(t)
+	cookie := signIn(t, f.fixture, f.write)
+	tests := []struct {
+		name          string
+		headers       []string
+		change, query int
+	}{
+		{"the console", []string{fromPage, origin}, 200, 200},
+		{"the console in a browser without Sec-Fetch-Site", []string{origin}, 200, 200},
+		{"a page of another site", []string{"Sec-Fetch-Site: cross-site", "Origin: https://evil.example"}, 403, 403},
+		{"a form of another site", []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Origin: https://evil.example"}, 403, 403},
+		{"a link of another site", []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"}, 403, 200},
+		{"a page on another port of this machine", []string{"Sec-Fetch-Site: same-site", "Origin: http://127.0.0.1:9999"}, 403, 403},
+		{"that, in a browser without Sec-Fetch-Site", []string{"Origin: http://127.0.0.1:9999"}, 403, 403},
+		{"a sandboxed frame", []string{"Origin: null"}, 403, 403},
+		{"who says nothing of a page", nil, 403, 200},
+		{"the address bar", []string{"Sec-Fetch-Site: none"}, 403, 200},
+		{"a lie with the right origin", []string{"Sec-Fetch-Site: cross-site", origin}, 403, 403},
+	}
+	for _, tt := range tests {
+		headers := append([]string{cookie, json1}, tt.headers...)
+		for _, change := range []struct{ method, target, body string }{{"POST", "/v1/entries", `{"entry":"x.example"}`}, {"DELETE", "/v1/entries?entry=x.example", ""}} {
+			if w := f.ask(change.method, change.target, change.body, headers...); w.Code != tt.change {
+				t.Errorf("%s: %s is %d, want %d: %s", tt.name, change.method, w.Code, tt.change, w.Body)
+			}
+		}
+		if w := f.ask("GET", "/v1/entries", "", headers...); w.Code != tt.query {
+			t.Errorf("%s: GET is %d, want %d: %s", tt.name, w.Code, tt.query, w.Body)
+		}
+		if tt.change == 200 {
+			continue
+		}
+		if w := f.ask("DELETE", "/v1/session", "", headers...); w.Code != 403 {
+			t.Errorf("%s signs out: %d", tt.name, w.Code)
+		}
+	}
+	// Nobody is signed in by another page, to whatever token.
+	body := fmt.Sprintf(`{"token":%q}`, strings.TrimPrefix(f.read, "Authorization: Bearer "))
+	for _, headers := range [][]string{{"Origin: https://evil.example", json1}, {"Sec-Fetch-Site: same-site", json1}, {"Content-Type: text/plain"}, {"Content-Type: application/x-www-form-urlencoded"}} {
+		if w := f.ask("POST", "/v1/session", body, headers...); w.Code != 403 && w.Code != 415 || len(w.Result().Cookies()) > 0 {
+			t.Errorf("%q signs in: %d", headers, w.Code)
+		}
+	}
+}
+
+// A program goes on to send a token in the header, and a cookie beside it gives and takes nothing.
+func TestTheHeaderComesFirst(t *testing.T) {
+	f := newEntryFixture(t)
+	reads, writes := signIn(t, f.fixture, f.read), signIn(t, f.fixture, f.write)
+	for _, tt := range []struct {
+		headers []string
+		want    int
+	}{{[]string{f.write, reads}, 200}, {[]string{f.read, writes}, 403}, {[]string{f.write + "x", writes}, 401}, {[]string{"Authorization: Basic YTpi", writes, fromPage}, 200}} {
+		if w := f.ask("POST", "/v1/entries", `{"entry":"x.example"}`, append(tt.headers, json1)...); w.Code != tt.want {
+			t.Errorf("%q: %d, want %d: %s", tt.headers, w.Code, tt.want, w.Body)
+		}
+	}
+}
+
+// Signing out, another sign-in, a revoked token and the end of its time end a session at once.
+func TestSessionsEnd(t *testing.T) {
+	f := newEntryFixture(t)
+	status := func(cookie string) int { return f.ask("GET", "/v1/entries", "", cookie).Code }
+	wantBoth := func(when, one, other string, wantOne, wantOther int) {
+		t.Helper()
+		if a, b := status(one), status(other); a != wantOne || b != wantOther {
+			t.Errorf("%s: %d and %d, want %d and %d", when, a, b, wantOne, wantOther)
+		}
+	}
+	one, other := signIn(t, f.fixture, f.read), signIn(t, f.fixture, f.read)
+	wantBoth("signed in", one, other, 200, 200)
+	w := f.ask("DELETE", "/v1/session", "", one, fromPage)
+	if c := w.Result().Cookies(); w.Code != 200 || len(c) != 1 || c[0].MaxAge >= 0 || c[0].Value != "" {
+		t.Errorf("sign-out: %d, %v", w.Code, c)
+	}
+	wantBoth("one has signed out", one, other, 401, 200)
+	if w := f.ask("GET", "/v1/entries", "", one); !strings.Contains(w.Header().Get("WWW-Authenticate"), "invalid_token") {
+		t.Error("a cookie that has ended is no wrong token")
+	}
+	if w := f.ask("DELETE", "/v1/session", "", one, fromPage); w.Code != 200 {
+		t.Errorf("signed out twice: %d", w.Code)
+	}
+	one = signIn(t, f.fixture, f.write, other)
+	wantBoth("another sign-in of the same browser", one, other, 200, 401)
+	other = signIn(t, f.fixture, f.read)
+	if _, err := RevokeToken(f.tokens.path, "viewer", nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	wantBoth("one token is revoked", one, other, 200, 401)
+	if i := who(t, f.fixture, other); i.SignedIn {
+		t.Errorf("%+v", i)
+	}
+	set, err := session.Open(session.Settings{Idle: time.Nanosecond, Max: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.settings.Sessions = set
+	f.Server = New(f.settings, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	if got := status(signIn(t, f.fixture, f.write)); got != 401 {
+		t.Errorf("after its time: %d", got)
+	}
+}
+
+// By TLS, at the door or at a web server before it, the cookie goes by TLS alone, and nobody else can set it.
+func TestCookies(t *testing.T) {
+	f := newEntryFixture(t)
+	ask := func(f *fixture, encrypted bool, host, cookie, target, body string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(map[bool]string{true: "POST", false: "GET"}[body != ""], target, strings.NewReader(body))
+		r.Host, r.TLS = host, nil
+		if encrypted {
+			r.TLS = &tls.ConnectionState{}
+		}
+		r.Header.Set("Content-Type", asJSON)
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+		if _, value, ok := strings.Cut(cookie, ": "); ok {
+			r.Header.Set("Cookie", value)
+		}
+		w := httptest.NewRecorder()
+		f.Handler().ServeHTTP(w, r)
+		return w
+	}
+	body := fmt.Sprintf(`{"token":%q}`, strings.TrimPrefix(f.write, "Authorization: Bearer "))
+	behind := &fixture{Server: New(Settings{Tokens: f.settings.Tokens, Entries: f.set, URL: &url.URL{Scheme: "https", Host: "mail.example", Path: "/blockd/"}}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)}
+	for _, tt := range []struct {
+		name      string
+		f         *fixture
+		encrypted bool
+		host      string
+		secure    bool
+	}{{"without TLS", f.fixture, false, "127.0.0.1:8025", false}, {"with TLS", f.fixture, true, "mail.example", true},
+		{"behind a web server", behind, false, "mail.example", true}, {"past the web server", behind, false, "127.0.0.1:8025", false}} {
+		w := ask(tt.f, tt.encrypted, tt.host, "", "/v1/session", body)
+		c := w.Result().Cookies()[0]
+		if c.Secure != tt.secure || strings.HasPrefix(c.Name, "__Host-") != tt.secure || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || !c.Expires.IsZero() || c.MaxAge != 0 || len(c.Value) < 43 {
+			t.Errorf("%s: %s", tt.name, c)
+		}
+		if w := ask(tt.f, tt.encrypted, tt.host, cookieOf(t, w), "/v1/entries", ""); w.Code != 200 {
+			t.Errorf("%s: %d %s", tt.name, w.Code, w.Body)
+		}
+		if tt.secure {
+			planted := "Cookie: " + plainCookie + "=" + c.Value
+			if w := ask(tt.f, tt.encrypted, tt.host, planted, "/v1/entries", ""); w.Code != 401 {
+				t.Errorf("%s: a cookie that any neighbour can set is taken: %d", tt.name, w.Code)
+			}
+		}
+	}
+	cookie := cookieOf(t, ask(f.fixture, false, "127.0.0.1:8025", "", "/v1/session", body))
+	if w := f.ask("GET", "/v1/entries", "", "Cookie: "+plainCookie+"=planted; other=x; "+strings.TrimPrefix(cookie, "Cookie: ")); w.Code != 200 {
+		t.Errorf("a neighbour's cookie of the same name shuts out: %d", w.Code)
+	}
+}
+
+// A sign-in that fails counts for the address, as any request with a wrong token; those of one token have a bound, because each has a line in the journal.
+func TestSignInsAreBounded(t *testing.T) {
+	f := newEntryFixture(t)
+	folder := filepath.Join(t.TempDir(), "audit")
+	s := f.settings
+	s.MaxRate, s.Audit = 5, &Audit{audit.New(audit.Settings{Folder: folder, Max: 1 << 20, Keep: time.Hour}), folder}
+	slow := &fixture{Server: New(s, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)}
+	got := map[int]int{}
+	for range 20 {
+		got[slow.ask("POST", "/v1/session", `{"token":"blockd_guess"}`, json1, fromPage).Code]++
+	}
+	if got[401] < 5 || got[429] == 0 || got[401]+got[429] != 20 {
+		t.Errorf("20 guesses at once: %v", got)
+	}
+	s.MaxRate = 0
+	f.Server = New(s, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	for range signInBurst {
+		signIn(t, f.fixture, f.read)
+	}
+	body := fmt.Sprintf(`{"token":%q}`, strings.TrimPrefix(f.read, "Authorization: Bearer "))
+	if w := f.ask("POST", "/v1/session", body, json1, fromPage); w.Code != 429 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("more sign-ins of one token than there may be: %d", w.Code)
+	}
+	cookie := signIn(t, f.fixture, f.write)
+	f.ask("DELETE", "/v1/session", "", cookie, fromPage)
+	q, err := ParseAuditQuery(url.Values{"action": {"session"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := audit.Search(t.Context(), folder, q)
+	if err != nil || len(found.Lines) != signInBurst+2 || found.Lines[0].Action != audit.SessionEnd || found.Lines[0].By != "helpdesk" || found.Lines[1].Action != audit.SessionBegin || !strings.Contains(found.Lines[1].Detail, "192.0.2.1") {
+		t.Errorf("%d lines, %v: %+v", len(found.Lines), err, found.Lines[:min(2, len(found.Lines))])
+	}
+}
+
+// Of a damaged body nothing is taken, and no secret is logged or answered.
+func TestSignInsThatFail(t *testing.T) {
+	f := newEntryFixture(t)
+	token := strings.TrimPrefix(f.write, "Authorization: Bearer ")
+	var log strings.Builder
+	f.Server = New(f.settings, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	var answers strings.Builder
+	for body, want := range map[string]int{
+		"": 400, "{}": 401, `{"token":""}`: 401, `{"token":7}`: 400, `{"token":"x","more":1}`: 400, `"` + token + `"`: 400,
+		fmt.Sprintf(`{"token":%q} {}`, token): 400, fmt.Sprintf(`{"token":%q}`, token+"x"): 401, `{"token":"` + strings.Repeat("x", 8*maxToken): 413,
+	} {
+		w := f.ask("POST", "/v1/session", body, json1, fromPage)
+		if w.Code != want || len(w.Result().Cookies()) > 0 {
+			t.Errorf("%.60q: %d, want %d: %s", body, w.Code, want, w.Body)
+		}
+		answers.WriteString(w.Body.String())
+	}
+	cookie := signIn(t, f.fixture, f.write)
+	answers.WriteString(f.ask("GET", "/v1/session", "", cookie).Body.String())
+	_, secret, _ := strings.Cut(cookie, "=")
+	for _, text := range []string{log.String(), answers.String()} {
+		if strings.Contains(text, token) || strings.Contains(text, secret) {
+			t.Errorf("a secret in %s", text)
+		}
+	}
+	if i := who(t, f.fixture, cookie); i.By != "session" || i.Name != "helpdesk" || i.Ends == nil || i.Unused == nil || !i.Closed {
+		text, _ := json.Marshal(i)
+		t.Errorf("%s", text)
+	}
+}
