@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"blockd/addr"
 	"blockd/forget"
 	"blockd/history"
 	"blockd/httpapi/fastpath"
@@ -60,8 +61,8 @@ type Settings struct {
 	Shared *shared.Node
 	// Fleet is what /v1/fleet shows; nil: there is no such resource.
 	Fleet *Fleet
-	// Subaddress has the octets of which each separates a tag from a mailbox; "" = there are no tags.
-	Subaddress string
+	// Mailbox is the one that mail for an address belongs to, without its tag and by the aliases, as rule.Owners says it; nil: the address.
+	Mailbox func(addr.Addr) addr.Addr
 	// Successor waits until it is known who has Entries after they were yielded: nil if this process has them back, or
 	// else what has another process answer. A nil Successor: they are never yielded.
 	Successor func(context.Context) http.Handler
@@ -180,6 +181,9 @@ type Metrics interface {
 func New(s Settings, checker *policy.Checker, status func() reload.Status, metrics Metrics, log *slog.Logger) *Server {
 	s.MaxConnections = cmp.Or(s.MaxConnections, defaultConns)
 	s.MaxPerClient = cmp.Or(s.MaxPerClient, s.MaxConnections)
+	if s.Mailbox == nil {
+		s.Mailbox = func(a addr.Addr) addr.Addr { return a }
+	}
 	if s.Sessions == nil {
 		s.Sessions, _ = session.Open(session.Settings{Idle: DefaultIdle, Max: DefaultMax}) // no file: it cannot fail
 	}

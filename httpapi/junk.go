@@ -158,10 +158,10 @@ func (s *Server) moved(w http.ResponseWriter, r *http.Request) {
 	send(w, http.StatusOK, typeJSON, answer)
 }
 
-// TakeComplaint counts what a complaint says for the users who are found in the history since a time, without the tags that subaddress separates. It
-// counts from the time of the message, so that one that is handed in again says nothing new. A complaint takes back complaints alone: its sender may
+// TakeComplaint counts what a complaint says for the users who are found in the history since a time: for the mailboxes that mailbox says their
+// addresses belong to. It counts from the time of the message, so that one that is handed in again says nothing new. A complaint takes back complaints alone: its sender may
 // have written it. record writes a line before.
-func TakeComplaint(ctx context.Context, box *junk.Box, text io.Reader, subaddress string, search junk.Search, since time.Time, by string, record func(audit.Line) error) (a ComplaintAnswer, err error) {
+func TakeComplaint(ctx context.Context, box *junk.Box, text io.Reader, mailbox func(addr.Addr) addr.Addr, search junk.Search, since time.Time, by string, record func(audit.Line) error) (a ComplaintAnswer, err error) {
 	a.Users = []string{}
 	report, err := junk.ReadReport(text)
 	a.Sender = report.Sender.Key.Text
@@ -184,7 +184,7 @@ func TakeComplaint(ctx context.Context, box *junk.Box, text io.Reader, subaddres
 		a.Result = ComplaintWithdrawn
 	}
 	for _, f := range found {
-		key, ok := f.User.Untagged(subaddress).Key()
+		key, ok := mailbox(f.User).Key()
 		if !ok || slices.Contains(a.Users, key.Text) {
 			continue
 		}
@@ -227,7 +227,7 @@ func (s *Server) complain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	desk := s.settings.Junk
-	a, err := TakeComplaint(r.Context(), desk.Box, bytes.NewReader(text), s.settings.Subaddress, s.settings.History.Search, time.Now().Add(-desk.Life), authorOf(v["author"], s.callerOf(r)), func(l audit.Line) error {
+	a, err := TakeComplaint(r.Context(), desk.Box, bytes.NewReader(text), s.settings.Mailbox, s.settings.History.Search, time.Now().Add(-desk.Life), authorOf(v["author"], s.callerOf(r)), func(l audit.Line) error {
 		if s.settings.Audit == nil {
 			return nil
 		}

@@ -42,7 +42,7 @@ func junkFixture(t *testing.T) (f *fixture, bear func(scope Scope, owners ...str
 	known.Learn(from, to, time.Now())
 	box := junk.NewBox(junk.Settings{Path: filepath.Join(t.TempDir(), "box"), Agree: 2, Domains: 1, Keep: 24 * time.Hour})
 	path, n := filepath.Join(t.TempDir(), "tokens"), 0
-	f = newFixture(t, Settings{Entries: set, Tokens: path, First: first, Subaddress: "+", History: log,
+	f = newFixture(t, Settings{Entries: set, Tokens: path, First: first, Mailbox: mailbox, History: log,
 		Junk: &junk.Desk{Guards: junk.Guards{Correspondents: known}, Entries: set, Box: box, Life: 24 * time.Hour}}, "bad.example\n")
 	return f, func(scope Scope, owners ...string) string {
 		t.Helper()

@@ -73,7 +73,7 @@ func (s *Server) readOwner(text string) (addr.Key, error) {
 	if err != nil {
 		return owner, err
 	}
-	if k, ok := a.Untagged(s.settings.Subaddress).Key(); ok {
+	if k, ok := s.settings.Mailbox(a).Key(); ok {
 		return k, nil
 	}
 	return owner, nil

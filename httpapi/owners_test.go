@@ -14,6 +14,30 @@ import (
 	"blockd/live"
 )
 
+// mailbox cuts tags off, and has an alias.
+func mailbox(a addr.Addr) addr.Addr {
+	a = a.Untagged("+")
+	if a.String() == "sales@here.example" {
+		a, _ = addr.Parse("anna@here.example")
+	}
+	return a
+}
+
+// TestAliasesLeadToTheirOwner: an entry under the name of an alias would be heard by nobody, and what an alias is called gives no right.
+func TestAliasesLeadToTheirOwner(t *testing.T) {
+	f, bear := ownersFixture(t)
+	anna, bob := bear(Write, "anna@here.example"), bear(Write, "bob@here.example")
+	if r := f.ask("POST", "/v1/owners/sales@here.example/entries", `{"entry":"promo@bulk.example"}`, anna, json1); r.Code != 200 {
+		t.Fatalf("anna adds for an alias of hers: %d %s", r.Code, r.Body.String())
+	}
+	if r := f.ask("GET", "/v1/owners/anna+x@here.example/entries", "", anna); !strings.Contains(r.Body.String(), "promo@bulk.example") {
+		t.Errorf("it is not hers: %s", r.Body.String())
+	}
+	if r := f.ask("GET", "/v1/owners/sales@here.example/entries", "", bob); r.Code != 404 {
+		t.Errorf("bob reads it: %d", r.Code)
+	}
+}
+
 // ownersFixture is a Server with live entries and tokens: bear gives the header of one that is bound to owners.
 func ownersFixture(t testing.TB) (f *fixture, bear func(scope Scope, owners ...string) string) {
 	t.Helper()
@@ -23,7 +47,7 @@ func ownersFixture(t testing.TB) (f *fixture, bear func(scope Scope, owners ...s
 	}
 	t.Cleanup(func() { set.Close() })
 	path, n := filepath.Join(t.TempDir(), "tokens"), 0
-	f = newFixture(t, Settings{Entries: set, Tokens: path, First: first, Subaddress: "+"}, "bad.example\n")
+	f = newFixture(t, Settings{Entries: set, Tokens: path, First: first, Mailbox: mailbox}, "bad.example\n")
 	return f, func(scope Scope, owners ...string) string {
 		t.Helper()
 		var keys []addr.Key

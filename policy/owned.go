@@ -17,10 +17,7 @@ func ownersOf(o *rule.Owners, recipient string) (q index.OwnedQuestion, ok bool)
 		return q, false
 	}
 	q.Recipient, _ = a.Key()
-	owner := a.Untagged(o.Subaddress)
-	if aliases := o.Aliases.Now(); aliases != nil {
-		owner = aliases.Owner(a, owner)
-	}
+	owner := o.Mailbox(a)
 	if o.Addresses {
 		q.Owners[0], _ = owner.Key()
 	}

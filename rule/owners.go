@@ -26,6 +26,15 @@ type Owners struct {
 // DefaultOwners is what counts where nothing is said.
 func DefaultOwners() Owners { return Owners{Addresses: true, Domains: true, Subaddress: "+"} }
 
+// Mailbox is the one that mail for an address belongs to: by the aliases, and without a tag.
+func (o *Owners) Mailbox(a addr.Addr) addr.Addr {
+	untagged := a.Untagged(o.Subaddress)
+	if aliases := o.Aliases.Now(); aliases != nil {
+		return aliases.Owner(a, untagged)
+	}
+	return untagged
+}
+
 // ParseOwners reads the kinds of owners: "address", "domain", or both with a comma.
 func ParseOwners(text string) (o Owners, err error) {
 	for word := range strings.SplitSeq(text, ",") {

@@ -104,7 +104,8 @@ func Complain(ctx context.Context, c config.Config, complaint []byte, author str
 		}
 		return found, err
 	}
-	return httpapi.TakeComplaint(ctx, box, bytes.NewReader(complaint), c.Policy().Owners.Subaddress, search, time.Now().Add(-time.Duration(c.Junk.For)), author,
+	owners := c.Policy().Owners // without aliases, which the daemon reads
+	return httpapi.TakeComplaint(ctx, box, bytes.NewReader(complaint), owners.Mailbox, search, time.Now().Add(-time.Duration(c.Junk.For)), author,
 		func(l audit.Line) error { return c.Journal().Add(l) })
 }
 

@@ -23,8 +23,10 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 	if h.Listen == "" && socket == "" {
 		return nil
 	}
+	owners := d.config.Policy().Owners
+	owners.Aliases = d.aliases
 	s := httpapi.Settings{Tokens: h.Tokens, Fast: h.Fast, MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnections / 2, MaxRate: h.MaxRate,
-		Entries: d.entries, Shared: d.shared, Fleet: d.view(), Subaddress: d.config.Policy().Owners.Subaddress, History: d.past, Events: d.events, Requests: d.receipts.requests, Proves: d.proves, Pauses: d.pauses, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
+		Entries: d.entries, Shared: d.shared, Fleet: d.view(), Mailbox: owners.Mailbox, History: d.past, Events: d.events, Requests: d.receipts.requests, Proves: d.proves, Pauses: d.pauses, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
 		Serving: d.serving, Message: httpapi.Message{Resolver: d.resolver, Max: int64(d.config.Auth.MaxMessage)}}
 	s.Undo = &httpapi.Undo{Kept: d.kept, Lists: d.config.Undoable, Review: d.config.Reviews, Serves: d.lists.Pinned, HeldBack: d.lists.HeldBack}
 	if d.partners != nil {
