@@ -10,7 +10,7 @@ import (
 // A change that is made on this machine alone has one line in the audit journal, and a second one only if it was not made after all.
 func TestAChangeAloneIsNotedOnce(t *testing.T) {
 	set, _, said := journalled(t)
-	set.SetShare(func(context.Context, []Want, int) ([]Given, error) { return nil, ErrAlone })
+	set.SetShare(func(context.Context, []Want, Terms) ([]Given, error) { return nil, ErrAlone })
 	if _, err := set.Apply(Change{Entry: "bad.example", Author: "anna"}, Change{Entry: "other.example", Author: "anna"}); err != nil {
 		t.Fatal(err)
 	}

@@ -205,9 +205,14 @@ func (s *Set) Of(owner addr.Key) (all []*Entry, tag string) {
 
 // tagOf says which entries these are, by their revisions, which are the same on all nodes of a fleet.
 func tagOf(all []*Entry) string {
+	revisions := make([]uint64, len(all))
+	for i, e := range all {
+		revisions[i] = e.Revision()
+	}
+	slices.Sort(revisions) // after a full read two nodes have them in different orders
 	numbers := make([]byte, 0, 8*len(all))
-	for _, e := range all {
-		numbers = binary.LittleEndian.AppendUint64(numbers, e.Revision())
+	for _, r := range revisions {
+		numbers = binary.LittleEndian.AppendUint64(numbers, r)
 	}
 	return fmt.Sprintf("%016x-%d", xxh3.Hash(numbers), len(all))
 }

@@ -107,9 +107,23 @@ type Given struct {
 	Conflict bool   // IfRev is another revision than that of Was: nothing of the call was done
 }
 
+// Terms are what has to hold where changes are made, or none of them is made.
+type Terms struct {
+	MostOfOwner int      // the greatest number of entries of one owner; 0 = any
+	Holding     *Holding // what an owner has before the changes; nil = anything
+}
+
+// Holding says which entries in force an owner has: how many, and the sum of their revisions. A change gives an entry a higher revision than
+// all before, so other entries of the same number come to a higher sum.
+type Holding struct {
+	Owner string
+	Count int
+	Sum   uint64
+}
+
 // Share makes changes where other machines see them. It returns when the Set has Taken them, or ErrAlone if this machine is
-// to make them by itself, or an error that wraps ErrAway or ErrOwnerFull. most is the greatest number of entries of one owner; 0 = any.
-type Share func(ctx context.Context, wants []Want, most int) ([]Given, error)
+// to make them by itself, or an error that wraps ErrAway, ErrOwnerFull or ErrChanged.
+type Share func(ctx context.Context, wants []Want, terms Terms) ([]Given, error)
 
 // SetShare has changes made by share from now on; nil = by this machine alone.
 func (s *Set) SetShare(share Share) {
@@ -125,7 +139,8 @@ func (s *Set) Shared() bool { return s != nil && s.share.Load() != nil }
 
 // applyShared has the changes of a request made by share.
 func (s *Set) applyShared(share *Share, r *request) error {
-	expected, err := s.preview(r)
+	terms := Terms{MostOfOwner: s.most}
+	expected, err := s.preview(r, &terms)
 	if err != nil {
 		return err
 	}
@@ -140,7 +155,7 @@ func (s *Set) applyShared(share *Share, r *request) error {
 	if err := s.audit.Add(linesOf([]*request{&m}, "", nil)...); err != nil {
 		return err
 	}
-	given, err := (*share)(context.Background(), wants, s.most)
+	given, err := (*share)(context.Background(), wants, terms)
 	if errors.Is(err, ErrAlone) {
 		r.noted = true
 		s.join(r)
@@ -166,8 +181,9 @@ func (s *Set) Fits(w *Want) bool {
 	return e.Revision() == *w.IfRev
 }
 
-// preview returns what the changes of a request would come to here, and why they cannot be made.
-func (s *Set) preview(r *request) ([]Outcome, error) {
+// preview returns what the changes of a request would come to here, and why they cannot be made. With a tag of the owner's entries, the
+// terms get what of these is shared.
+func (s *Set) preview(r *request, terms *Terms) ([]Outcome, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.yielded {
@@ -177,8 +193,17 @@ func (s *Set) preview(r *request) ([]Outcome, error) {
 		return nil, fmt.Errorf("%w: they were opened to be read, or are closed", ErrUnwritable)
 	}
 	st := s.stage()
-	if r.tag != "" && !st.unchanged(r.owner, r.tag, r.now) {
-		return nil, ErrChanged
+	if r.tag != "" {
+		if !st.unchanged(r.owner, r.tag, r.now) {
+			return nil, ErrChanged
+		}
+		terms.Holding = &Holding{Owner: r.owner}
+		for _, e := range s.view.Load().of(r.owner, r.now) {
+			if e.Rev > 0 {
+				terms.Holding.Count++
+				terms.Holding.Sum += e.Rev
+			}
+		}
 	}
 	changes := make([]Change, len(r.changes))
 	for i, c := range r.changes {

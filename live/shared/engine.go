@@ -59,9 +59,8 @@ type Engine interface {
 	Changes(ctx context.Context, since uint64, most int) (Page, error)
 	// All gives each all rows, those of removals too. A row that changes meanwhile may come as before.
 	All(ctx context.Context, each func([]live.Row) error) error
-	// Write makes all changes, in order, or none. mostOfOwner is the greatest number of entries of one owner; 0 = any.
-	// Its error wraps live.ErrOwnerFull or ErrRefused, or is about the engine.
-	Write(ctx context.Context, wants []live.Want, mostOfOwner int) (Written, error)
+	// Write makes all changes, in order, or none. Its error wraps live.ErrOwnerFull, live.ErrChanged or ErrRefused, or is about the engine.
+	Write(ctx context.Context, wants []live.Want, terms live.Terms) (Written, error)
 	State(ctx context.Context) (State, error)
 	// Sweep removes what has ended, with a revision, and forgets what was removed KeepGone ago.
 	Sweep(ctx context.Context) error

@@ -31,7 +31,7 @@ func (e engine) fill(t *testing.T, count int) {
 		for i := at; i < min(at+1000, count); i++ {
 			wants = append(wants, live.Want{Row: live.Row{Entry: fmt.Sprintf("x%d@many.example", i), Scope: "exact", Action: "block", Why: "one of many", By: "anna", Created: 1_790_000_000}})
 		}
-		if _, err := w.Write(t.Context(), wants, 0); err != nil {
+		if _, err := w.Write(t.Context(), wants, live.Terms{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -200,9 +200,9 @@ type watched struct {
 	write atomic.Pointer[func()]
 }
 
-func (w *watched) Write(ctx context.Context, wants []live.Want, most int) (shared.Written, error) {
+func (w *watched) Write(ctx context.Context, wants []live.Want, terms live.Terms) (shared.Written, error) {
 	if f := w.write.Load(); f != nil {
 		(*f)()
 	}
-	return w.Engine.Write(ctx, wants, most)
+	return w.Engine.Write(ctx, wants, terms)
 }

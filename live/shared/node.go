@@ -202,7 +202,7 @@ func (n *Node) answered(err error) {
 }
 
 // share is the live.Share of the node's Set.
-func (n *Node) share(ctx context.Context, wants []live.Want, most int) ([]live.Given, error) {
+func (n *Node) share(ctx context.Context, wants []live.Want, terms live.Terms) ([]live.Given, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeLimit)
 	defer cancel()
 	n.mu.Lock()
@@ -216,9 +216,15 @@ func (n *Node) share(ctx context.Context, wants []live.Want, most int) ([]live.G
 	}
 	defer n.release()
 	n.counts.writes.Add(1)
-	written, err := n.o.Engine.Write(ctx, wants, most)
+	written, err := n.o.Engine.Write(ctx, wants, terms)
 	switch {
 	case errors.Is(err, live.ErrOwnerFull):
+		return nil, err
+	case errors.Is(err, live.ErrChanged): // this machine is behind: who asks again is to get what there is now
+		if err := n.follow(ctx); err != nil && !errors.Is(err, live.ErrYielded) {
+			n.answered(err)
+			n.wake()
+		}
 		return nil, err
 	case errors.Is(err, ErrRefused):
 		return nil, fmt.Errorf("%w: %w", live.ErrInvalid, err)

@@ -137,7 +137,7 @@ func (n *Node) offerTogether(ctx context.Context, some []pending) ([]live.Given,
 	for i := range some {
 		wants[i] = live.Want{Row: some[i].Row, IfRev: &some[i].Base}
 	}
-	written, err := n.o.Engine.Write(ctx, wants, 0)
+	written, err := n.o.Engine.Write(ctx, wants, live.Terms{})
 	return written.Given, err
 }
 

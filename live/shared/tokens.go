@@ -117,7 +117,7 @@ func (n *Node) direct(ctx context.Context, w live.Want) (live.Given, error) {
 		return live.Given{}, err
 	}
 	defer n.release()
-	written, err := n.o.Engine.Write(ctx, []live.Want{w}, 0)
+	written, err := n.o.Engine.Write(ctx, []live.Want{w}, live.Terms{})
 	if err != nil {
 		return live.Given{}, fmt.Errorf("%w: %w", live.ErrAway, err)
 	}

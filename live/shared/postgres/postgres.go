@@ -213,7 +213,7 @@ func (e *Engine) asking(ctx context.Context, again bool, ask func() error) error
 
 // ours reports whether an error is not one of the server.
 func ours(err error) bool {
-	for _, e := range []error{live.ErrOwnerFull, live.ErrYielded, live.ErrUnwritable, shared.ErrUnknown, shared.ErrRefused} {
+	for _, e := range []error{live.ErrOwnerFull, live.ErrChanged, live.ErrYielded, live.ErrUnwritable, shared.ErrUnknown, shared.ErrRefused} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -20,17 +20,17 @@ type identity struct{ owner, entry, scope string }
 func of(r *live.Row) identity { return identity{r.Owner, r.Entry, r.Scope} }
 
 // Write makes changes in one transaction, which holds the lock of the name.
-func (e *Engine) Write(ctx context.Context, wants []live.Want, mostOfOwner int) (w shared.Written, err error) {
+func (e *Engine) Write(ctx context.Context, wants []live.Want, terms live.Terms) (w shared.Written, err error) {
 	sent := false // the commit, so that its outcome is unknown if no answer comes
 	answered := false
 	err = e.asking(ctx, true, func() error {
 		if sent {
 			return shared.ErrUnknown
 		}
-		w, err = e.write(ctx, wants, mostOfOwner, &sent)
+		w, err = e.write(ctx, wants, terms, &sent)
 		var answer *pgconn.PgError
 		switch {
-		case errors.Is(err, live.ErrOwnerFull):
+		case errors.Is(err, live.ErrOwnerFull) || errors.Is(err, live.ErrChanged):
 			return errors.Join(err, e.exec(ctx, "rollback"))
 		case errors.As(err, &answer):
 			answered = true
@@ -52,13 +52,16 @@ func forGood(code string) bool {
 	return len(code) == 5 && (code[:2] == "22" || code[:2] == "23" || code[:2] == "54" || code[:2] == "P0")
 }
 
-func (e *Engine) write(ctx context.Context, wants []live.Want, mostOfOwner int, sent *bool) (w shared.Written, err error) {
+func (e *Engine) write(ctx context.Context, wants []live.Want, terms live.Terms, sent *bool) (w shared.Written, err error) {
 	begin, commit := e.locked()
 	if err := e.exec(ctx, begin); err != nil {
 		return w, err
 	}
 	now, is, err := e.current(ctx, wants)
 	if err != nil {
+		return w, err
+	}
+	if err := e.holds(ctx, terms.Holding); err != nil {
 		return w, err
 	}
 	w = shared.Written{Given: make([]live.Given, len(wants)), Replicas: -1}
@@ -93,7 +96,7 @@ func (e *Engine) write(ctx context.Context, wants []live.Want, mostOfOwner int, 
 		changed = append(changed, i)
 		is[of(&row)] = row // a later change of this call meets it
 	}
-	if err := e.owners(ctx, more, mostOfOwner); err != nil {
+	if err := e.owners(ctx, more, terms.MostOfOwner); err != nil {
 		return w, err
 	}
 	if len(changed) == 0 {
@@ -153,6 +156,20 @@ func (e *Engine) current(ctx context.Context, wants []live.Want) (now time.Time,
 		return err
 	})
 	return now, is, err
+}
+
+// holds refuses changes of an owner who has other entries than the caller knows.
+func (e *Engine) holds(ctx context.Context, h *live.Holding) error {
+	if h == nil {
+		return nil
+	}
+	return e.query(ctx, `select count(*), coalesce(sum(rev), 0)::bigint from blockd_live
+		where name = $1 and owner = $2 and gone is null and scope <> 'token' and (expires is null or expires > clock_timestamp())`, []string{e.name, h.Owner}, func(v [][]byte) error {
+		if string(v[0]) != strconv.Itoa(h.Count) || string(v[1]) != strconv.FormatUint(h.Sum, 10) {
+			return live.ErrChanged
+		}
+		return nil
+	})
 }
 
 // owners refuses changes that would give an owner too many entries.

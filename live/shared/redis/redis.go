@@ -9,6 +9,7 @@
 //	{blockd:NAME}:ends     sorted set  fields by when they end
 //	{blockd:NAME}:gone     sorted set  fields by when they were removed; their rows stay for 7 days
 //	{blockd:NAME}:owners   hash        how many entries an owner has
+//	{blockd:NAME}:owned    hash        the sum of the revisions of an owner's entries
 //	{blockd:NAME}:nodes    sorted set  nodes by when they have last reported
 //	{blockd:NAME}:node:X   text        the report of a node, with a life
 //
@@ -76,7 +77,7 @@ func Open(dsn, name string) (*Engine, error) {
 		return nil, fmt.Errorf("dsn: %w", err)
 	}
 	e := &Engine{name: name, client: client, reported: "{blockd:" + name + "}:node:"}
-	for _, part := range []string{"live", "log", "rev", "epoch", "sum", "ends", "gone", "owners", "nodes"} {
+	for _, part := range []string{"live", "log", "rev", "epoch", "sum", "ends", "gone", "owners", "owned", "nodes"} {
 		e.keys = append(e.keys, "{blockd:"+name+"}:"+part)
 	}
 	return e, nil
@@ -89,7 +90,8 @@ const (
 	revKey   = 2
 	epochKey = 3
 	sumKey   = 4
-	nodesKey = 8
+	nodesKey = 9
+	changing = 9 // how many of them the scripts take
 )
 
 // String names the servers.
@@ -126,7 +128,7 @@ func (e *Engine) asking(ctx context.Context, ask func(*goredis.Client) error) er
 			}
 		}
 	}
-	if err == nil || errors.Is(err, live.ErrOwnerFull) || errors.Is(err, live.ErrYielded) || errors.Is(err, live.ErrUnwritable) || errors.Is(err, shared.ErrUnknown) {
+	if err == nil || errors.Is(err, live.ErrOwnerFull) || errors.Is(err, live.ErrChanged) || errors.Is(err, live.ErrYielded) || errors.Is(err, live.ErrUnwritable) || errors.Is(err, shared.ErrUnknown) {
 		return err
 	}
 	return e.client.Explain(err)

@@ -1,10 +1,10 @@
 -- Removes live entries that have ended, with revisions, and forgets what was removed long ago: at most 500 of each.
 --
--- KEYS  live log rev epoch sum ends gone owners
+-- KEYS  live log rev epoch sum ends gone owners owned
 -- ARGV  for how many seconds a removal is kept
 --
 -- The answer is how many rows there were.
-local live, log, revs, epoch, sum, ends, gone, owners = unpack(KEYS)
+local live, log, revs, epoch, sum, ends, gone, owners, owned = unpack(KEYS)
 if redis.replicate_commands then redis.replicate_commands() end
 local now, rows = tonumber(redis.call('TIME')[1]), 0
 
@@ -15,6 +15,7 @@ for _, field in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', 0
   local rev, was, hash, created, expires, rest
   if v then rev, was, hash, created, expires, rest = string.match(v, '^(%d+)\t(%d+)\t(%x*)\t(%d+)\t(%d+)\t(.*)$') end
   if was == '0' then
+    local before = rev
     rev = string.format('%.0f', redis.call('INCR', revs))
     local value = rev .. '\t' .. now .. '\t' .. hash .. '\t' .. created .. '\t0\t' .. rest
     redis.call('HSET', live, field, value)
@@ -29,7 +30,13 @@ for _, field in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', 0
       redis.call('HINCRBY', sum, 'n', -1)
     end
     local owner = string.match(field, '^[^\31]*')
-    if owner ~= '' and redis.call('HINCRBY', owners, owner, -1) <= 0 then redis.call('HDEL', owners, owner) end
+    if owner ~= '' then
+      redis.call('HINCRBY', owned, owner, '-' .. before)
+      if redis.call('HINCRBY', owners, owner, -1) <= 0 then
+        redis.call('HDEL', owners, owner)
+        redis.call('HDEL', owned, owner)
+      end
+    end
   end
 end
 for _, field in ipairs(redis.call('ZRANGEBYSCORE', gone, '-inf', now - tonumber(ARGV[1]), 'LIMIT', 0, 500)) do

@@ -20,12 +20,17 @@ import (
 const lookAgain = 10 * time.Second
 
 // Write makes changes by one script, and waits a moment for a replica to have them.
-func (e *Engine) Write(ctx context.Context, wants []live.Want, mostOfOwner int) (w shared.Written, err error) {
-	args := []any{"EVAL", writeScript, 8}
-	for _, k := range e.keys[:8] {
+func (e *Engine) Write(ctx context.Context, wants []live.Want, terms live.Terms) (w shared.Written, err error) {
+	args := []any{"EVAL", writeScript, changing}
+	for _, k := range e.keys[:changing] {
 		args = append(args, k)
 	}
-	args = append(args, rand.Text(), mostOfOwner)
+	args = append(args, rand.Text(), terms.MostOfOwner)
+	if h := terms.Holding; h != nil {
+		args = append(args, h.Owner, h.Count, strconv.FormatUint(h.Sum, 10))
+	} else {
+		args = append(args, "", 0, "0")
+	}
 	for i := range wants {
 		r, want, gone, hash := &wants[i].Row, "", "", ""
 		if wants[i].IfRev != nil {
@@ -80,7 +85,7 @@ func (e *Engine) Write(ctx context.Context, wants []live.Want, mostOfOwner int) 
 		result = w
 		return err
 	})
-	if err != nil && sent && !errors.Is(err, live.ErrOwnerFull) && !redisclient.IsReply(err) {
+	if err != nil && sent && !errors.Is(err, live.ErrOwnerFull) && !errors.Is(err, live.ErrChanged) && !redisclient.IsReply(err) {
 		err = fmt.Errorf("%w: %w", shared.ErrUnknown, err)
 	}
 	return result, err
@@ -103,6 +108,8 @@ func written(answer any, wants []live.Want) (w shared.Written, err error) {
 	case !ok || len(parts) == 0:
 	case text(parts[0]) == "full" && len(parts) == 3:
 		return w, fmt.Errorf("%w: %s has %s (max_entries_per_owner)", live.ErrOwnerFull, text(parts[1]), text(parts[2]))
+	case text(parts[0]) == "changed":
+		return w, live.ErrChanged
 	case text(parts[0]) == "conflict" && len(parts) == 3:
 		i, _ := parts[1].(int64)
 		if i < 0 || int(i) >= len(wants) {
@@ -131,7 +138,7 @@ func written(answer any, wants []live.Want) (w shared.Written, err error) {
 func (e *Engine) Sweep(ctx context.Context) error {
 	return e.asking(ctx, func(c *goredis.Client) error {
 		for {
-			n, err := c.Eval(ctx, sweepScript, e.keys[:8], int(shared.KeepGone.Seconds())).Int()
+			n, err := c.Eval(ctx, sweepScript, e.keys[:changing], int(shared.KeepGone.Seconds())).Int()
 			if err != nil || n < 500 {
 				return err
 			}

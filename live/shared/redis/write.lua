@@ -1,23 +1,36 @@
 -- Makes changes of the live entries of a fleet: all in order, or none.
 --
--- KEYS  live log rev epoch sum ends gone owners
--- ARGV  an epoch if there is none, the most entries of one owner (0 = any), and of each change: the field, its owner, the
+-- KEYS  live log rev epoch sum ends gone owners owned
+-- ARGV  an epoch if there is none, the most entries of one owner (0 = any), an owner ('' = none) with the number of entries in force
+--       and the sum of their revisions that this one must have, and of each change: the field, its owner, the
 --       revision that it must have ('' = any), '1' for a removal, when it was made, the hash of the row ('' = it is not
 --       summed), when it ends, and the rest of the value.
 --
 -- A value is REV TAB GONE TAB HASH TAB CREATED TAB EXPIRES TAB REST.
-local live, log, revs, epoch, sum, ends, gone, owners = unpack(KEYS)
+local live, log, revs, epoch, sum, ends, gone, owners, owned = unpack(KEYS)
 if redis.replicate_commands then redis.replicate_commands() end
 local now = tonumber(redis.call('TIME')[1])
-local most, count = tonumber(ARGV[2]), (#ARGV - 2) / 8
+local most, count = tonumber(ARGV[2]), (#ARGV - 5) / 8
 local is, more, todo, answer = {}, {}, {}, {'ok'}
 
 local function parse(v)
   return string.match(v, '^(%d+)\t(%d+)\t(%x*)\t(%d+)\t(%d+)\t(.*)$')
 end
 
+local holder = ARGV[3]
+if holder ~= '' then
+  local n, total = tonumber(redis.call('HGET', owners, holder) or '0'), tonumber(redis.call('HGET', owned, holder) or '0')
+  for _, field in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', now)) do -- has ended, and is not swept yet
+    if string.sub(field, 1, #holder + 1) == holder .. '\31' then
+      local rev, was = string.match(redis.call('HGET', live, field) or '', '^(%d+)\t(%d+)')
+      if was == '0' then n, total = n - 1, total - tonumber(rev) end
+    end
+  end
+  if n ~= tonumber(ARGV[4]) or total ~= tonumber(ARGV[5]) then return {'changed'} end
+end
+
 for i = 0, count - 1 do
-  local field, owner, want, removal, created, hash, expires, rest = unpack(ARGV, 3 + i * 8, 10 + i * 8)
+  local field, owner, want, removal, created, hash, expires, rest = unpack(ARGV, 6 + i * 8, 13 + i * 8)
   local v = is[field]
   if v == nil then v = redis.call('HGET', live, field) end
   local there, was, rev, old = false, '', '0', {}
@@ -37,7 +50,7 @@ for i = 0, count - 1 do
       more[owner] = (more[owner] or 0) + 1
     end
     is[field] = '0\t' .. (removal == '1' and tostring(now) or '0') .. '\t' .. hash .. '\t' .. created .. '\t' .. expires .. '\t' .. rest
-    todo[#todo + 1] = {i + 2, field, is[field], there and old[3] or '', removal, expires, hash}
+    todo[#todo + 1] = {i + 2, field, is[field], there and old[3] or '', removal, expires, hash, owner, there and old[1] or ''}
   end
 end
 for owner, n in pairs(more) do
@@ -63,8 +76,9 @@ local function toggle(hash, n)
   redis.call('HINCRBY', sum, 'n', n)
 end
 
+local given = {}
 for _, t in ipairs(todo) do
-  local at, field, value, before, removal, expires, hash = unpack(t)
+  local at, field, value, before, removal, expires, hash, owner, replaced = unpack(t)
   local rev = string.format('%.0f', redis.call('INCR', revs))
   value = rev .. string.sub(value, 2)
   toggle(before, -1)
@@ -78,9 +92,17 @@ for _, t in ipairs(todo) do
     toggle(hash, 1)
     if expires ~= '0' then redis.call('ZADD', ends, expires, field) end
   end
+  if owner ~= '' then
+    if replaced ~= '' then redis.call('HINCRBY', owned, owner, '-' .. (given[field] or replaced)) end
+    if removal ~= '1' then redis.call('HINCRBY', owned, owner, rev) end
+  end
+  given[field] = rev
   answer[at][1] = rev
 end
 for owner, n in pairs(more) do
-  if n ~= 0 and redis.call('HINCRBY', owners, owner, n) <= 0 then redis.call('HDEL', owners, owner) end
+  if n ~= 0 and redis.call('HINCRBY', owners, owner, n) <= 0 then
+    redis.call('HDEL', owners, owner)
+    redis.call('HDEL', owned, owner)
+  end
 end
 return answer
