@@ -123,8 +123,8 @@ func (t *Table) Lists() []List {
 	return all
 }
 
-// own is Lists without what was before.
-func (t *Table) own() []List {
+// Counted is Lists without what was before: what this process has counted.
+func (t *Table) Counted() []List {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.ownLocked()
@@ -172,7 +172,7 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(to chan<- prometheus.Metric) {
-	for _, l := range m.table.own() {
+	for _, l := range m.table.Counted() {
 		count := func(d *prometheus.Desc, n uint64) {
 			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), l.Name)
 		}

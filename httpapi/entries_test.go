@@ -13,11 +13,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/history"
 	"blockd/index"
 	"blockd/lists"
 	"blockd/live"
 	"blockd/policy"
 	"blockd/reload"
+	"blockd/rollup"
 	"blockd/verdict"
 )
 
@@ -26,6 +28,7 @@ type entryFixture struct {
 	*fixture
 	set         *live.Set
 	read, write string // header lines
+	charts      *rollup.Table
 }
 
 func newEntryFixture(t testing.TB) *entryFixture {
@@ -41,10 +44,12 @@ func newEntryFixture(t testing.TB) *entryFixture {
 	t.Cleanup(func() { set.Close() })
 	path := filepath.Join(t.TempDir(), "tokens")
 	f := &entryFixture{fixture: &fixture{live: build(t, "bad.example\n")}, set: set}
+	f.charts = rollup.New("", nil)
+	f.charts.Add(&history.Record{Door: "smtp", Outcome: "refuse", List: "bad"})
 	f.read, f.write = newToken(t, path, "viewer", Read), newToken(t, path, "helpdesk", Write)
 	reg, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
 	checker := policy.New(func() *index.Index { return f.fixture.live }, policy.Settings{Live: set}, log, reg)
-	f.Server = New(Settings{Tokens: path, Entries: set}, checker, func() reload.Status { return f.status }, reg, log)
+	f.Server = New(Settings{Tokens: path, Entries: set, Rollup: f.charts}, checker, func() reload.Status { return f.status }, reg, log)
 	return f
 }
 

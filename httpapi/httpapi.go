@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,6 +37,7 @@ import (
 	"blockd/policy"
 	"blockd/receipt"
 	"blockd/reload"
+	"blockd/rollup"
 )
 
 // Settings of a Server. The zero value is safe on a loopback address.
@@ -108,6 +110,8 @@ type Settings struct {
 
 	// History is what /v1/decisions shows; nil: there is no such resource.
 	History *history.Log
+	// Rollup is what /v1/series shows; nil: there is no such resource.
+	Rollup *rollup.Table
 	// Events are what /v1/events shows; nil: there is no such resource.
 	Events *Events
 	// Hosts are names, in lower case, that a request may have in its Host header when
@@ -163,6 +167,8 @@ type Server struct {
 	workspaces sync.Pool     // of *workspace
 	searches   chan struct{} // has one of each search of the quarantine that is under way
 	scans      chan struct{} // and one of each of the live entries
+
+	checks atomic.Uint64 // questions of programs
 
 	searchingAudit sync.Mutex
 	document       []byte

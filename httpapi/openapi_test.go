@@ -25,6 +25,7 @@ import (
 	"blockd/live/shared"
 	"blockd/pause"
 	"blockd/receipt"
+	"blockd/rollup"
 	"blockd/roster"
 )
 
@@ -34,7 +35,7 @@ var update = flag.Bool("update", false, "write docs/openapi.json anew")
 // resource that a daemon can have, so that no two of them name a schema alike.
 func TestDocumentIsInDocs(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
-	whole := New(Settings{Entries: new(live.Set), Shared: new(shared.Node), Fleet: &Fleet{Book: roster.NewBook()}, Junk: &junk.Desk{Box: new(junk.Box)}, Undo: &Undo{}, Pauses: new(pause.Set), Audit: &Audit{}, Quarantine: &Quarantine{}, Requests: new(receipt.Store), Report: &Report{}, History: new(history.Log), Person: new(forget.Places), Events: NewEvents(), Reload: func(context.Context, string) Reloaded { return Reloaded{} }}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	whole := New(Settings{Entries: new(live.Set), Shared: new(shared.Node), Fleet: &Fleet{Book: roster.NewBook()}, Junk: &junk.Desk{Box: new(junk.Box)}, Undo: &Undo{}, Pauses: new(pause.Set), Audit: &Audit{}, Quarantine: &Quarantine{}, Requests: new(receipt.Store), Report: &Report{}, History: new(history.Log), Rollup: rollup.New("", nil), Person: new(forget.Places), Events: NewEvents(), Reload: func(context.Context, string) Reloaded { return Reloaded{} }}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	path := filepath.Join("..", "docs", "openapi.json")
 	if *update {
 		testkit.Write(t, path, whole.document)
@@ -141,6 +142,10 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		{"GET", "/v1/owners/a%20b/entries", "", nil, 400},
 		{"DELETE", "/v1/owners/anna@here.example/entries?entry=one.example", "", nil, 200},
 		{"GET", "/v1/lists", "", nil, 200},
+		{"GET", "/v1/series", "", nil, 200},
+		{"GET", "/v1/series?by=list&span=30d&outcome=refuse&list=bad", "", nil, 200},
+		{"GET", "/v1/series?by=door&door=smtp", "", nil, 400},
+		{"GET", "/v1/series.csv?span=7d", "", nil, 200},
 		{"GET", "/v1/serving", "", nil, 200},
 		{"GET", "/v1/session", "", nil, 200},
 		{"POST", "/v1/session", `{"token":"` + strings.TrimPrefix(f.write, "Authorization: Bearer ") + `"}`, []string{jsonBody}, 200},

@@ -161,6 +161,12 @@ func (s *Server) routes(metrics http.Handler) []route {
 			route{path: "/v1/decisions.ndjson", about: "all of them, one a line", methods: []method{
 				{name: http.MethodGet, serve: compressed(s.privately(s.decisionsLines)), doc: describeDecisionsLines, private: true}}})
 	}
+	if s.settings.Rollup != nil {
+		all = append(all, route{path: "/v1/series", about: "decisions over time: ?by=outcome|door|list|shadow|overruled|checks, span=1h|24h|7d|30d|365d, outcome=, door=, list=", methods: []method{
+			{name: http.MethodGet, serve: compressed(s.series), doc: describeSeries}}},
+			route{path: "/v1/series.csv", about: "the same as CSV", methods: []method{
+				{name: http.MethodGet, serve: compressed(s.seriesCSV), doc: describeSeriesCSV}}})
+	}
 	if s.settings.Events != nil {
 		all = append(all, route{path: "/v1/events", about: "decisions as they are made, server-sent events", methods: []method{
 			{name: http.MethodGet, serve: s.privately(s.events), doc: describeEvents, private: true}}})

@@ -58,6 +58,7 @@ func (w *workspace) add(q policy.Question) { w.questions = append(w.questions, q
 // appendAnswers asks the questions and appends the answers in their order, with
 // between from one to the next, and after the last one if last says so.
 func (w *workspace) appendAnswers(dst []byte, between byte, last string) []byte {
+	w.server.checks.Add(uint64(len(w.questions)))
 	verdicts := w.server.checker.AskAll(&w.batch, w.questions)
 	for i, q := range w.questions {
 		v := &verdicts[i]
@@ -83,6 +84,7 @@ func (w *workspace) appendAnswer(dst []byte, q policy.Question) []byte {
 		w.add(q)
 		return w.appendAnswers(dst, ',', "")
 	}
+	w.server.checks.Add(1)
 	v := w.server.checker.Ask(q)
 	return w.append(dst, &v, q.Text)
 }

@@ -66,6 +66,9 @@ func (c Config) Reviews(list string) bool {
 // RecentPath is where those who wrote lately are kept.
 func (c Config) RecentPath() string { return c.Index.Path + reload.RecentSuffix }
 
+// RollupPath is where the counts of charts are kept.
+func (c Config) RollupPath() string { return c.Index.Path + ".rollup" }
+
 // HitsPath is where the counts of hits are kept.
 func (c Config) HitsPath() string { return c.Index.Path + ".hits" }
 

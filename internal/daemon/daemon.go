@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -42,6 +43,7 @@ import (
 	"blockd/reload"
 	"blockd/remote"
 	"blockd/repeat"
+	"blockd/rollup"
 	"blockd/rule"
 	"blockd/snapshot"
 	"blockd/spool"
@@ -76,6 +78,8 @@ type daemon struct {
 	taken    chan struct{}  // holds one value while a snapshot waits to be brought into service
 	asked    *ask.Sets
 	events   *httpapi.Events
+	charts   *rollup.Table
+	checks   atomic.Pointer[httpapi.Server] // counts the questions over HTTP; nil: there is no such door
 	repeats  *repeat.Table
 	checker  *policy.Checker
 	resolver *msgauth.Resolver
@@ -240,6 +244,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 		func(ctx context.Context) error { return d.partners.Run(ctx, d.log) },
 		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) },
 		func(ctx context.Context) error { return d.checker.Hits().Keep(ctx, d.config.HitsPath(), d.log) },
+		d.runCharts,
 		func(last context.Context) error { return d.runBell(last, ctx) },
 		func(last context.Context) error { return d.runReport(last, ctx) })
 	var open sync.WaitGroup

@@ -28,6 +28,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 	s := httpapi.Settings{Tokens: h.Tokens, Fast: h.Fast, MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnections / 2, MaxRate: h.MaxRate,
 		Entries: d.entries, Shared: d.shared, Fleet: d.view(), Mailbox: owners.Mailbox, History: d.past, Events: d.events, Requests: d.receipts.requests, Proves: d.proves, Pauses: d.pauses, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
 		Serving: d.serving, Message: httpapi.Message{Resolver: d.resolver, Max: int64(d.config.Auth.MaxMessage)}}
+	s.Rollup = d.charts
 	s.Undo = &httpapi.Undo{Kept: d.kept, Lists: d.config.Undoable, Review: d.config.Reviews, Serves: d.lists.Pinned, HeldBack: d.lists.HeldBack}
 	if d.partners != nil {
 		s.Person = d.person()
@@ -71,6 +72,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 		return err
 	}
 	srv := httpapi.New(s, d.checker, d.readiness(ctx), d.metrics, d.log)
+	d.checks.Store(srv)
 	for _, l := range o.listeners { // an inherited one need not be where http.listen says
 		if address := l.Addr().String(); !h.Closed() && l.Addr().Network() == "tcp" && !config.OnLoopback(address) {
 			return fmt.Errorf("http.listen: the inherited socket %s can be reached from other machines: it needs http.token_file or http.tokens", address)

@@ -24,6 +24,7 @@ import (
 	"blockd/policy"
 	"blockd/reload"
 	"blockd/repeat"
+	"blockd/rollup"
 	"blockd/spool"
 	"blockd/verdict"
 )
@@ -101,7 +102,8 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	if d.fetcher, err = NewFetcher(c, d.log, d.metrics); err != nil {
 		return fmt.Errorf("lists: %w", err)
 	}
-	verdicts.Completed, verdicts.Wants, verdicts.History, verdicts.Decided = d.recent.Add, d.recent.Wants, d.past, d.events.Add
+	verdicts.Completed, verdicts.Wants, verdicts.History, verdicts.Decided = d.recent.Add, d.recent.Wants, d.past, d.decided
+	d.charts = rollup.New(c.RollupPath(), d.totals)
 	if d.resolver, err = d.observedResolver(); err != nil {
 		return err
 	}

@@ -506,7 +506,7 @@ func (u *upgrading) tellCounters(d *daemon) {
 	}
 	metrics, err := d.metrics.Text()
 	if err == nil {
-		text, _ := json.Marshal(counted{string(metrics), d.checker.Hits().State(), u.former.Load() + 1}) // texts and a number
+		text, _ := json.Marshal(counted{string(metrics), d.checker.Hits().State(), u.former.Load() + 1, d.charts.State()}) // texts and a number
 		err = s.Counters(text)
 	}
 	if err != nil {
@@ -581,11 +581,12 @@ func (u *upgrading) ready(ctx context.Context, d *daemon) error {
 	return nil
 }
 
-// counted is what a process has counted: what /metrics shows, and hits.Table.State.
+// counted is what a process has counted: what /metrics shows, and hits.Table.State and rollup.Table.State.
 type counted struct {
 	Metrics string          `json:"metrics"`
 	Hits    json.RawMessage `json:"hits"`
 	Former  int32           `json:"former"` // processes that still end their sessions, this one included
+	Charts  json.RawMessage `json:"charts,omitempty"`
 }
 
 func (d *daemon) addCounters(text []byte) {
@@ -595,7 +596,7 @@ func (d *daemon) addCounters(text []byte) {
 	var c counted
 	err := json.Unmarshal(text, &c)
 	if err == nil {
-		err = errors.Join(d.metrics.Add([]byte(c.Metrics)), d.checker.Hits().Restore(c.Hits))
+		err = errors.Join(d.metrics.Add([]byte(c.Metrics)), d.checker.Hits().Restore(c.Hits), d.charts.Join(c.Charts))
 	}
 	d.upgrade.former.Store(c.Former)
 	if err != nil {

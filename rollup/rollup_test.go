@@ -1,0 +1,348 @@
+package rollup
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"blockd/history"
+	"blockd/internal/race"
+)
+
+// rig is a Table that runs in a bubble of synctest, where it is midnight.
+type rig struct {
+	*Table
+	path string
+	log  bytes.Buffer
+	stop func()
+}
+
+func newRig(t *testing.T, path, folder string, totals func() []Total) *rig {
+	r := &rig{Table: New(path, totals), path: path}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx, folder, slog.New(slog.NewTextHandler(&r.log, nil))) }()
+	r.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	synctest.Wait()
+	return r
+}
+
+func decision(outcome, list string) *history.Record {
+	return &history.Record{Time: time.Now(), Door: "smtp", Outcome: outcome, Verdict: "clear", List: list}
+}
+
+// counts are the sums of the series of a query, by name.
+func (r *rig) counts(t *testing.T, q Query) map[string]uint64 {
+	t.Helper()
+	s, err := r.Series(q, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]uint64{}
+	for _, row := range s.Rows {
+		if want := int(s.Until.Sub(s.From) / s.Step); len(row.Counts) != want {
+			t.Errorf("%s has %d counts, want %d", row.Name, len(row.Counts), want)
+		}
+		for _, n := range row.Counts {
+			all[row.Name] += n
+		}
+	}
+	return all
+}
+
+func (r *rig) want(t *testing.T, q Query, want string) {
+	t.Helper()
+	if got := fmt.Sprint(r.counts(t, q)); got != "map["+want+"]" {
+		t.Errorf("%+v is %s, want map[%s]", q, got, want)
+	}
+}
+
+func TestSeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told atomic.Uint64
+		told.Store(35)
+		r := newRig(t, filepath.Join(t.TempDir(), "x"), "", func() []Total {
+			return []Total{{Name: "dns", N: told.Load()}, {Overruled: true, Name: "own", N: told.Load() / 2}}
+		})
+		defer r.stop()
+		<-time.After(time.Second) // within a minute
+		for range 5 {
+			told.Add(1)
+			r.Add(decision("accept", ""))
+			r.Add(decision("refuse", "own"))
+			<-time.After(time.Minute)
+		}
+		r.Add(decision("refuse", ""))
+		r.Add(&history.Record{Door: "milter", Outcome: "defer", List: "other"})
+		r.Add(&history.Record{Door: "milter", Outcome: "accept", List: "new", Shadow: true})
+		r.Add(&history.Record{Door: "dns", Outcome: history.Listed, List: "own"})
+		synctest.Wait()
+		for _, span := range Spans() {
+			r.want(t, Query{By: "outcome", Span: span}, "accept:6 defer:1 refuse:6")
+		}
+		r.want(t, Query{By: "outcome", Span: "1h", Door: "milter"}, "accept:1 defer:1")
+		r.want(t, Query{By: "outcome", Span: "1h", List: "own"}, "refuse:5")
+		r.want(t, Query{By: "door", Span: "1h"}, "milter:2 smtp:11")
+		r.want(t, Query{By: "door", Span: "1h", Outcome: "refuse"}, "smtp:6")
+		r.want(t, Query{By: "list", Span: "1h"}, "(none):1 other:1 own:5")
+		r.want(t, Query{By: "list", Span: "1h", Outcome: "defer"}, "other:1")
+		r.want(t, Query{By: "list", Span: "1h", List: "own"}, "own:5")
+		r.want(t, Query{By: "shadow", Span: "1h"}, "new:1")
+		r.want(t, Query{By: "overruled", Span: "1h"}, "own:20")
+		r.want(t, Query{By: "checks", Span: "1h"}, "dns:40 milter:2 smtp:11")
+		s, _ := r.Series(Query{By: "outcome", Span: "1h", Door: "milter"}, time.Now())
+		if s.Rows[0].Name != "accept" || s.Rows[0].Counts[59] != 1 || time.Until(s.Until) > time.Minute || s.Since.IsZero() || s.Filling {
+			t.Errorf("the last hour is %+v", s)
+		}
+		for _, q := range []Query{{By: "outcome", Span: "1h", Outcome: "refuse"}, {By: "outcome", Span: "1h", Door: "smtp", List: "own"}, {By: "list", Span: "1h", Door: "smtp"}, {By: "door", Span: "2h"}} {
+			if _, err := r.Series(q, time.Now()); err == nil {
+				t.Errorf("%+v is answered", q)
+			}
+		}
+	})
+}
+
+// TestKept: what was counted survives an end, and all but a minute of it a kill.
+func TestKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "x")
+		r := newRig(t, path, "", nil)
+		for range 100 {
+			r.Add(decision("refuse", "own"))
+			<-time.After(time.Minute)
+		}
+		synctest.Wait()
+		r.Add(decision("accept", ""))
+		killed, err := os.ReadFile(path) // as a kill would leave it
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.stop()
+		r = newRig(t, path, "", nil)
+		r.want(t, Query{By: "outcome", Span: "24h"}, "accept:1 refuse:100")
+		r.stop()
+
+		for _, torn := range []int{0, 1, 10, 40} {
+			if err := os.WriteFile(path, killed[:len(killed)-torn], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r = newRig(t, path, "", nil)
+			if n := r.counts(t, Query{By: "outcome", Span: "24h"})["refuse"]; n < 95 {
+				t.Errorf("without its last %d octets it has %d", torn, n)
+			}
+			r.Add(decision("refuse", "own"))
+			r.stop()
+			r = newRig(t, path, "", nil)
+			if n := r.counts(t, Query{By: "outcome", Span: "24h"})["refuse"]; n < 96 || strings.Contains(r.log.String(), "damaged") {
+				t.Errorf("written on after %d octets were torn off it has %d: %s", torn, n, &r.log)
+			}
+			r.stop()
+		}
+	})
+}
+
+func TestDamagedBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, text := range map[string]string{
+			"head":   "something else\n",
+			"empty":  "",
+			"number": fileHead + "00000000 n d refuse \"smtp\"\n",
+			"large":  strings.Repeat("x", maxFile+1),
+		} {
+			path := filepath.Join(t.TempDir(), "x")
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := newRig(t, path, "", nil)
+			r.Add(decision("refuse", ""))
+			r.stop()
+			if !strings.Contains(r.log.String(), "begun anew") {
+				t.Errorf("%s: %s", name, &r.log)
+			}
+			r = newRig(t, path, "", nil)
+			r.want(t, Query{By: "outcome", Span: "1h"}, "refuse:1")
+			r.stop()
+		}
+	})
+}
+
+// TestFullDisk: what cannot be written is kept in memory, and written later.
+func TestFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := filepath.Join(t.TempDir(), "not", "there")
+		r := newRig(t, filepath.Join(folder, "x"), "", nil)
+		for range 3 {
+			r.Add(decision("refuse", ""))
+			<-time.After(time.Minute)
+		}
+		synctest.Wait()
+		r.want(t, Query{By: "outcome", Span: "1h"}, "refuse:3")
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if text := r.log.String(); strings.Count(text, "not kept for the next start") != 1 || strings.Count(text, "kept again") != 1 {
+			t.Errorf("log is %s", text)
+		}
+		r.stop()
+		r = newRig(t, filepath.Join(folder, "x"), "", nil)
+		r.want(t, Query{By: "outcome", Span: "1h"}, "refuse:3")
+		r.stop()
+	})
+}
+
+// TestBounds: a hundred days of many lists stay within the file's bound, and a clock that jumps removes nothing of the last month.
+func TestBounds(t *testing.T) {
+	race.Skip(t)
+	table := New("", nil)
+	k, at := &table.kept, int64(1_800_000_000/60)
+	for hour := range 100 * 24 {
+		minute := at + int64(hour)*60
+		if hour == 2_000 { // the clock is in another century for a while
+			minute += 100 * 365 * 24 * 60
+		}
+		for range 4 {
+			counts := map[cell]uint64{}
+			for i := range 100 {
+				counts[cell{byList, fmt.Sprint("list", (i+hour)%200), "refuse"}] = uint64(1000 + i)
+			}
+			text, _ := k.text(counts)
+			k.add(bin{minute, false, text})
+		}
+		k.tidy()
+	}
+	if k.octets > maxKept+1<<16 || len(k.file()) > maxFile {
+		t.Errorf("%d octets, %d in the file", k.octets, len(k.file()))
+	}
+	now := time.Unix((at+100*24*60)*60, 0)
+	table.loaded = true
+	s, err := table.Series(Query{By: "list", Span: "30d"}, now)
+	if err != nil || len(s.Rows) != maxNames+1 || s.Rows[maxNames].Name != Others {
+		t.Fatalf("%d rows, %v", len(s.Rows), err)
+	}
+	sum := uint64(0)
+	for _, row := range s.Rows {
+		for _, n := range row.Counts {
+			sum += n
+		}
+	}
+	perHour := uint64(4 * (1000*100 + 99*100/2))
+	if want := 30 * 24 * perHour; sum > want || sum < want-7*perHour {
+		t.Errorf("30 days have %d, want about %d", sum, want)
+	}
+}
+
+// TestManyNames: names beyond the bound count for others.
+func TestManyNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, filepath.Join(t.TempDir(), "x"), "", nil)
+		for i := range 1_000 {
+			r.Add(decision("refuse", fmt.Sprint("list", i)))
+		}
+		if n := len(*r.cells.Load()); n > maxAliases+2*maxNames {
+			t.Errorf("%d counters", n)
+		}
+		if all := r.counts(t, Query{By: "list", Span: "1h"}); len(all) != maxNames+1 || all[Others] != 1_000-maxNames {
+			t.Errorf("%d names, %d others", len(all), all[Others])
+		}
+		r.stop()
+	})
+}
+
+// TestFill: at the first start the past comes from the history, once.
+func TestFill(t *testing.T) {
+	folder, path := filepath.Join(t.TempDir(), "history"), filepath.Join(t.TempDir(), "x")
+	l, err := history.Open(history.Settings{Folder: folder, Max: history.MinMax, Keep: 365 * 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for _, ago := range []time.Duration{time.Hour, 50 * time.Hour, 20 * 24 * time.Hour} {
+		for range 10 {
+			l.Add(history.Record{Time: now.Add(-ago), Door: "smtp", Outcome: "refuse", Verdict: "blocked", List: "own", Repeated: 3})
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		table := New(path, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- table.Run(ctx, folder, slog.New(slog.DiscardHandler)) }()
+		r := &rig{Table: table}
+		for {
+			if s, err := table.Series(Query{By: "list", Span: "30d"}, now); err == nil && !s.Filling {
+				if ago := now.Sub(s.Since); ago < 20*24*time.Hour || ago > 21*24*time.Hour {
+					t.Errorf("since %s", s.Since)
+				}
+				break
+			}
+		}
+		r.want(t, Query{By: "list", Span: "30d"}, "own:90")
+		r.want(t, Query{By: "outcome", Span: "7d"}, "refuse:60")
+		r.want(t, Query{By: "door", Span: "24h"}, "smtp:30")
+		cancel()
+		<-ended
+	}
+}
+
+// TestJoin: another process counts on after it has yielded.
+func TestJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "x")
+		old := newRig(t, path, "", nil)
+		old.Add(decision("refuse", "own"))
+		old.stop()
+		r := newRig(t, path, "", nil)
+		for range 3 {
+			old.Add(decision("refuse", "own"))
+			if err := r.Join(old.State()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.want(t, Query{By: "list", Span: "1h"}, "own:4")
+		r.stop()
+	})
+}
+
+func TestAddAllocatesNothing(t *testing.T) {
+	table := New("", nil)
+	r := decision("refuse", "own")
+	table.Add(r)
+	if n := testing.AllocsPerRun(100, func() { table.Add(r) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkAdd(b *testing.B) {
+	table := New("", nil)
+	b.RunParallel(func(pb *testing.PB) {
+		r := decision("refuse", "own")
+		for pb.Next() {
+			table.Add(r)
+		}
+	})
+}
+
+func ExampleTable() {
+	table := New(filepath.Join(os.TempDir(), "none"), nil)
+	table.Add(&history.Record{Door: "smtp", Outcome: "refuse", List: "own"})
+	s, _ := table.Series(Query{By: "list", Span: "1h"}, time.Now())
+	fmt.Println(s.Rows[0].Name, s.Rows[0].Counts[len(s.Rows[0].Counts)-1])
+	// Output: own 1
+}
