@@ -52,7 +52,7 @@ test('is found one’s way in by keyboard', async ({ page }) => {
   await page.keyboard.press('Enter');
   await expect(page.locator('#main')).toBeFocused();
   expect(new URL(page.url()).hash).toBe('');
-  await page.getByRole('link', { name: 'Lists' }).focus();
+  await page.locator('#nav').getByRole('link', { name: 'Lists' }).focus();
   await page.keyboard.press('Enter');
   await expect(heading(page)).toBeFocused();
   await expect(heading(page)).toHaveText('Lists');
@@ -154,6 +154,7 @@ test('names the list that has never loaded', async ({ page }) => {
     Object.assign(table.worth.find(({ list }) => list === 'other'), { state: 'missing', keys: 0, entries: 0 });
     await route.fulfill({ json: table });
   });
+  await page.reload();
   await expect(page.getByRole('heading', { name: 'Degraded: 3 of 4 lists filter; other has never loaded.' })).toBeVisible();
   await expect(page).toHaveTitle('(!) Degraded: 3 of 4 lists filter; other has never loaded. – Overview – blockd');
 });

@@ -36,6 +36,7 @@ export async function open(page, text = token) {
   await page.goto('/');
   await page.getByLabel('Token', { exact: true }).fill(text);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await expect(page.locator('#token-dialog')).toBeHidden();
   await expect(page.locator('#link')).toHaveText('live');
 }
 

@@ -25,7 +25,7 @@ const shown = { listed: { outcome: 'mail', verdict: 'blocked' }, all: { outcome:
 const which = () => byId('which').value;
 
 // The parameters of the address that choose among past decisions, with what they are called.
-const filters = { sender: 'sender', recipient: 'recipient', client: 'client', list: 'list', ref: 'reference', verdict: 'verdict', outcome: 'outcome', since: 'from', until: 'until' };
+const filters = { sender: 'sender', domain: 'domain', recipient: 'recipient', client: 'client', list: 'list', entry: 'entry', door: 'door', ref: 'reference', verdict: 'verdict', outcome: 'outcome', since: 'from', until: 'until' };
 
 const isPast = ({ params }) => params.has('time') || params.has('q') || Object.keys(filters).some((name) => params.has(name));
 

@@ -30,7 +30,7 @@ export function show(id, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-const kinds = ['number', 'wide', 'act', 'whole', 'address', 'client', 'why', 'late', 'name'];
+const kinds = ['number', 'wide', 'act', 'whole', 'address', 'client', 'why', 'late', 'name', 'bar'];
 
 /**
  * table makes one of columns {head, cell} and rows. What is wide is left out on a

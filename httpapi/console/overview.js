@@ -1,13 +1,22 @@
 // The first view: is it well, and what happened?
 
+import { hideCharts, showCharts } from './charts.js';
 import { drawTraffic } from './chart.js';
+import { ranges } from './range.js';
+import { show } from './dom.js';
+import { showTops } from './tops.js';
 import { watch } from './stream.js';
 
 let running = null; // what ends the stream
+let time = null; // that the charts show
 
 export const overview = {
   title: () => 'Overview',
-  enter() {
+  enter(at) {
+    show('overview-time', ranges(at));
+    if (time !== at.params.get('time') || !running) showCharts(at);
+    time = at.params.get('time');
+    showTops(at);
     if (running) return;
     running = new AbortController();
     watch(running.signal, { event: (name, data) => { if (name === 'traffic') drawTraffic(data); } });
@@ -15,5 +24,6 @@ export const overview = {
   leave() {
     running?.abort();
     running = null;
+    hideCharts();
   },
 };
