@@ -143,6 +143,12 @@ func parseToken(text string) (t Token, err error) {
 	return t, nil
 }
 
+// CheckToken says why a line of a file of tokens is none.
+func CheckToken(line string) error {
+	_, err := parseToken(line)
+	return err
+}
+
 func (t Token) row() string {
 	row := fmt.Sprintf("%s %s sha256:%x %s", t.Name, t.Scope, t.hash, t.Made)
 	for i, owner := range t.Owners {

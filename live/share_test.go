@@ -27,7 +27,7 @@ func TestRevisionsAreKept(t *testing.T) {
 	}
 	at := Cursor{Origin: "postgres/eu-mx/abc", Revision: 13}
 	taken, err := set.Take(rows, at, false)
-	if err != nil || len(taken.Outcomes) != 4 || len(taken.Unread) != 0 {
+	if err != nil || len(taken.Outcomes) != 4 || len(taken.Left) != 0 {
 		t.Fatalf("Take() = %+v, %v", taken, err)
 	}
 	rows[3].Gone, rows[3].Rev = 1_790_000_001, 20
@@ -109,7 +109,7 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		rows = append(rows, r)
 	}
 	taken, err := set.Take(rows, Cursor{Origin: "o", Revision: 99}, false)
-	if err != nil || len(taken.Unread) != len(rows)-1 || set.Len() != 1 {
-		t.Errorf("Take() = %d unread of %d, %v; %d entries", len(taken.Unread), len(rows)-1, err, set.Len())
+	if err != nil || len(taken.Left) != len(rows)-1 || set.Len() != 1 {
+		t.Errorf("Take() = %d unread of %d, %v; %d entries", len(taken.Left), len(rows)-1, err, set.Len())
 	}
 }

@@ -9,7 +9,13 @@ import (
 // Taken is what Take has made of rows.
 type Taken struct {
 	Outcomes []Outcome // what has changed
-	Unread   []error   // rows that this program cannot read, which are left out
+	Left     []Left    // rows that are left out
+}
+
+// Left is a row that Take has left out, and why: this program cannot read it, or, with ErrFull, there is no room.
+type Left struct {
+	Row int // its place among the rows
+	Err error
 }
 
 // Cursor returns which changes of an engine the Set has.
@@ -20,8 +26,8 @@ func (s *Set) Cursor() Cursor {
 }
 
 // Take makes the changes of an engine, in the order of rows: those whose revision is higher than that of the entry here, or,
-// with always, all of them. The Set has the changes up to the cursor then. Nobody else decides about these rows: neither the gate nor a bound
-// leaves one out. The error wraps ErrUnwritable or is ErrYielded; then nothing was made.
+// with always, all of them. The Set has the changes up to the cursor then. Nobody else decides about these rows: neither the gate nor the bound of an owner
+// leaves one out, only MaxEntries does. The error wraps ErrUnwritable or is ErrYielded; then nothing was made.
 func (s *Set) Take(rows []Row, to Cursor, always bool) (taken Taken, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -36,7 +42,7 @@ func (s *Set) Take(rows []Row, to Cursor, always bool) (taken Taken, err error) 
 		row := &rows[i]
 		e, err := row.Parse()
 		if err != nil {
-			taken.Unread = append(taken.Unread, err)
+			taken.Left = append(taken.Left, Left{i, err})
 			continue
 		}
 		id := e.identity()
@@ -48,6 +54,15 @@ func (s *Set) Take(rows []Row, to Cursor, always bool) (taken Taken, err error) 
 		}
 		if was != nil && was.Rev >= row.Rev && !always || row.Gone != 0 && was == nil {
 			continue
+		}
+		switch {
+		case row.Gone != 0:
+			st.held--
+		case was == nil && st.held >= MaxEntries:
+			taken.Left = append(taken.Left, Left{i, fmt.Errorf("row %s: %w", row, ErrFull)})
+			continue
+		case was == nil:
+			st.held++
 		}
 		st.last++
 		e.Number = st.last

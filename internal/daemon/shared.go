@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/live"
 	"blockd/live/shared"
@@ -33,7 +34,7 @@ func OpenShared(c config.Config, set *live.Set, log *slog.Logger) (*shared.Node,
 	if err != nil {
 		return nil, fmt.Errorf("live.shared: %w", err)
 	}
-	n, err := shared.Open(shared.Options{Engine: e, Kind: c.Live.Shared, Name: c.Live.Name, Alone: c.Live.OnOutage == "local", Folder: c.LiveFolder(), Set: set, Log: log, Audit: c.Journal()})
+	n, err := shared.Open(shared.Options{Engine: e, Kind: c.Live.Shared, Name: c.Live.Name, Alone: c.Live.OnOutage == "local", Folder: c.LiveFolder(), Set: set, Log: log, Audit: c.Journal(), Token: httpapi.CheckToken})
 	if err != nil {
 		return nil, fmt.Errorf("live.shared: %w", err)
 	}

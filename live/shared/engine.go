@@ -17,6 +17,17 @@ import (
 // "sha256:HEX" and perhaps a blank and the owners that it is bound to, Gone says that it is revoked.
 const ScopeToken = "token"
 
+// The bounds of what an engine is asked for, whoever has written it.
+const (
+	MostReports   = 5000
+	MaxReport     = 64 << 10 // octets
+	MaxAllReports = 64 << 20
+
+	// MaxField is the most characters of a field of a row that are asked for. No live entry and no token has as many, so what is cut
+	// off is none.
+	MaxField = 20_000
+)
+
 // KeepGone is how long an engine keeps the row of what was removed.
 const KeepGone = 7 * 24 * time.Hour
 
@@ -26,6 +37,8 @@ type Page struct {
 	Rev    uint64 // the highest revision that was given, or that is left of them
 	Now    time.Time
 	Rows   []live.Row // in the order of their revisions, tokens among them
+	Bad    []string   // what stands between them and is no row, by a name for people
+	To     uint64     // the revision of the last of both; 0 = there are none
 	More   bool       // there are more after these
 	TooOld bool       // not all changes since then are known any more; Rows has none
 }
@@ -57,8 +70,8 @@ var ErrRefused = errors.New("the store refuses this change")
 type Engine interface {
 	// Changes returns at most so many rows with a revision above since.
 	Changes(ctx context.Context, since uint64, most int) (Page, error)
-	// All gives each all rows, those of removals too. A row that changes meanwhile may come as before.
-	All(ctx context.Context, each func([]live.Row) error) error
+	// All gives each all rows, those of removals too, some at a time, and by name what is no row. A row that changes meanwhile may come as before.
+	All(ctx context.Context, each func(rows []live.Row, bad []string) error) error
 	// Write makes all changes, in order, or none. Its error wraps live.ErrOwnerFull, live.ErrChanged or ErrRefused, or is about the engine.
 	Write(ctx context.Context, wants []live.Want, terms live.Terms) (Written, error)
 	State(ctx context.Context) (State, error)
@@ -66,7 +79,7 @@ type Engine interface {
 	Sweep(ctx context.Context) error
 	// Wait returns nil when there may be a change, or the error of ctx.
 	Wait(ctx context.Context) error
-	// Report keeps a node's report for life; Reports returns those that live, by node.
+	// Report keeps a node's report for life; Reports returns those that live, by node: at most MostReports, none of more than MaxReport octets.
 	Report(ctx context.Context, node string, report []byte, life time.Duration) error
 	Reports(ctx context.Context) (map[string][]byte, error)
 	// String names the engine without a password.

@@ -225,7 +225,7 @@ func content(t *testing.T, of engine) map[string]live.Row {
 	all := map[string]live.Row{}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := e.All(ctx, func(rows []live.Row) error {
+	if err := e.All(ctx, func(rows []live.Row, _ []string) error {
 		for _, r := range rows {
 			if r.Gone == 0 && r.Scope != shared.ScopeToken {
 				all[r.String()] = r

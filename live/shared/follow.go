@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"log/slog"
-	"maps"
 
 	"github.com/zeebo/xxh3"
 
@@ -43,9 +41,8 @@ func (n *Node) follow(ctx context.Context) error {
 			continue
 		}
 		to := c
-		if len(p.Rows) > 0 {
-			to.Revision = p.Rows[len(p.Rows)-1].Rev
-		}
+		to.Revision = max(to.Revision, p.To)
+		n.noteBad(p.Bad)
 		if err := n.takeRows(p.Rows, to, false); err != nil {
 			return err
 		}
@@ -95,31 +92,11 @@ func (n *Node) takeRows(rows []live.Row, to live.Cursor, always bool) error {
 	if err != nil {
 		return err
 	}
-	n.noteUnread(entries, taken.Unread)
+	n.noteLeft(entries, taken.Left)
 	for _, o := range taken.Outcomes {
 		n.o.Log.Debug("live entry of the fleet", slog.Any("entry", o.Entry), slog.Any("was", o.Was))
 	}
 	return nil
-}
-
-// noteUnread remembers which rows this program cannot read: the sums leave them out.
-func (n *Node) noteUnread(rows []live.Row, errs []error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for i := range rows {
-		r := &rows[i]
-		if _, err := r.Parse(); err != nil && r.Gone == 0 {
-			n.unread[identity(r)] = r.Hash()
-		} else if len(n.unread) > 0 {
-			delete(n.unread, identity(r))
-		}
-	}
-	for i, err := range errs {
-		n.counts.unread.Add(1)
-		if i < 3 {
-			n.o.Log.Warn("a live entry of the fleet cannot be read, and does not act here", slog.Any("error", err))
-		}
-	}
 }
 
 // noteRemoved remembers removals, which leave nothing in the Set: so it is noticed when the engine loses one.
@@ -181,7 +158,7 @@ func (n *Node) readAll(ctx context.Context, p Page) error {
 		return err
 	}
 	n.mu.Lock()
-	clear(n.unread)
+	n.left = leftOut{}
 	n.top = 0
 	n.mu.Unlock()
 	if err := n.o.Engine.All(ctx, r.page); err != nil {
@@ -233,7 +210,8 @@ func (r *reading) lose(rows []live.Row) error {
 }
 
 // page compares some rows with the Set, and takes them.
-func (r *reading) page(rows []live.Row) error {
+func (r *reading) page(rows []live.Row, bad []string) error {
+	r.n.noteBad(bad)
 	take := make([]live.Row, 0, len(rows))
 	var lost, newer []live.Row
 	for i := range rows {
@@ -242,7 +220,11 @@ func (r *reading) page(rows []live.Row) error {
 			if row.Gone == 0 && r.n.removedAfter(row) {
 				lost = append(lost, goneOf(row))
 			}
-			r.tokens = append(r.tokens, *row)
+			if len(r.tokens) < 10*mostTokens {
+				r.tokens = append(r.tokens, *row)
+			} else if row.Gone == 0 {
+				r.n.noteToken(row.Entry, errTokens)
+			}
 			continue
 		}
 		r.seen[print(row)] = struct{}{}
@@ -341,35 +323,22 @@ func (n *Node) reconcile(ctx context.Context) error {
 		if c.Origin != n.origin(state.Epoch) || state.Rev != c.Revision {
 			continue
 		}
-		if n.equal(state) {
+		n.mu.Lock()
+		room := n.left.full && n.o.Set.Len() < live.MaxEntries-live.MaxEntries/100
+		n.mu.Unlock()
+		if !room && n.equal(state) {
 			n.mu.Lock()
 			n.differs = 0
 			n.mu.Unlock()
 			return nil
 		}
-		n.counts.differed.Add(1)
-		n.mu.Lock()
-		n.differs++
-		n.mu.Unlock()
+		if !room {
+			n.counts.differed.Add(1)
+			n.mu.Lock()
+			n.differs++
+			n.mu.Unlock()
+		}
 		return n.readAll(ctx, Page{Epoch: state.Epoch, Rev: state.Rev, Now: state.Now})
 	}
 	return nil
-}
-
-// equal compares what an engine says of itself with the Set.
-func (n *Node) equal(s State) bool {
-	sum := n.o.Set.Sum()
-	n.mu.Lock()
-	unread := maps.Clone(n.unread)
-	n.mu.Unlock()
-	for _, h := range unread {
-		sum.Count++
-		sum.XOR[0] ^= h[0]
-		sum.XOR[1] ^= h[1]
-	}
-	if sum.Count == s.Count && (s.XOR == nil || *s.XOR == sum.XOR) {
-		return true
-	}
-	n.o.Log.Warn("shared live entries differ from the store's", slog.Int64("here", sum.Count), slog.Int64("store", s.Count), slog.String("sum", fmt.Sprintf("%016x%016x", sum.XOR[0], sum.XOR[1])))
-	return false
 }

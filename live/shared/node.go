@@ -44,8 +44,9 @@ type Options struct {
 	Folder string    // of the files of the node, which is that of the live entries
 	Set    *live.Set // what the node changes
 	Log    *slog.Logger
-	Audit  *audit.Log       // has a line for each change of this machine that the engine refuses for good; nil = none is written
-	Clock  func() time.Time // nil: time.Now
+	Audit  *audit.Log              // has a line for each change of this machine that the engine refuses for good; nil = none is written
+	Token  func(line string) error // why a line of the file of tokens is none; nil = each is one
+	Clock  func() time.Time        // nil: time.Now
 
 	Poll     time.Duration // how often the engine is asked if no hint comes; 0 = 5 s
 	SumEvery time.Duration // how often all is compared; 0 = a minute
@@ -66,7 +67,7 @@ type Node struct {
 	tried   bool      // the engine was asked at all
 	offset  time.Duration
 	told    bool // that the clock is off
-	unread  map[string][2]uint64
+	left    leftOut
 	removed map[[16]byte]uint64 // revisions of the last removals that were taken, at most mostRemoved
 	differs int                 // how often in turn the sums have differed
 	rev     uint64
@@ -84,7 +85,7 @@ func Open(o Options) (*Node, error) {
 		o.Clock = time.Now
 	}
 	o.Poll, o.SumEvery = cmp.Or(o.Poll, pollEvery), cmp.Or(o.SumEvery, sumEvery)
-	n := &Node{o: o, turn: make(chan struct{}, 1), woken: make(chan struct{}, 1), unread: map[string][2]uint64{}, removed: map[[16]byte]uint64{}, rev: o.Set.Cursor().Revision}
+	n := &Node{o: o, turn: make(chan struct{}, 1), woken: make(chan struct{}, 1), removed: map[[16]byte]uint64{}, rev: o.Set.Cursor().Revision}
 	if err := n.read(); err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func (n *Node) Problems() (all []string) {
 		return nil
 	}
 	n.mu.Lock()
-	fault, since, offset, differs, unread := n.fault, n.since, n.offset, n.differs, len(n.unread)
+	fault, since, offset, differs, left := n.fault, n.since, n.offset, n.differs, n.left.problems()
 	n.mu.Unlock()
 	n.kept.mu.Lock()
 	lost, pending, refused := n.lost.count(), len(n.kept.Pending), slices.Clone(n.kept.Refused)
@@ -75,9 +75,7 @@ func (n *Node) Problems() (all []string) {
 	if differs > 1 {
 		all = append(all, fmt.Sprintf("live.shared: the entries differ from the store's, %d times in turn, though all of them were read again", differs))
 	}
-	if unread > 0 {
-		all = append(all, fmt.Sprintf("live.shared: %d rows of the store cannot be read by this program, and do not act here; the log names them", unread))
-	}
+	all = append(all, left...)
 	return all
 }
 

@@ -34,10 +34,24 @@ func tokenLine(r *live.Row) string {
 	return strings.TrimRight(fmt.Sprintf("%s %s %s %s %s", r.Entry, r.Action, sum, time.Unix(r.Created, 0).UTC().Format(time.DateOnly), owners), " ")
 }
 
-// plainToken reports whether a row of a token is one line of a file, whoever has written it.
-func plainToken(r *live.Row) bool {
-	return !strings.ContainsFunc(r.Entry+r.Action, func(c rune) bool { return c <= ' ' || c == '#' || c == 127 }) && r.Entry != "" &&
-		!strings.ContainsFunc(r.Why, func(c rune) bool { return c < ' ' || c == '#' || c == 127 })
+// The bounds of the file of tokens: a reader takes none beyond them.
+const (
+	mostTokens    = 1000
+	mostTokenFile = 200 << 10 // octets
+)
+
+var errTokens = fmt.Errorf("there are more than %d tokens, or they have more than %d octets", mostTokens, mostTokenFile)
+
+// judge says why the row of a token is no line of the file, whoever has written it.
+func (n *Node) judge(r *live.Row) error {
+	if strings.ContainsFunc(r.Entry+r.Action, func(c rune) bool { return c <= ' ' || c == '#' || c == 127 }) || r.Entry == "" ||
+		strings.ContainsFunc(r.Why, func(c rune) bool { return c < ' ' || c == '#' || c == 127 }) {
+		return errors.New("it is not one line of words")
+	}
+	if n.o.Token == nil || r.Gone != 0 {
+		return nil
+	}
+	return n.o.Token(tokenLine(r))
 }
 
 // takeTokens changes the file of tokens: by some changes, or, with all, to what rows have.
@@ -58,7 +72,9 @@ func (n *Node) takeTokens(rows []live.Row, all bool) error {
 	}
 	for i := range rows {
 		r := &rows[i]
-		if !plainToken(r) {
+		err := n.judge(r)
+		if n.noteToken(r.Entry, err); err != nil {
+			delete(lines, r.Entry) // it was another one before
 			continue
 		}
 		if _, there := lines[r.Entry]; !there {
@@ -70,10 +86,17 @@ func (n *Node) takeTokens(rows []live.Row, all bool) error {
 	}
 	slices.Sort(names)
 	text := []byte("# Tokens of the fleet, as the store of live entries has them. blockd writes this file; blockd token new makes one.\n")
+	count := 0
 	for _, name := range slices.Compact(names) {
-		if line, there := lines[name]; there {
-			text = append(append(text, line...), '\n')
+		line, there := lines[name]
+		if !there {
+			continue
 		}
+		if count++; count > mostTokens || len(text)+len(line) >= mostTokenFile {
+			n.noteToken(name, errTokens)
+			continue
+		}
+		text = append(append(text, line...), '\n')
 	}
 	if bytes.Equal(text, was) || len(lines) == 0 && len(was) == 0 {
 		return nil

@@ -221,8 +221,8 @@ func ours(err error) bool {
 	return false
 }
 
-// columns are those of a row, as row reads them. Who writes rows by hand may give them a time that no number stands for.
-const columns = `owner, entry, scope, action, why, by, case when isfinite(created) then extract(epoch from created)::bigint else 0 end,
+// columns are those of a row, as row reads them. Who writes rows by hand may give them a time that no number stands for, and texts of any length (shared.MaxField).
+const columns = `left(owner, 20001), left(entry, 20001), left(scope, 20001), left(action, 20001), left(why, 20001), left(by, 20001), case when isfinite(created) then extract(epoch from created)::bigint else 0 end,
 case when isfinite(expires) then ceil(extract(epoch from expires))::bigint when expires = '-infinity' then 1 else 0 end, forced,
 case when gone is null then 0 when isfinite(gone) then extract(epoch from gone)::bigint else 1 end, rev, proof`
 
@@ -280,6 +280,9 @@ func (e *Engine) Changes(ctx context.Context, since uint64, most int) (p shared.
 		if p.More = len(p.Rows) > most; p.More {
 			p.Rows = p.Rows[:most]
 		}
+		if n := len(p.Rows); n > 0 {
+			p.To = p.Rows[n-1].Rev
+		}
 		if failed != nil {
 			e.hangUp()
 		}
@@ -289,7 +292,7 @@ func (e *Engine) Changes(ctx context.Context, since uint64, most int) (p shared.
 }
 
 // All reads the table in one moment of it.
-func (e *Engine) All(ctx context.Context, each func([]live.Row) error) error {
+func (e *Engine) All(ctx context.Context, each func([]live.Row, []string) error) error {
 	const some = 1000
 	return e.asking(ctx, false, func() error {
 		rows := make([]live.Row, 0, some)
@@ -301,12 +304,12 @@ func (e *Engine) All(ctx context.Context, each func([]live.Row) error) error {
 			if rows = append(rows, r); len(rows) < some {
 				return nil
 			}
-			err = each(rows)
+			err = each(rows, nil)
 			rows = rows[:0]
 			return err
 		})
 		if err == nil && len(rows) > 0 {
-			err = each(rows)
+			err = each(rows, nil)
 		}
 		return err
 	})

@@ -295,10 +295,15 @@ func (e *Engine) Report(ctx context.Context, node string, report []byte, life ti
 func (e *Engine) Reports(ctx context.Context) (all map[string][]byte, err error) {
 	err = e.asking(ctx, true, func() error {
 		all = map[string][]byte{}
-		return e.query(ctx, "select node, report from blockd_nodes where name = $1 and until > now()", []string{e.name}, func(v [][]byte) error {
-			all[string(v[0])] = append([]byte(nil), v[1]...)
-			return nil
-		})
+		octets := 0
+		return e.query(ctx, "select node, report from blockd_nodes where name = $1 and until > now() and octet_length(node) < 1000 and octet_length(report) <= $2::int order by until desc limit $3::int",
+			[]string{e.name, strconv.Itoa(shared.MaxReport), strconv.Itoa(shared.MostReports)}, func(v [][]byte) error {
+				if octets += len(v[1]); octets > shared.MaxAllReports {
+					return fmt.Errorf("the reports of nodes have more than %d octets", shared.MaxAllReports)
+				}
+				all[string(v[0])] = append([]byte(nil), v[1]...)
+				return nil
+			})
 	})
 	return all, err
 }

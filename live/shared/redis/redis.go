@@ -39,6 +39,8 @@ var (
 	writeScript string
 	//go:embed sweep.lua
 	sweepScript string
+	//go:embed read.lua
+	readScript string
 )
 
 const (
@@ -144,12 +146,13 @@ func (e *Engine) Changes(ctx context.Context, since uint64, most int) (p shared.
 	err = e.asking(ctx, func(c *goredis.Client) error {
 		var epoch, rev *goredis.StringCmd
 		var now *goredis.TimeCmd
-		var first, after *goredis.XMessageSliceCmd
+		var first *goredis.XMessageSliceCmd
+		var after *goredis.Cmd
 		ask := func() error {
 			_, err := c.TxPipelined(ctx, func(t goredis.Pipeliner) error {
 				epoch, rev, now = t.Get(ctx, e.keys[epochKey]), t.Get(ctx, e.keys[revKey]), t.Time(ctx)
 				first = t.XRangeN(ctx, e.keys[logKey], "-", "+", 1)
-				after = t.XRangeN(ctx, e.keys[logKey], strconv.FormatUint(since+1, 10), "+", int64(most+1))
+				after = t.Eval(ctx, readScript, e.keys[:changing], "log", strconv.FormatUint(since+1, 10), most+1, shared.MaxField)
 				return nil
 			})
 			if err == goredis.Nil {
@@ -178,21 +181,24 @@ func (e *Engine) Changes(ctx context.Context, since uint64, most int) (p shared.
 			p.TooOld = true
 			return nil
 		}
-		for _, m := range after.Val() {
-			if len(p.Rows) == most {
+		texts, err := after.StringSlice()
+		if err != nil {
+			return err
+		}
+		for i := 0; i+2 < len(texts); i += 3 {
+			if i/3 == most {
 				p.More = true
 				break
 			}
-			field, _ := m.Values["f"].(string)
-			value, _ := m.Values["v"].(string)
-			r, err := parse(field, value)
-			if err != nil {
-				return err
+			p.To = revisionOf(texts[i])
+			if r, err := parse(texts[i+1], texts[i+2]); err != nil || r.Rev != p.To {
+				p.Bad = append(p.Bad, named(texts[i+1]))
+			} else {
+				p.Rows = append(p.Rows, r)
 			}
-			p.Rows = append(p.Rows, r)
 		}
 		if e.last.Store(p.Rev); p.More {
-			e.last.Store(p.Rows[most-1].Rev)
+			e.last.Store(p.To)
 		}
 		return nil
 	})
@@ -205,26 +211,38 @@ func revisionOf(id string) uint64 {
 	return rev
 }
 
+// named is a field as people read it.
+func named(field string) string {
+	if len(field) > 300 {
+		field = field[:300] + "..."
+	}
+	return fmt.Sprintf("the field %q", field)
+}
+
 // All walks through the hash.
-func (e *Engine) All(ctx context.Context, each func([]live.Row) error) error {
+func (e *Engine) All(ctx context.Context, each func([]live.Row, []string) error) error {
 	return e.asking(ctx, func(c *goredis.Client) error {
-		for cursor := uint64(0); ; {
-			pairs, next, err := c.HScan(ctx, e.keys[liveKey], cursor, "", 1000).Result()
+		for cursor := "0"; ; {
+			pairs, err := c.Eval(ctx, readScript, e.keys[:changing], "all", cursor, 1000, shared.MaxField).StringSlice()
 			if err != nil {
 				return err
 			}
-			rows := make([]live.Row, 0, len(pairs)/2)
-			for i := 0; i+1 < len(pairs); i += 2 {
-				r, err := parse(pairs[i], pairs[i+1])
-				if err != nil {
-					return err
-				}
-				rows = append(rows, r)
+			if len(pairs) == 0 {
+				return errors.New("the script has answered nothing")
 			}
-			if err := each(rows); err != nil {
+			cursor, pairs = pairs[0], pairs[1:]
+			rows, bad := make([]live.Row, 0, len(pairs)/2), []string(nil)
+			for i := 0; i+1 < len(pairs); i += 2 {
+				if r, err := parse(pairs[i], pairs[i+1]); err != nil {
+					bad = append(bad, named(pairs[i]))
+				} else {
+					rows = append(rows, r)
+				}
+			}
+			if err := each(rows, bad); err != nil {
 				return err
 			}
-			if cursor = next; cursor == 0 {
+			if cursor == "0" {
 				return nil
 			}
 		}
@@ -266,7 +284,7 @@ func (e *Engine) State(ctx context.Context) (s shared.State, err error) {
 // parse reads a field and its value.
 func parse(field, value string) (r live.Row, err error) {
 	names, parts := strings.Split(field, "\x1f"), strings.SplitN(value, "\t", 9)
-	if len(names) != 3 || len(parts) != 9 {
+	if len(names) != 3 || len(parts) != 9 || len(field) > shared.MaxField || len(value) > shared.MaxField {
 		return r, fmt.Errorf("the field %q: want OWNER, ENTRY and SCOPE, and a value of 9 parts", field)
 	}
 	number := func(text string) int64 {

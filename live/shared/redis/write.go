@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -188,21 +189,33 @@ func (e *Engine) Report(ctx context.Context, node string, report []byte, life ti
 func (e *Engine) Reports(ctx context.Context) (all map[string][]byte, err error) {
 	err = e.asking(ctx, func(c *goredis.Client) error {
 		all = map[string][]byte{}
-		names, err := c.ZRange(ctx, e.keys[nodesKey], 0, -1).Result()
-		if err != nil || len(names) == 0 {
+		names, err := c.ZRevRange(ctx, e.keys[nodesKey], 0, shared.MostReports-1).Result()
+		if err != nil {
 			return err
 		}
-		keys := make([]string, len(names))
-		for i, name := range names {
-			keys[i] = e.reported + name
-		}
-		values, err := c.MGet(ctx, keys...).Result()
-		for i, v := range values {
-			if text, ok := v.(string); ok {
-				all[names[i]] = []byte(text)
+		octets := 0
+		for some := range slices.Chunk(names, 100) {
+			values := make([]*goredis.StringCmd, len(some))
+			_, err := c.Pipelined(ctx, func(p goredis.Pipeliner) error {
+				for i, name := range some {
+					values[i] = p.GetRange(ctx, e.reported+name, 0, shared.MaxReport)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			for i, v := range values {
+				text := v.Val()
+				if octets += len(text); octets > shared.MaxAllReports {
+					return fmt.Errorf("the reports of nodes have more than %d octets", shared.MaxAllReports)
+				}
+				if text != "" && len(text) <= shared.MaxReport {
+					all[some[i]] = []byte(text)
+				}
 			}
 		}
-		return err
+		return nil
 	})
 	return all, err
 }
