@@ -2,18 +2,20 @@
 
 import { ago, badge, byId, count, html, show, until } from './dom.js';
 import { Refusal, write } from './door.js';
+import { listenToBulk } from './bulk.js';
 import { explained, insisting } from './gate.js';
 import { pages } from './pages.js';
 import { shown, written } from './names.js';
-import { place } from './views.js';
+import { note, place } from './views.js';
 
 let changed = () => {};
 
 const listing = () => pages('entries', {
   path: 'v1/entries',
-  query: ({ params }) => ({ q: params.get('q') ?? undefined }),
+  query: ({ params }) => ({ q: params.get('q') ?? undefined, sort: params.get('sort') ?? undefined }),
+  after: () => { byId('bulk-found').hidden = !place().params.get('q'); },
   rows: (answer) => answer.entries,
-  caption: (answer, text) => (text ? `Those of ${count(answer.total)} with this text, the newest first` : `${count(answer.total)} in force now, the newest first`),
+  caption: (answer, text) => (text ? `Those of ${count(answer.total)} with this text` : `${count(answer.total)} in force now`),
   none: 'Nothing is blocked or allowed by hand.',
   lacks: () => {
     byId('entry-home').hidden = true;
@@ -37,7 +39,10 @@ export const loadEntries = () => place().name === 'entries' && load(false);
 
 export const entryView = {
   title: () => 'Entries',
-  enter: () => load(),
+  enter({ params }) {
+    byId('entries-sort').value = params.get('sort') ?? '';
+    load();
+  },
 };
 
 const words = { added: 'is in force', replaced: 'was replaced', unchanged: 'was so already', removed: 'was removed', absent: 'was not there' };
@@ -106,6 +111,14 @@ export function propose(name, action, others = []) {
 export function listenToEntries(after) {
   changed = after;
   load = listing();
+  byId('entries-sort').addEventListener('change', (event) => {
+    note({ sort: event.target.value });
+    load();
+  });
+  listenToBulk(() => place().params.get('q') ?? '', () => {
+    loadEntries();
+    changed();
+  });
   byId('entry-form').addEventListener('submit', (event) => {
     event.preventDefault();
     const term = byId('term').value;
