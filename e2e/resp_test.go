@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -132,28 +131,8 @@ func goRedis(t *testing.T, r redis.UniversalClient) {
 
 // rspamdAsks has a real rspamd check messages by maps in the RESP door, by sender, domain and client.
 func rspamdAsks(t *testing.T, address string) {
-	rspamd := testkit.Peer(t, "rspamd")
-	dir, err := os.MkdirTemp("", "blockd-rspamd-") // its user has to get there
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	scanner := freeAddress(t)
-	testkit.Write(t, filepath.Join(dir, "rspamd.conf"), strings.NewReplacer("FOLDER", dir, "SCANNER", scanner, "RESP", address).Replace(`
-lua = "$RULESDIR/rspamd.lua"
-options {
-  filters = "";
-  pidfile = "FOLDER/pid";
-  dns { nameserver = "127.0.0.1:1"; }
-  url_tld = "$SHAREDIR/effective_tld_names.dat";
-  cache_file = "FOLDER/symbols.cache";
-  control_socket = "FOLDER/control mode=0600";
-}
-logging { type = "console"; level = "info"; }
-worker "normal" { bind_socket = "SCANNER"; count = 1; }
+	scanner := runRspamd(t, `
+  dns { nameserver = "127.0.0.1:1"; }`, strings.ReplaceAll(`
 modules { path = "$PLUGINSDIR/multimap.lua"; }
 multimap {
   servers = "RESP";
@@ -161,27 +140,7 @@ multimap {
   DOMAIN { type = "from"; filter = "email:domain"; map = "redis://senders"; }
   CLIENT { type = "ip"; map = "redis://senders"; }
 }
-metric { name = "default"; actions { reject = 15; } }
-`))
-	args := []string{"-f", "-c", filepath.Join(dir, "rspamd.conf"), "--var=DBDIR=" + dir, "--var=RUNDIR=" + dir, "--var=LOGDIR=" + dir}
-	if _, err := user.Lookup("_rspamd"); err == nil && os.Geteuid() == 0 {
-		args = append(args, "-u", "_rspamd", "-g", "_rspamd")
-	} else if os.Geteuid() == 0 {
-		args = append(args, "-i")
-	}
-	var log testkit.Log
-	cmd := exec.Command(rspamd, args...)
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(os.Interrupt)
-		cmd.Wait()
-		if t.Failed() {
-			t.Logf("rspamd: %s", log.String())
-		}
-	})
+`, "RESP", address))
 	symbols := func(from, ip string) (found []string) {
 		req, err := http.NewRequest("POST", "http://"+scanner+"/checkv2", strings.NewReader("From: <a@b.example>\r\nSubject: x\r\n\r\nx\r\n"))
 		if err != nil {
