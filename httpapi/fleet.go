@@ -58,7 +58,7 @@ func (s *Server) takeReport(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if err := s.settings.Fleet.Book.Put(report, time.Now()); errors.Is(err, roster.ErrFull) {
+	if err := s.settings.Fleet.Book.Put(report, len(body), time.Now()); errors.Is(err, roster.ErrFull) {
 		s.log.Warn("a node's report is not taken", slog.String("node", report.Node), slog.Any("error", err))
 		fail(w, http.StatusInsufficientStorage, err.Error())
 		return
@@ -72,7 +72,7 @@ func describeFleet(d *document) *huma.Operation {
 }
 
 func describeTakeReport(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "reportNode", Summary: "A node says how it is, each half minute",
+	op := &huma.Operation{OperationID: "reportNode", Summary: "A node says how it is, each half minute", Description: "A token of scope report is enough (`blockd token new --report`).",
 		RequestBody: &huma.RequestBody{Required: true, Content: d.content(typeJSON, roster.Report{})},
 		Responses:   map[string]*huma.Response{"204": {Description: "taken, for 90 s"}}}
 	d.problems(op, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusInsufficientStorage)

@@ -219,6 +219,9 @@ func (s *Server) holder(c caller, token [sha256.Size]byte) caller {
 			if from == &s.fleet && t.Scope >= Write && !s.settings.Shared.MayWrite() {
 				t.Scope, c.stale = Read, true
 			}
+			if t.Scope == Reporting {
+				return caller{name: t.Name, known: true, scope: Reporting}
+			}
 			if len(t.Owners) > 0 { // bound, by whatever way it comes
 				return caller{name: t.Name, known: true, scope: t.Scope, stale: c.stale, owners: t.Owners}
 			}
@@ -254,13 +257,15 @@ func (s *Server) private(w http.ResponseWriter, r *http.Request) bool {
 // bound to an owner, and it does not answer.
 func (s *Server) mayKnow(r *http.Request) bool {
 	c := s.callerOf(r)
-	return (c.local || c.known) && len(c.owners) == 0
+	return (c.local || c.known) && len(c.owners) == 0 && c.scope >= Read
 }
 
 // hides says which entries of recipients' owners the caller may not see: without a right of private all, and with a token that is bound
 // those of other owners. nil = it may see all.
 func (s *Server) hides(r *http.Request) verdict.Veil {
 	switch c := s.callerOf(r); {
+	case c.scope < Read:
+		return hidesAll
 	case len(c.owners) > 0:
 		return func(owner addr.Key) bool { return !c.owns(owner) }
 	case c.local || c.known:
@@ -305,6 +310,18 @@ func (s *Server) writing(next http.HandlerFunc) http.HandlerFunc {
 		default:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="blockd", error="insufficient_scope"`)
 			fail(w, http.StatusForbidden, "this token has the scope read; to change something wants one of scope write")
+		}
+	}
+}
+
+// reporting admits only callers that may say how a node is.
+func (s *Server) reporting(next http.HandlerFunc) http.HandlerFunc {
+	writes := s.writing(next)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if s.callerOf(r).scope == Reporting {
+			next(w, r)
+		} else {
+			writes(w, r)
 		}
 	}
 }

@@ -161,12 +161,19 @@ func ifMatch(r *http.Request) (tag string, ok bool) {
 	return bare, quoted && closed && bare != "" && !strings.Contains(bare, `"`)
 }
 
-// bound refuses a caller whose token is bound to owners, wherever that has not been thought of.
+const onlyReports = "this token has the scope report: it may say how a node is by POST to /v1/fleet, and nothing else"
+
+// bound refuses a caller whose token is for a node's reports or bound to owners, wherever that has not been thought of.
 func (s *Server) bound(m *method, w http.ResponseWriter, r *http.Request) bool {
-	if m.owners || m.open {
+	if m.open || m.owners && len(r.Header["Authorization"]) == 0 && len(r.Header["Cookie"]) == 0 {
 		return false
 	}
-	if c := s.callerOf(r); len(c.owners) > 0 {
+	c := s.callerOf(r)
+	if c.scope < Read && !m.reports {
+		fail(w, http.StatusForbidden, onlyReports)
+		return true
+	}
+	if len(c.owners) > 0 && !m.owners {
 		fail(w, http.StatusForbidden, "this token is bound to an owner: it may ask /v1/owners/OWNER/entries and /junk, and /v1/check with a recipient of its own")
 		return true
 	}
@@ -179,6 +186,10 @@ func (s *Server) mayCheck(w http.ResponseWriter, r *http.Request, recipient stri
 		return true
 	}
 	c := s.callerOf(r)
+	if c.scope < Read { // package fastpath comes here by itself
+		fail(w, http.StatusForbidden, onlyReports)
+		return false
+	}
 	if len(c.owners) == 0 {
 		return true
 	}

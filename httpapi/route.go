@@ -25,7 +25,8 @@ type method struct {
 	query []string // the names of its parameters; describe sets them
 	looks bool     // it refuses other parameters by itself, without a map of them
 
-	owners bool // it judges by itself what a token that is bound to owners may
+	reports bool // a token of scope Reporting is enough
+	owners  bool // it judges by itself what a token that is bound to owners may
 
 	private bool // it names senders and recipients, and needs a token even if others do not
 }
@@ -66,7 +67,7 @@ func (s *Server) routes(metrics http.Handler) []route {
 			{name: http.MethodGet, serve: compressed(s.privately(s.fleetView)), doc: describeFleet, private: true}}}
 		if s.settings.Fleet.Book != nil {
 			fleet.about += "; POST: a node reports"
-			fleet.methods = append(fleet.methods, method{name: http.MethodPost, serve: s.writing(s.takeReport), doc: describeTakeReport, writes: true})
+			fleet.methods = append(fleet.methods, method{name: http.MethodPost, serve: s.reporting(s.takeReport), doc: describeTakeReport, writes: true, reports: true})
 		}
 		all = append(all, fleet)
 	}

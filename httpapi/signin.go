@@ -152,6 +152,10 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rights := session.Session{Token: hex.EncodeToString(sum[:])}
+	if c.scope < Read {
+		fail(w, http.StatusForbidden, onlyReports)
+		return
+	}
 	if !s.mayBegin(w, signInToken, rights.Token) {
 		return
 	}

@@ -27,18 +27,22 @@ import (
 )
 
 // Scope is what the holder of a token may do.
-type Scope uint8
+type Scope int8
 
-// The scopes. A token that may write may read.
+// The scopes. A token that may write may read. One that may report may say how a node is (POST /v1/fleet), and nothing else.
 const (
-	Read Scope = iota
+	Reporting Scope = iota - 1
+	Read
 	Write
 )
 
 // String is the scope's word in a file of tokens.
 func (s Scope) String() string {
-	if s == Write {
+	switch s {
+	case Write:
 		return "write"
+	case Reporting:
+		return "report"
 	}
 	return "read"
 }
@@ -67,7 +71,7 @@ const (
 // tokenName is the form of a token's name, which stands in logs and beside entries.
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 
-// ReadTokens reads a file of tokens: a row a line, "NAME read|write sha256:HEX DATE [OWNER,OWNER...]",
+// ReadTokens reads a file of tokens: a row a line, "NAME read|write|report sha256:HEX DATE [OWNER,OWNER...]",
 // with comments after "#". A missing file has none.
 func ReadTokens(path string) ([]Token, error) {
 	f, err := os.Open(path)
@@ -106,7 +110,7 @@ func ReadTokens(path string) ([]Token, error) {
 	return all, nil
 }
 
-var errTokenRow = errors.New(`want "NAME read|write sha256:HEX DATE [OWNER,OWNER...]"`)
+var errTokenRow = errors.New(`want "NAME read|write|report sha256:HEX DATE [OWNER,OWNER...]"`)
 
 func parseToken(text string) (t Token, err error) {
 	fields := strings.Fields(text)
@@ -118,6 +122,10 @@ func parseToken(text string) (t Token, err error) {
 	case Read.String():
 	case Write.String():
 		t.Scope = Write
+	case Reporting.String():
+		if t.Scope = Reporting; len(fields) == 5 {
+			return t, errTokenRow
+		}
 	default:
 		return t, errTokenRow
 	}
@@ -194,6 +202,9 @@ func DrawToken(name string, scope Scope, owners ...addr.Key) (token string, t To
 	if !tokenName.MatchString(name) {
 		return "", t, fmt.Errorf("want letters, digits and . _ - (at most 32) for a name, have %q", name)
 	}
+	if scope == Reporting && len(owners) > 0 {
+		return "", t, errors.New("a token that reports how a node is has no owners")
+	}
 	if len(owners) > MaxTokenOwners {
 		return "", t, fmt.Errorf("a token has %d owners at most", MaxTokenOwners)
 	}
@@ -203,6 +214,9 @@ func DrawToken(name string, scope Scope, owners ...addr.Key) (token string, t To
 
 // May says what the holder may do.
 func (t Token) May() string {
+	if t.Scope == Reporting {
+		return "may report how a node is"
+	}
 	text := "may " + t.Scope.String()
 	for i, owner := range t.Owners {
 		if i == 0 {

@@ -8,31 +8,39 @@ import (
 	"time"
 )
 
-// MostNodes bounds a Book.
-const MostNodes = 5000
+// The bounds of a Book: 5,000 nodes that are well have 5 MB.
+const (
+	MostNodes  = 5000
+	MostOctets = 32 << 20 // of the reports that were sent
+)
 
-// ErrFull is the error of a report of one node too many.
-var ErrFull = errors.New("too many nodes report here")
+// ErrFull is the error of a report of one node too many, or of one octet.
+var ErrFull = errors.New("too many nodes report here, or they say too much")
 
 // Book has the reports that nodes have sent to this machine. Its methods may be called from several goroutines at once.
 type Book struct {
 	mu    sync.Mutex
 	until map[string]time.Time
 	of    map[string]Report
+	size  map[string]int
+	all   int // of size
 }
 
 // NewBook returns an empty one.
-func NewBook() *Book { return &Book{until: map[string]time.Time{}, of: map[string]Report{}} }
+func NewBook() *Book {
+	return &Book{until: map[string]time.Time{}, of: map[string]Report{}, size: map[string]int{}}
+}
 
-// Put takes a report in, which counts for Life.
-func (b *Book) Put(r Report, now time.Time) error {
+// Put takes a report of so many octets in, which counts for Life.
+func (b *Book) Put(r Report, octets int, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forget(now)
-	if _, known := b.of[r.Node]; !known && len(b.of) >= MostNodes {
+	if _, known := b.of[r.Node]; !known && len(b.of) >= MostNodes || b.all-b.size[r.Node]+octets > MostOctets {
 		return ErrFull
 	}
-	b.of[r.Node], b.until[r.Node] = r, now.Add(Life)
+	b.all += octets - b.size[r.Node]
+	b.of[r.Node], b.until[r.Node], b.size[r.Node] = r, now.Add(Life), octets
 	return nil
 }
 
@@ -50,8 +58,10 @@ func (b *Book) All(now time.Time) (all []Report) {
 func (b *Book) forget(now time.Time) {
 	for node, until := range b.until {
 		if !until.After(now) {
+			b.all -= b.size[node]
 			delete(b.until, node)
 			delete(b.of, node)
+			delete(b.size, node)
 		}
 	}
 }

@@ -59,18 +59,37 @@ func TestBrake(t *testing.T) {
 func TestBook(t *testing.T) {
 	b, now := NewBook(), time.Unix(1_790_000_000, 0)
 	for i := range MostNodes {
-		if err := b.Put(Report{Node: fmt.Sprint(i)}, now); err != nil {
+		if err := b.Put(Report{Node: fmt.Sprint(i)}, 1000, now); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := b.Put(Report{Node: "more"}, now); err != ErrFull {
+	if err := b.Put(Report{Node: "more"}, 1000, now); err != ErrFull {
 		t.Errorf("one node too many: %v", err)
 	}
-	if err := b.Put(Report{Node: "7", Version: "2"}, now.Add(time.Minute)); err != nil {
+	if err := b.Put(Report{Node: "7", Version: "2"}, 1000, now.Add(time.Minute)); err != nil {
 		t.Errorf("a known node: %v", err)
 	}
 	if all := b.All(now.Add(Life)); len(all) != 1 || all[0].Version != "2" {
 		t.Errorf("after %s: %+v", Life, all)
+	}
+	// What all of them say is bounded, too; a node may always say less.
+	b = NewBook()
+	for i := 0; ; i++ {
+		if err := b.Put(Report{Node: fmt.Sprint(i)}, MaxReport, now); err != nil {
+			if i != MostOctets/MaxReport || err != ErrFull {
+				t.Errorf("report %d: %v", i, err)
+			}
+			break
+		}
+	}
+	if err := b.Put(Report{Node: "3"}, 100, now); err != nil {
+		t.Errorf("a known node that says less: %v", err)
+	}
+	if err := b.Put(Report{Node: "new"}, 100, now); err != nil {
+		t.Errorf("room that became free: %v", err)
+	}
+	if err := b.Put(Report{Node: "new"}, MaxReport, now.Add(Life)); err != nil || len(b.All(now.Add(Life))) != 1 {
+		t.Errorf("after all have gone: %v", err)
 	}
 	merged := Merge([]Report{{Node: "b", At: now}, {Node: "a", At: now}}, []Report{{Node: "b", At: now.Add(1), Version: "newer"}})
 	if len(merged) != 2 || merged[0].Node != "a" || merged[1].Version != "newer" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"blockd/internal/durable"
@@ -48,8 +49,11 @@ func (p *Publisher) Assert(ctx context.Context) error {
 }
 
 // Halted reports whether the channel is halted, by the word of this folder.
-func (p *Publisher) Halted() bool {
-	text, err := os.ReadFile(p.path(pinFile))
+func (p *Publisher) Halted() bool { return Halted(p.Folder) }
+
+// Halted reports whether the channel of a publisher is halted, by the word of its folder. It takes no lock.
+func Halted(folder string) bool {
+	text, err := os.ReadFile(filepath.Join(folder, pinFile))
 	if err != nil {
 		return false
 	}

@@ -170,6 +170,25 @@ func (p *Publisher) newest(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
+// PublishedFile is the file of LastPublished, which is replaced with each sequence.
+func PublishedFile(folder string) string { return filepath.Join(folder, manifestFile) }
+
+// LastPublished is the sequence of a channel that the publisher of a folder has published last; 0 = none. It takes no lock.
+func LastPublished(folder, channel string) (int64, error) {
+	text, err := os.ReadFile(PublishedFile(folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	m, err := ParseManifest(text)
+	if err != nil || m.Channel != channel {
+		return 0, err
+	}
+	return m.Sequence, nil
+}
+
 func (p *Publisher) read(ctx context.Context, name string, most int64) (text, signature []byte, err error) {
 	if text, err = get(ctx, p.To, name, most); err == nil {
 		signature, err = get(ctx, p.To, name+minisign.Suffix, minisign.MaxSignature)

@@ -26,7 +26,7 @@ func TestBrakeHaltsTheChannel(t *testing.T) {
 	testkit.Write(t, filepath.Join(dir, "config.toml"), strings.Replace(anyPorts, "[http]\n", "[http]\ntokens = \"tokens\"\nmax_rate = 0\n", 1)+
 		fmt.Sprintf("[publish]\nto = \"file://%s\"\nkey_file = %q\n[[publish.stage]]\nshare = 1\nfor = \"1h\"\n", store, key))
 	publisher := serveIn(t, dir, "http")
-	token := strings.TrimSpace(publisher.must(t, "token", "new", "--name", "nodes", "--write"))
+	token := strings.TrimSpace(publisher.must(t, "token", "new", "--name", "nodes", "--report"))
 	published := func(n int) {
 		t.Helper()
 		testkit.Eventually(t, fmt.Sprintf("sequence %d", n), func() bool {
@@ -84,14 +84,29 @@ func TestBrakeHaltsTheChannel(t *testing.T) {
 			tell(fmt.Sprint("old", i), 1, checks, checks/20)
 		}
 		tell("canary", 2, checks, checks/10)
+		tell("forged", 4711, checks, 0) // of a sequence that nobody has published: it does not make the others old
 		_, err := os.Stat(filepath.Join(store, "prod", "pin.json"))
 		return err == nil
 	})
-	testkit.Eventually(t, "/readyz tells of it", func() bool {
-		_, said := publisher.get(t, "/readyz", "Authorization", "Bearer "+token)
+	reader := strings.TrimSpace(publisher.must(t, "token", "new", "--name", "reader"))
+	halted := func() bool {
+		_, said := publisher.get(t, "/readyz", "Authorization", "Bearer "+reader)
 		return strings.Contains(said, "sequence 2 of the channel prod is halted")
-	})
+	}
+	testkit.Eventually(t, "/readyz tells of it", halted)
+	// The token of a node tells how it is, and that is all.
+	for path, want := range map[string]int{"/v1/fleet": 403, "/v1/check?sender=x@bad.example": 403, "/v1/decisions": 403, "/readyz": 403} {
+		if status, said := publisher.get(t, path, "Authorization", "Bearer "+token); status != want {
+			t.Errorf("%s with a token of a node: %d %s", path, status, said)
+		}
+	}
+	if status, said := publisher.post(t, token, "/v1/entries", `{"entry":"x.example"}`); status != 403 {
+		t.Errorf("a change with a token of a node: %d %s", status, said)
+	}
 	if out := publisher.must(t, "audit"); !strings.Contains(out, "snapshot.halt") || !strings.Contains(out, "standard errors") {
 		t.Errorf("audit: %s", out)
 	}
+	// What is published ends the halt, and the word of it.
+	publisher.must(t, "publish", "--why", "it was right")
+	testkit.Eventually(t, "the halt is over", func() bool { return !halted() })
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,12 +17,19 @@ import (
 	"blockd/internal/postgresserver"
 	"blockd/internal/redisserver"
 	"blockd/internal/testkit"
+	"blockd/live/shared/redis"
+	"blockd/roster"
 )
 
 // sharing begins so many daemons that share live entries by a database.
 func sharing(t *testing.T, kind, dsn string, count int) []*running {
 	t.Helper()
 	var all []*running
+	addresses, asked := make([]string, count), []string{}
+	for i := range addresses {
+		addresses[i] = testkit.Unused(t)
+		asked = append(asked, fmt.Sprintf("%q", "http://"+addresses[i]))
+	}
 	for i := range count {
 		dir := t.TempDir()
 		testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
@@ -29,9 +37,9 @@ func sharing(t *testing.T, kind, dsn string, count int) []*running {
 		if err := os.Chmod(filepath.Join(dir, "live.dsn"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		address := testkit.Unused(t)
+		address := addresses[i]
 		testkit.Write(t, filepath.Join(dir, "config.toml"), strings.Replace(anyPorts, "[http]\nlisten = \"127.0.0.1:0\"", "[http]\nlisten = \""+address+"\"", 1)+
-			fmt.Sprintf("[fleet]\nnode = \"mx%d\"\naddress = \"http://%s\"\n", i, address)+"[live]\nshared = \""+kind+"\"\ndsn_file = \"live.dsn\"\nname = \"eu-mx\"\n")
+			fmt.Sprintf("[fleet]\nnode = \"mx%d\"\naddress = \"http://%s\"\nask = [%s]\n", i, address, strings.Join(asked[:min(len(asked), 3)], ", "))+"[live]\nshared = \""+kind+"\"\ndsn_file = \"live.dsn\"\nname = \"eu-mx\"\n")
 		all = append(all, serveIn(t, dir, "smtp", "http"))
 	}
 	for _, d := range all {
@@ -133,7 +141,7 @@ func TestDaemonsShare(t *testing.T) {
 			return code == 0 && strings.Contains(out, "mx2")
 		})
 		t.Setenv("BLOCKD_TOKEN", "")
-		if code, _, notes := a.command("history", "--fleet", "--sender", "nobody@two.example"); code != 1 || !strings.Contains(notes, "mx2: it wants a token") {
+		if code, _, notes := a.command("history", "--fleet", "--sender", "nobody@two.example"); code != 1 || !strings.Contains(notes, "mx2: it wants a token that may read") {
 			t.Errorf("without a token: %d %s", code, notes)
 		}
 		b.must(t, "token", "revoke", "desk")
@@ -198,4 +206,36 @@ func TestSharedDatabaseAway(t *testing.T) {
 		_, text := d.get(t, "/readyz")
 		return strings.Contains(text, "live.shared: ")
 	})
+}
+
+// A node says itself where it can be asked. Neither the operator's token nor the question goes to an address that fleet.ask does not name.
+func TestTheTokenStaysHome(t *testing.T) {
+	server := redisserver.Start(t)
+	d := sharing(t, "redis", server.URL(), 1)[0]
+	asked := make(chan string, 10)
+	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.String() + " " + r.Header.Get("Authorization")
+	}))
+	defer thief.Close()
+	report, err := roster.Report{Node: "thief", At: time.Now(), Address: thief.URL}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := redis.Open(server.URL(), "eu-mx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.Report(t.Context(), "thief", report, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BLOCKD_TOKEN", strings.Repeat("secret", 5))
+	if _, _, notes := d.command("history", "--fleet", "--sender", "anna@private.example"); !strings.Contains(notes, "thief: it says that it is at "+thief.URL+", which fleet.ask does not name") {
+		t.Errorf("said: %s", notes)
+	}
+	select {
+	case got := <-asked:
+		t.Errorf("it was asked: %s", got)
+	default:
+	}
 }

@@ -51,11 +51,12 @@ func withTokens(cmd *cobra.Command, run func(cmd *cobra.Command, c config.Config
 func newTokenNew() *cobra.Command {
 	var name string
 	var owners []string
-	var write, local bool
+	var write, report, local bool
 	cmd := withTokens(&cobra.Command{
-		Use:   "new [-c config.toml] --name NAME [--owner OWNER]... [--write] [--local]",
+		Use:   "new [-c config.toml] --name NAME [--owner OWNER]... [--write | --report] [--local]",
 		Short: "make a token, and print it once",
-		Long: `Make a token with the scope read, or write with --write, and print it. It is kept
+		Long: `Make a token with the scope read, or write with --write, and print it. With --report
+it may tell the publisher how a node is, and nothing else (fleet.report). It is kept
 nowhere: the file has its hash alone. Where machines share their live entries
 (live.shared) the token is valid on all of them, unless --local says otherwise.
 
@@ -71,8 +72,15 @@ domains.`,
 			return usagef("want --name: it stands beside what is done with the token")
 		}
 		scope := httpapi.Read
-		if write {
+		switch {
+		case write && report:
+			return usagef("--write goes without --report")
+		case report && len(owners) > 0:
+			return usagef("--report goes without --owner")
+		case write:
 			scope = httpapi.Write
+		case report:
+			scope = httpapi.Reporting
 		}
 		var bound []addr.Key
 		for _, text := range owners {
@@ -99,6 +107,7 @@ domains.`,
 	cmd.Flags().StringVar(&name, "name", "", "`NAME` of who is to have it")
 	cmd.Flags().StringArrayVar(&owners, "owner", nil, "`OWNER`, a mailbox or a domain, that it is bound to; may be repeated")
 	cmd.Flags().BoolVar(&write, "write", false, "it may add and remove entries")
+	cmd.Flags().BoolVar(&report, "report", false, "it may tell how a node is, and nothing else")
 	localFlag(cmd, &local)
 	return cmd
 }

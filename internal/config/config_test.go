@@ -126,7 +126,7 @@ func fullConfig() Config {
 		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", "https://mail.example/blockd/", Duration(time.Minute), Duration(time.Hour), []string{"mail.example"}, 16, 18, true, "/run/http.sock", "mail"},
 		Health:  Health{":8026"},
 		Fleet: Fleet{From: "https://lists.here.example/prod", FromFile: "/etc/blockd/from", Keys: []string{"minisign:RWRmiVOXZ1fYKcpc4VwsbNs61P0i0nHcdvDRFD15e4ARkRInafxgVULc"}, Every: Duration(30 * time.Second),
-			Channel: "test", Node: "mx1", Canary: true, Pin: "7", MaxAge: Duration(time.Hour), Relays: []string{"http://mx2:8527"}, RelayListen: ":8527", Report: "https://publisher/v1/fleet", Address: "https://mx1:8025", TokenFile: "/etc/blockd/fleet.token"},
+			Channel: "test", Node: "mx1", Canary: true, Pin: "7", MaxAge: Duration(time.Hour), Relays: []string{"http://mx2:8527"}, Ask: []string{"*.mx.example"}, RelayListen: ":8527", Report: "https://publisher/v1/fleet", Address: "https://mx1:8025", TokenFile: "/etc/blockd/fleet.token"},
 		Publish: Publish{To: "file:///srv/www", ToFile: "/etc/blockd/to", KeyFile: "/etc/blockd/key", Channel: "test", Keep: 3, Brake: true, Lists: []string{"a"}, Stages: []PublishStage{{5, Duration(time.Minute)}}},
 		Live:    Live{Folder: "/var/lib/live", Shared: "redis", DSNFile: "/etc/blockd/live.dsn", Name: "eu-mx", OnOutage: "local"},
 		Log:     Log{"json", "debug"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"slices"
@@ -46,8 +47,12 @@ type Fleet struct {
 	Report string `toml:"report"`
 	// Where others can ask the HTTP door of this machine, "https://HOST:PORT", for blockd history --fleet; "" leaves its history out.
 	Address string `toml:"address"`
-	// A file with a token: of scope write for fleet.report, and by which blockd history --fleet asks other nodes.
+	// A file with a token: for fleet.report one of scope report of that machine (blockd token new --report there), and where blockd history
+	// --fleet is typed one that may read at the others.
 	TokenFile string `toml:"token_file"`
+	// Which nodes blockd history --fleet asks: hosts, "*.DOMAIN" for all names below it, both by https with a certificate
+	// that is valid for the name, or whole addresses "http://HOST:PORT". A node says itself where it can be asked, so nobody else gets the token.
+	Ask []string `toml:"ask"`
 }
 
 // Viewed reports whether this machine is one of several that see each other.
@@ -88,7 +93,7 @@ type PublishStage struct {
 }
 
 func defaultFleet() Fleet {
-	return Fleet{Keys: []string{}, Every: Duration(time.Minute), Channel: "prod", MaxAge: Duration(day), Relays: []string{}}
+	return Fleet{Keys: []string{}, Every: Duration(time.Minute), Channel: "prod", MaxAge: Duration(day), Relays: []string{}, Ask: []string{}}
 }
 
 func defaultPublish() Publish {
@@ -134,10 +139,15 @@ func (c Config) validateFleet(f *Faults) {
 	f.store("fleet.report", "", n.Report, "", "https", "http")
 	f.store("fleet.address", "", n.Address, "", "https", "http")
 	if n.Report != "" && n.TokenFile == "" {
-		f.add("fleet.token_file", "is missing; want a file with a token of scope write of the machine that fleet.report names (blockd token new --write there)")
+		f.add("fleet.token_file", "is missing; want a file with a token of the machine that fleet.report names (blockd token new --report there)")
 	}
 	for i, r := range n.Relays {
 		f.store(fmt.Sprintf("fleet.relays[%d]", i), "", r, "", "http", "https")
+	}
+	for i, a := range n.Ask {
+		if !validAsk(a) {
+			f.add(fmt.Sprintf("fleet.ask[%d]", i), `want a host such as "mx17.example", "*.mx.example", or "http://10.0.0.7:8025", have %q`, a)
+		}
 	}
 	for i, key := range n.Keys {
 		if _, err := minisign.ParsePublicKey(key); err != nil {
@@ -158,6 +168,31 @@ func (c Config) validateFleet(f *Faults) {
 	if len(n.Node) > 255 {
 		f.add("fleet.node", "want a name of at most 255 octets")
 	}
+}
+
+func validAsk(text string) bool {
+	if address, ok := strings.CutPrefix(text, "http://"); ok {
+		host, port, err := net.SplitHostPort(address)
+		return err == nil && host != "" && port != "" && !strings.ContainsAny(address, "/@?#*")
+	}
+	name := strings.TrimPrefix(text, "*.")
+	return name != "" && !strings.ContainsAny(name, "*/:@?# ") && (name == text || strings.Contains(name, "."))
+}
+
+// MayAsk reports whether a token may go to an address that a node has reported (fleet.ask).
+func (f Fleet) MayAsk(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil || u.User != nil || u.Host == "" {
+		return false
+	}
+	if u.Scheme == "http" {
+		return slices.Contains(f.Ask, "http://"+u.Host)
+	}
+	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	return u.Scheme == "https" && slices.ContainsFunc(f.Ask, func(a string) bool {
+		below, tree := strings.CutPrefix(strings.ToLower(a), "*")
+		return tree && strings.HasSuffix(host, below) && len(host) > len(below) || host == strings.ToLower(a)
+	})
 }
 
 func (c Config) validatePublish(f *Faults) {

@@ -19,6 +19,7 @@ import (
 	"blockd/history"
 	"blockd/httpapi"
 	"blockd/internal/config"
+	"blockd/internal/term"
 	"blockd/roster"
 )
 
@@ -102,6 +103,9 @@ func decisionsOf(ctx context.Context, c config.Config, n roster.Report, token st
 	if n.Address == "" {
 		return list, errors.New("it does not say where it can be asked (fleet.address)")
 	}
+	if !c.Fleet.MayAsk(n.Address) { // neither a token nor a person's address goes to where a node only says it is
+		return list, fmt.Errorf("it says that it is at %s, which fleet.ask does not name", term.Visible(n.Address))
+	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(n.Address, "/")+"/v1/decisions?"+query(ask), nil)
@@ -117,8 +121,8 @@ func decisionsOf(ctx context.Context, c config.Config, n roster.Report, token st
 		return list, Cause(err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusUnauthorized {
-		return list, fmt.Errorf("it wants a token: put one into fleet.token_file, or into %s", tokenVariable)
+	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
+		return list, fmt.Errorf("it wants a token that may read: put one into fleet.token_file, or into %s", tokenVariable)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return list, fmt.Errorf("it says %s", resp.Status)

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +32,28 @@ type reporting struct {
 	last   roster.Report // the last one of this node
 	fault  string        // why it could not be told; "" = it was
 	halted string        // why the brake has halted the channel; "" = it has not
+
+	published newest
+}
+
+// newest is the sequence that this publisher has published last, of a file that is read when it has changed. It is for one goroutine.
+type newest struct {
+	stamp    fs.FileInfo
+	sequence int64
+}
+
+func (n *newest) read(folder, channel string) (int64, error) {
+	now, err := os.Stat(snapshot.PublishedFile(folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err == nil && (n.stamp == nil || !os.SameFile(now, n.stamp)) {
+		n.sequence, err = snapshot.LastPublished(folder, channel)
+	}
+	if err == nil {
+		n.stamp = now
+	}
+	return n.sequence, err
 }
 
 const (
@@ -225,15 +249,19 @@ func postReport(ctx context.Context, to, tokenFile string, text []byte) error {
 
 // look halts the channel if the nodes with the newest sequence refuse too much.
 func (d *daemon) look(ctx context.Context) error {
+	folder, channel := d.config.PublishFolder(), d.config.Publish.Channel
+	if !snapshot.Halted(folder) {
+		d.roster.mu.Lock()
+		d.roster.halted = "" // somebody has published since, or it is over
+		d.roster.mu.Unlock()
+	}
 	all, err := d.reports(ctx)
 	if err != nil {
 		return err
 	}
-	channel, newest := d.config.Publish.Channel, int64(0)
-	for _, r := range all {
-		if r.Channel == channel {
-			newest = max(newest, r.Newest, r.Sequence)
-		}
+	newest, err := d.roster.published.read(folder, channel) // what nodes say of it is not asked: one could say any number
+	if err != nil {
+		return err
 	}
 	found := d.roster.brake.Look(all, channel, newest)
 	if !found.Halt {

@@ -189,7 +189,7 @@ func (e *Engine) Report(ctx context.Context, node string, report []byte, life ti
 func (e *Engine) Reports(ctx context.Context) (all map[string][]byte, err error) {
 	err = e.asking(ctx, func(c *goredis.Client) error {
 		all = map[string][]byte{}
-		names, err := c.ZRevRange(ctx, e.keys[nodesKey], 0, shared.MostReports-1).Result()
+		names, err := c.ZRange(ctx, e.keys[nodesKey], -shared.MostReports, -1).Result() // those that have reported last
 		if err != nil {
 			return err
 		}
