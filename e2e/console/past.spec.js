@@ -1,6 +1,6 @@
 // The past: numbers, charts that can be read without seeing them, and what there was most of.
 
-import { expect, open, test } from './visit.js';
+import { expect, open, test, view } from './visit.js';
 
 // counts answers as the daemon does, with numbers that can be foretold: bar i of the first list has i.
 function counts(url) {
@@ -17,7 +17,7 @@ function counts(url) {
 async function visit(page, to = '/#overview') {
   await open(page);
   await page.route('**/v1/series?*', (route) => route.fulfill({ json: counts(route.request().url()) }));
-  await page.goto('/#lists');
+  await view(page, 'Lists');
   await page.goto(to);
 }
 
@@ -62,7 +62,7 @@ test('draws an hour, a day, a week and a month', async ({ page }) => {
 test('says of counts that there are none yet, and that they cannot be had', async ({ page }) => {
   await open(page);
   await page.route('**/v1/series?*', (route) => route.fulfill({ json: { ...counts(route.request().url()), since: null, series: [] } }));
-  await page.goto('/#lists');
+  await view(page, 'Lists');
   await page.goto('/#overview');
   await expect(chart(page, 'Refused')).toContainText('Nothing has been counted yet.');
   await page.route('**/v1/series?*', (route) => route.fulfill({ status: 503, contentType: 'application/problem+json', json: { status: 503, detail: 'the disk is away' } }));
@@ -79,7 +79,7 @@ test('leads from what there was most of to its decisions', async ({ page }) => {
   let busy = 1; // others count
   await page.route('**/v1/top?*', (route) => (busy-- > 0 ? route.fulfill({ status: 429, contentType: 'application/problem+json', json: { status: 429, detail: 'others count' } })
     : route.fulfill({ json: top(new URL(route.request().url()).searchParams.get('by')) })));
-  await page.goto('/#lists');
+  await view(page, 'Lists');
   await page.goto('/#overview?time=7d');
   const part = page.getByRole('region', { name: 'Top', exact: true });
   for (const [words, name, address] of [['Senders', 'x@bulk.example', /#decisions\?time=7d&sender=x%40bulk\.example$/], ['Clients', '192.0.2.7', /#decisions\?time=7d&client=192\.0\.2\.7$/],

@@ -6,7 +6,7 @@ import { fill, leave as stop } from './state.js';
 import { queryOf } from './pages.js';
 import { read, save } from './door.js';
 import { usual, words } from './range.js';
-import { plot } from './plot.js';
+import { isRead, plot } from './plot.js';
 
 const interval = 30_000; // ms; the last bar grows
 const soon = 3000; // while the past is still being counted
@@ -83,7 +83,7 @@ export function showCharts({ params }) {
       load: async (signal) => Promise.all(charts.map(({ query }) => read(`v1/series?${queryOf({ ...query, span: time })}`, signal))),
       draw: (answers) => {
         filling = answers.some((answer) => answer.filling);
-        if (byId('charts').contains(document.activeElement) && !anew) return [...byId('charts').childNodes]; // somebody reads them
+        if (!anew && isRead(byId('charts'))) return [...byId('charts').childNodes];
         return draw(answers, time);
       },
     }).then(() => {

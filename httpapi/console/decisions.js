@@ -5,7 +5,8 @@ import { shown, written } from './names.js';
 import { address } from './views.js';
 import { propose } from './entries.js';
 
-const outcomes = {
+/** outcomes are what becomes of mail: how good that is, and the word for it. */
+export const outcomes = {
   accept: ['ok', 'accepted'], refuse: ['bad', 'refused'], defer: ['warn', 'deferred'],
   quarantine: ['warn', 'quarantined'], tag: ['warn', 'tagged'], discard: ['bad', 'discarded'], listed: ['warn', 'listed'],
 };

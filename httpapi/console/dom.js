@@ -80,8 +80,8 @@ export const badge = (kind, text) => html('span', { class: `badge ${kind}` }, te
 /** count writes a number with separators. */
 export const count = (n) => n.toLocaleString('en');
 
-// link is an address that leads elsewhere, whoever wrote it: no other scheme makes one, and the other side does not learn of this page.
-const link = (to) => (/^(https?:|mailto:)/i.test(to) ? html('a', { href: to, rel: 'noreferrer noopener', target: '_blank' }, to) : to);
+/** link is an address that leads elsewhere, whoever wrote it: no other scheme makes one, and the other side does not learn of this page. */
+export const link = (to) => (/^(https?:|mailto:)/i.test(to) ? html('a', { href: to, rel: 'noreferrer noopener', target: '_blank' }, to) : to);
 
 /** origin says where a list comes from, as far as it is known: nothing, or a line. */
 export const origin = (list) => {

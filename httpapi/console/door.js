@@ -59,19 +59,19 @@ function keep(path, tag, answer) {
   if (kept.size > most) kept.delete(kept.keys().next().value);
 }
 
-/** read asks for JSON, which its callers leave as it is. Who is to sign in is asked to once. */
-export async function read(path, signal) {
+/** read asks for JSON, which its callers leave as it is. Who is to sign in is asked to once. ms: its deadline, if not the usual one. */
+export async function read(path, signal, ms) {
   const had = kept.get(path);
-  const response = await send('GET', path, { signal, tag: had?.tag });
+  const response = await send('GET', path, { signal, tag: had?.tag, ms });
   if (response.status === 304 && had) return had.answer;
   if (response.ok) {
-    const answer = await wait(() => response.json(), deadlines.GET);
+    const answer = await wait(() => response.json(), ms ?? deadlines.GET);
     keep(path, response.headers.get('ETag'), answer);
     return answer;
   }
   const fault = await refusal(response);
   const why = identity().signed_in ? 'You are signed out: the session has ended, or its token was revoked.' : 'This daemon shows senders and recipients to holders of a token alone.';
-  if (fault.status === 401 && mayAsk() && await askToken(why)) return read(path, signal);
+  if (fault.status === 401 && mayAsk() && await askToken(why)) return read(path, signal, ms);
   throw fault;
 }
 

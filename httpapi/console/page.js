@@ -6,6 +6,7 @@ import { changeView, loadChanges } from './changes.js';
 import { decisionView, listenToDecisions } from './decisionview.js';
 import { entryView, listenToEntries } from './entries.js';
 import { listView, listenToLists } from './lists.js';
+import { refresh } from './listpage.js';
 import { byId } from './dom.js';
 import { fleetView } from './fleet.js';
 import { listenToSignIn } from './signin.js';
@@ -50,6 +51,7 @@ begin({
 follow(mark);
 document.addEventListener('token', again);
 document.addEventListener('changed', loadChanges);
+document.addEventListener('changed', refresh);
 watchPulse();
 watchHealth();
 watchWaiting();

@@ -71,7 +71,7 @@ function draw(width, data) {
     const at = new Date(data.from + i * data.step * 1000);
     if (!isMark(at) || x(i) - last < 46) continue;
     if (data.step === 3600 && i > 0 && new Date(data.from + (i - 1) * data.step * 1000).getHours() === 0) continue;
-    last = x(i);
+    last = x(i) + (i < 2 ? 20 : 0);
     parts.push(svg('line', { class: 'mark', x1: x(i), x2: x(i), y1: top + high, y2: top + high + 4 }),
       svg('text', { class: 'tick', x: Math.min(x(i), width - 24), y: height - 4, 'text-anchor': i < 2 ? 'start' : 'middle' }, words(at)));
   }
@@ -109,6 +109,9 @@ function tableOf(title, data) {
     ...data.series.length > 1 ? [{ head: 'All', cell: (i) => count(data.series.reduce((sum, { counts }) => sum + counts[i], 0)), number: true }] : [],
   ], times);
 }
+
+/** isRead says whether somebody goes through the numbers of a drawing in a node: it stays as it is meanwhile. */
+export const isRead = (node) => node.contains(document.activeElement) && document.activeElement.matches('.plot-box');
 
 let ids = 0;
 

@@ -28,6 +28,21 @@ export function trouble(fault, again) {
   return line('failed', `This could not be loaded: ${fault.message} `, again && button('Try again', again));
 }
 
+const focusable = 'a[href], button, input, select, textarea, [tabindex]';
+
+const labelOf = (one) => one.getAttribute('aria-label') ?? one.textContent;
+
+// swap shows other children. Whoever is on one of the old ones with the keyboard stays on what has taken its place.
+function swap(node, children) {
+  const active = node.contains(document.activeElement) && document.activeElement !== node ? document.activeElement : null;
+  const at = active ? [...node.querySelectorAll(focusable)].indexOf(active) : -1;
+  node.replaceChildren(...children);
+  if (!active) return;
+  const all = [...node.querySelectorAll(focusable)];
+  const next = node.contains(active) ? active : all.find((one) => one.tagName === active.tagName && labelOf(one) === labelOf(active)) ?? all[Math.min(at, all.length - 1)];
+  next?.focus({ preventScroll: true });
+}
+
 /**
  * fill shows in a node what load (of a signal) gives. draw makes nodes of the answer, or a text if there is nothing.
  * anew: what the node shows is of another question, and goes. lacks is told if the daemon has no such resource;
@@ -47,7 +62,7 @@ export async function fill(node, { load, draw, anew = false, lacks = () => 'This
     const answer = await load(mine.signal);
     if (mine.signal.aborted) return false;
     const drawn = draw(answer);
-    node.replaceChildren(...[typeof drawn === 'string' ? nothing(drawn) : drawn].flat(Infinity).filter((child) => child != null && child !== false));
+    swap(node, [typeof drawn === 'string' ? nothing(drawn) : drawn].flat(Infinity).filter((child) => child != null && child !== false));
     filled.set(node, new Date());
     return true;
   } catch (fault) {
