@@ -27,6 +27,8 @@ type Log struct {
 	seed     maphash.Seed  // of shareOf
 
 	searches chan struct{}
+	tops     chan struct{} // has one of each count that is under way
+	finished chan struct{} // a segment may lack its sums
 	refused  refusalCache
 
 	mu      sync.Mutex // of waiting and records; held for the time of an encoding
@@ -71,7 +73,7 @@ func newLog(s Settings) (*Log, error) {
 	return &Log{settings: s,
 		woken: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
 		crowded: make(chan struct{}, 1), seed: maphash.MakeSeed(),
-		searches: make(chan struct{}, maxSearches)}, nil
+		searches: make(chan struct{}, maxSearches), tops: make(chan struct{}, mostTops), finished: make(chan struct{}, 1)}, nil
 }
 
 // lockOf locks a folder, which it makes if it is not there.
@@ -147,6 +149,7 @@ func (l *Log) Run(ctx context.Context, log *slog.Logger) error {
 	var sharing sync.WaitGroup
 	defer sharing.Wait()
 	sharing.Go(func() { l.makeRoom(ctx, log) })
+	sharing.Go(func() { l.sumUp(ctx, log) })
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()
 	for ctx.Err() == nil {
@@ -276,6 +279,7 @@ func (l *Log) finish() {
 	l.older = append(l.older, segment{l.number, segmentPath(l.settings.Folder, l.number), l.size, l.wrote})
 	l.file.Close()
 	l.file, l.size = nil, 0
+	wake(l.finished)
 }
 
 // prune removes the oldest segments: all that are past their age, and as many as
@@ -296,6 +300,7 @@ func (l *Log) prune(now time.Time, room int64) {
 			l.broken.Store(&err)
 			break
 		}
+		os.Remove(sumsPath(l.settings.Folder, l.older[0].number)) // if it stays, dropSums comes by
 		total -= l.older[0].size
 		l.older = l.older[1:]
 	}

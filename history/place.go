@@ -25,6 +25,22 @@ func (p place) cursor(oldest bool) string {
 	return fmt.Sprintf("%s%d-%d-%s", cursorMarks[oldest], p.segment, p.line, p.sum)
 }
 
+// back is a cursor for what comes before the line.
+func (p place) back(oldest bool) string {
+	return strings.ToUpper(cursorMarks[oldest]) + p.cursor(oldest)[1:]
+}
+
+// backward is the query that has what comes before q's cursor, in the other direction; false if q goes on.
+func backward(q Query) (Query, bool) {
+	rest, ok := strings.CutPrefix(q.Cursor, strings.ToUpper(cursorMarks[q.Oldest]))
+	if !ok || q.Cursor == "" {
+		return q, false
+	}
+	q.Oldest = !q.Oldest
+	q.Cursor = cursorMarks[q.Oldest] + rest
+	return q, true
+}
+
 func parsePlace(cursor string, oldest bool) (p place, err error) {
 	bad := fmt.Errorf("%w: %q", ErrCursor, cursor[:min(len(cursor), 64)])
 	text, ours := strings.CutPrefix(cursor, cursorMarks[oldest])

@@ -17,15 +17,18 @@ type Query struct {
 	Text      string // that a text of the decision has in it: see fits
 	Sender    string // an address, or a domain for all of its senders; "<>" is the null sender
 	Recipient string // as Sender
+	Domain    string // of the sender, and none below it; "<>" is the null sender
 	Client    netip.Prefix
 	List      string
+	Entry     string // the entry that decided, or would have
+	Door      string
 	Ref       string
 	Verdict   string
 	Outcome   string // or Mail
 	Since     time.Time
 	Until     time.Time // before it; zero: now
 	Oldest    bool      // the oldest first
-	Cursor    string    // Next of an answer with the same Oldest
+	Cursor    string    // Next or Prev of an answer with the same Oldest
 	Limit     int       // 0 = MaxFound
 }
 
@@ -47,6 +50,7 @@ type Found struct {
 	Records []Record // the newest first, unless Query.Oldest is set
 	More    bool     // there are more than Limit, or there may be
 	Next    string   // where the next search goes on; "" at the end. There may be no more, and less than Limit before it
+	Prev    string   // where a search has what came before these; "" at the beginning
 	Damaged int      // lines that were left out of what was read
 }
 
@@ -79,7 +83,18 @@ func Search(ctx context.Context, folder string, q Query) (Found, error) {
 	return search(ctx, folder, q, math.MaxInt64)
 }
 
-func search(ctx context.Context, folder string, q Query, most int64) (found Found, err error) {
+func search(ctx context.Context, folder string, q Query, most int64) (Found, error) {
+	if back, ok := backward(q); ok {
+		return searchBack(ctx, folder, q, back, most)
+	}
+	found, _, err := searchOn(ctx, folder, q, most)
+	return found, err
+}
+
+// ends are where the rows of an answer begin and end; last may be beyond them.
+type ends struct{ first, last place }
+
+func searchOn(ctx context.Context, folder string, q Query, most int64) (found Found, at ends, err error) {
 	limit := q.Limit
 	if limit <= 0 || limit > MaxFound {
 		limit = MaxFound
@@ -87,29 +102,54 @@ func search(ctx context.Context, folder string, q Query, most int64) (found Foun
 	w := walker{since: q.Since, until: q.Until, oldest: q.Oldest, parts: q.parts(), most: most}
 	if q.Cursor != "" {
 		if w.from, err = parsePlace(q.Cursor, q.Oldest); err != nil {
-			return found, err
+			return found, at, err
 		}
 	}
-	var last place
 	w.each = func(r *Record) bool {
 		if !q.matches(r) {
 			return true
 		}
 		if len(found.Records) == limit {
-			found.Next = last.cursor(q.Oldest)
+			found.Next = at.last.cursor(q.Oldest)
 			return false
 		}
 		found.Records = append(found.Records, r.clone())
-		last = w.here
+		if at.last = w.here; len(found.Records) == 1 {
+			at.first = at.last
+		}
 		return true
 	}
 	err = w.walk(ctx, folder)
 	if found.Next == "" && w.rest.segment > 0 {
-		found.Next = w.rest.cursor(q.Oldest)
+		found.Next, at.last = w.rest.cursor(q.Oldest), w.rest
+	}
+	if q.Cursor != "" && at.first.segment > 0 {
+		found.Prev = at.first.back(q.Oldest)
 	}
 	found.More = found.Next != ""
 	found.Damaged = w.damaged
-	return found, err
+	return found, at, err
+}
+
+// searchBack is search with Prev of an answer: back is the same query in the other direction, from there on.
+func searchBack(ctx context.Context, folder string, q, back Query, most int64) (Found, error) {
+	found, at, err := searchOn(ctx, folder, back, most)
+	if err != nil {
+		return found, err
+	}
+	if len(found.Records) == 0 && found.Next == "" { // what was there has gone
+		q.Cursor = ""
+		return search(ctx, folder, q, most)
+	}
+	slices.Reverse(found.Records)
+	found.Prev, found.Next = "", ""
+	if found.More {
+		found.Prev = at.last.back(q.Oldest)
+	}
+	if found.More = at.first.segment > 0; found.More {
+		found.Next = at.first.cursor(q.Oldest)
+	}
+	return found, nil
 }
 
 // Walk calls each for the decisions since a time, the newest first, until each returns
@@ -260,8 +300,8 @@ func (w *walker) line(line string) {
 
 // parts are texts in lower case that each fitting line contains, so that the others need not be parsed.
 func (q *Query) parts() (parts [][]byte) {
-	texts := []string{q.Ref, q.List, q.Text}
-	for _, address := range []string{q.Sender, q.Recipient} {
+	texts := []string{q.Ref, q.List, q.Text, q.Entry}
+	for _, address := range []string{q.Sender, q.Recipient, q.Domain} {
 		if address != "<>" {
 			texts = append(texts, strings.TrimPrefix(address, "@"))
 		}
@@ -287,7 +327,12 @@ func (q *Query) matches(r *Record) bool {
 		(q.Verdict == "" || q.Verdict == r.Verdict) &&
 		(q.Outcome == "" || q.Outcome == r.Outcome || q.Outcome == Mail && r.Outcome != Listed) &&
 		(!q.Client.IsValid() || r.Client.IsValid() && q.Client.Contains(r.Client.Unmap())) &&
+		(q.Entry == "" || strings.EqualFold(q.Entry, r.Entry)) && (q.Door == "" || q.Door == r.Door) && q.domainFits(r) &&
 		covers(q.Sender, r.Sender) && covers(q.Recipient, r.Recipient) && q.fits(r)
+}
+
+func (q *Query) domainFits(r *Record) bool {
+	return q.Domain == "" || strings.EqualFold(q.Domain, nameOf(r, "domain"))
 }
 
 // fits reports whether a text of a decision has the searched text in it.

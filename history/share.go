@@ -111,6 +111,8 @@ func (l *Log) shorten(s segment, text []byte) error {
 	if i < 0 || l.lock == nil || l.older[i].size != s.size { // another process may have had it meanwhile
 		return nil
 	}
+	os.Remove(sumsPath(l.settings.Folder, s.number)) // of what goes
+	defer wake(l.finished)
 	size := int64(len(fileHead) + len(text))
 	if len(text) == 0 {
 		if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {

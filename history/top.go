@@ -23,7 +23,7 @@ const (
 )
 
 // Groups are what decisions may be counted by.
-func Groups() []string { return []string{"client", "sender", "domain", "list", "recipient"} }
+func Groups() []string { return []string{"client", "sender", "domain", "list", "recipient", "entry"} }
 
 // TopQuery selects decisions and says what they are counted by.
 type TopQuery struct {
@@ -39,7 +39,7 @@ type TopQuery struct {
 type Top struct {
 	By        string   `json:"by"`
 	Decisions uint64   `json:"decisions"` // that fit the query. A folded refusal counts as often as it was repeated
-	Without   uint64   `json:"without"`   // of Decisions: those without a client, a domain, a list or a recipient
+	Without   uint64   `json:"without"`   // of Decisions: those without a client, a domain, a list, an entry or a recipient
 	Distinct  uint64   `json:"distinct"`  // names
 	Rows      []TopRow `json:"top"`       // the most decisions first, and names in their order where these are equal; never null
 	Damaged   int      `json:"damaged"`   // lines that were left out
@@ -124,6 +124,11 @@ func nameOf(r *Record, by string) string {
 		return ""
 	case "list":
 		return r.List
+	case "entry":
+		if r.Entry == "" {
+			return ""
+		}
+		return r.List + " " + r.Entry
 	case "recipient":
 		return Lower(r.Recipient)
 	case "sender":

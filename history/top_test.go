@@ -36,7 +36,7 @@ func slowTop(records []Record, q TopQuery) Top {
 			parts := strings.Split(Lower(r.Sender), "@")
 			domain = parts[len(parts)-1]
 		}
-		name := map[string]string{"client": client, "sender": sender, "domain": domain, "list": r.List, "recipient": Lower(r.Recipient)}[q.By]
+		name := map[string]string{"client": client, "sender": sender, "domain": domain, "list": r.List, "recipient": Lower(r.Recipient), "entry": entryName(&r)}[q.By]
 		n := uint64(1)
 		if r.Repeated > 0 {
 			n = uint64(r.Repeated)
@@ -56,6 +56,13 @@ func slowTop(records []Record, q TopQuery) Top {
 	top.Distinct = uint64(len(top.Rows))
 	top.Rows = top.Rows[:min(len(top.Rows), q.Limit)]
 	return top
+}
+
+func entryName(r *Record) string {
+	if r.Entry == "" {
+		return ""
+	}
+	return r.List + " " + r.Entry
 }
 
 // TestMost holds Most against the slow one. In 600 octets there is room for five names, so that

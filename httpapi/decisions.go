@@ -25,6 +25,7 @@ type DecisionList struct {
 	Decisions []history.Record `json:"decisions"` // the newest first, never null
 	More      bool             `json:"more"`      // there are more than the limit, or there may be
 	Next      string           `json:"next,omitempty" doc:"the cursor of what comes after these; absent at the end"`
+	Prev      string           `json:"prev,omitempty" doc:"the cursor of what came before these; absent where nothing did"`
 	Damaged   int              `json:"damaged"` // lines of the files that had to be left out
 
 	// Lists are where the lists that decided come from, by what serves now; lists of which nothing is known are missing.
@@ -48,7 +49,7 @@ func (l *DecisionList) Origins(about func(list string) lists.About) {
 
 // NewDecisionList returns the answer for the found decisions.
 func NewDecisionList(f history.Found) DecisionList {
-	l := DecisionList{Decisions: f.Records, More: f.More, Next: f.Next, Damaged: f.Damaged, Lists: []policy.ListOrigin{}}
+	l := DecisionList{Decisions: f.Records, More: f.More, Next: f.Next, Prev: f.Prev, Damaged: f.Damaged, Lists: []policy.ListOrigin{}}
 	if l.Decisions == nil {
 		l.Decisions = []history.Record{}
 	}
@@ -56,7 +57,7 @@ func NewDecisionList(f history.Found) DecisionList {
 }
 
 // decisionParameters are those of /v1/decisions.
-var decisionParameters = [...]string{"q", "sender", "recipient", "client", "list", "ref", "verdict", "outcome", "since", "until", "sort", "cursor", "limit"}
+var decisionParameters = [...]string{"q", "sender", "recipient", "client", "list", "ref", "domain", "door", "entry", "verdict", "outcome", "since", "until", "sort", "cursor", "limit"}
 
 // The values of some.
 var (
@@ -68,7 +69,7 @@ var (
 // name of one.
 func ParseDecisionQuery(v url.Values) (history.Query, error) {
 	q := history.Query{Text: v.Get("q"), Sender: canonicalAddress(v.Get("sender")), Recipient: v.Get("recipient"), List: v.Get("list"), Ref: v.Get("ref"),
-		Verdict: v.Get("verdict"), Outcome: v.Get("outcome"), Oldest: v.Get("sort") == "oldest", Cursor: v.Get("cursor")}
+		Domain: canonicalAddress(v.Get("domain")), Door: v.Get("door"), Entry: v.Get("entry"), Verdict: v.Get("verdict"), Outcome: v.Get("outcome"), Oldest: v.Get("sort") == "oldest", Cursor: v.Get("cursor")}
 	for name, values := range v {
 		if !slices.Contains(decisionParameters[:], name) {
 			return q, fmt.Errorf("%s: no such parameter", name)
@@ -165,7 +166,7 @@ func describeDecisions(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "decisions", Summary: "Past decisions, the newest first",
 		Description: "Those of which all holds that is asked for. A recipient may be missing: some doors hear of none. " +
 			"With `next` there is more, or there may be: a search that finds little ends after about a second's work, perhaps with no decision, and `next` goes on.",
-		Parameters: append(decisionParams(), limited("cursor", "`next` of an answer to the same question", maxQueryText),
+		Parameters: append(decisionParams(), limited("cursor", "`next` or `prev` of an answer to the same question", maxQueryText),
 			number("limit", "how many decisions at most", 1, history.MaxFound, DefaultDecisions)),
 		Responses: d.tagged(DecisionList{})}
 	d.problems(op, http.StatusBadRequest, http.StatusServiceUnavailable)
@@ -178,8 +179,11 @@ func decisionParams() []*huma.Param {
 		limited("q", "a text that sender, recipient, client, HELO, reference, list, entry or reason has in it", maxQueryText),
 		parameter("sender", "an address, or a domain for all at it; `<>` is the null sender", ""),
 		parameter("recipient", "as sender", ""),
+		parameter("domain", "that of the sender, and none below it; `<>` is the null sender", ""),
 		parameter("client", "an IP address or a network", ""),
 		parameter("list", "the name of the list whose entry decided, or would have", ""),
+		parameter("entry", "the entry that decided, or would have, as an answer has it", ""),
+		parameter("door", "where it came in, such as smtp or milter", ""),
 		parameter("ref", "the reference that stands in a refusal", ""),
 		choice("verdict", "what the lists say", verdicts...),
 		choice("outcome", "what became of the mail; listed: what a program was told; mail: all but listed", outcomes...),

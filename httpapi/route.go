@@ -157,6 +157,12 @@ func (s *Server) routes(metrics http.Handler) []route {
 	if s.settings.History != nil {
 		all = append(all, route{path: "/v1/decisions", about: "past decisions, the newest first: ?q=, sender=, recipient=, client=, list=, ref=, verdict=, outcome=, since=, until=, sort=, cursor=, limit=", methods: []method{
 			{name: http.MethodGet, serve: compressed(s.privately(s.decisions)), doc: describeDecisions, private: true}}},
+			route{path: "/v1/top", about: "what has the most decisions: ?by=domain|sender|client|recipient|list|entry, span= or since=, until=, limit=, and what /v1/decisions has", methods: []method{
+				{name: http.MethodGet, serve: compressed(s.privately(s.top)), doc: describeTop, private: true}}},
+			route{path: "/v1/top.csv", about: "the same as CSV", methods: []method{
+				{name: http.MethodGet, serve: compressed(s.privately(s.topCSV)), doc: describeTopCSV, private: true}}},
+			route{path: "/v1/top.ndjson", about: "its rows, one a line", methods: []method{
+				{name: http.MethodGet, serve: compressed(s.privately(s.topLines)), doc: describeTopLines, private: true}}},
 			route{path: "/v1/decisions.csv", about: "all of them as CSV", methods: []method{
 				{name: http.MethodGet, serve: compressed(s.privately(s.decisionsCSV)), doc: describeDecisionsCSV, private: true}}},
 			route{path: "/v1/decisions.ndjson", about: "all of them, one a line", methods: []method{

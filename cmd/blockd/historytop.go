@@ -21,8 +21,8 @@ func newHistoryTop() *cobra.Command {
 	var flags *decisionFlags
 	cmd := &cobra.Command{
 		Use:   "top [-c config.toml] --by GROUP [-k N] [--since 7d] [--sender WHO] [--recipient WHO] [--client NET] [--list NAME] [--verdict V] [--outcome O] [--json]",
-		Short: "show which clients, senders, domains, lists or recipients have the most decisions",
-		Long: `Count past decisions by client, sender, domain (of the sender), list or recipient, and
+		Short: "show which clients, senders, domains, lists, recipients or entries have the most decisions",
+		Long: `Count past decisions by client, sender, domain (of the sender), list, recipient or entry, and
 show those with the most. The counts are exact: a refusal that stands for many counts
 as often as it was repeated. The other flags select decisions as they do for history.
 

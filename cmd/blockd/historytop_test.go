@@ -66,7 +66,7 @@ func TestHistoryTop(t *testing.T) {
 			"1 of 1 list in 10 decisions\n", "blockd history top: note: 3 of 10 decisions have no list\n"},
 		{[]string{"--by", "client", "--list", "own"}, 1, "", "blockd history top: note: 7 of 7 decisions have no client\n"},
 		{[]string{"--by", "client", "--list", "other"}, 1, "", "blockd history top: nothing found\n"},
-		{nil, 2, "", "blockd history top: want --by, one of client, sender, domain, list, recipient; see: blockd history top --help\n"},
+		{nil, 2, "", "blockd history top: want --by, one of client, sender, domain, list, recipient, entry; see: blockd history top --help\n"},
 		{[]string{"--by", "sender", "-k", "0"}, 2, "", "blockd history top: -k: want 1 to 10000, have 0; see: blockd history top --help\n"},
 		{[]string{"--by", "sender", "--since", "soon"}, 2, "", "blockd history top: --since: want how long ago, such as 7d or 12h, or a time such as 2027-01-31, have \"soon\"; see: blockd history top --help\n"},
 	} {

@@ -1,0 +1,209 @@
+package history
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"blockd/internal/testkit"
+)
+
+// busy fills a history with records of which few names have many, in so many finished segments and an open one.
+func busy(t testing.TB, l *Log, r *rand.Rand, start time.Time, segments, each int) {
+	t.Helper()
+	for i := range segments {
+		for n := range each {
+			v := anything(r, start.Add(time.Duration(i*each+n)*time.Millisecond))
+			who := int(600 * r.Float64() * r.Float64())
+			v.Sender, v.Recipient = fmt.Sprintf("u%d@d%d.example", who, who%50), fmt.Sprintf("R%d@Here.example", who)
+			v.Client = netip.AddrFrom4([4]byte{192, 0, byte(who >> 8), byte(who)})
+			l.Add(v)
+		}
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if i < segments-1 {
+			l.writing.Lock()
+			l.finish()
+			l.writing.Unlock()
+		}
+	}
+}
+
+// TestMostBySums holds counts by sums against those of the whole, also where a file of sums is damaged, missing, or of another content.
+func TestMostBySums(t *testing.T) {
+	l, r := open(t), rand.New(rand.NewPCG(3, 4))
+	start := time.Now().Add(-time.Hour)
+	busy(t, l, r, start, 6, 700)
+	compare := func(when string) {
+		t.Helper()
+		for _, by := range Groups() {
+			for _, q := range []Query{{}, {Outcome: "refuse"}, {Outcome: Mail}, {Door: "milter", Verdict: "blocked"}, {List: "own"}, {List: "none"},
+				{Since: start.Add(1000 * time.Millisecond)}, {Since: start.Add(700 * time.Millisecond), Until: start.Add(2900 * time.Millisecond)}, {Until: start}} {
+				q.Limit = 7
+				got, err := l.Most(t.Context(), TopQuery{Query: q, By: by})
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := Most(t.Context(), l.settings.Folder, TopQuery{Query: q, By: by})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range got.Rows { // equal counts may be of any names
+					if got.Rows[i].Decisions == want.Rows[len(want.Rows)-1].Decisions {
+						got.Rows[i].Name = want.Rows[i].Name
+					}
+				}
+				if !reflect.DeepEqual(got, want) {
+					t.Fatalf("%s, by %s %+v:\n%+v, want\n%+v", when, by, q, got, want)
+				}
+			}
+		}
+	}
+	compare("without sums")
+	if err := l.sumSegments(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(l.settings.Folder, "*"+sumsSuffix))
+	if len(files) != 5 {
+		t.Fatalf("%d files of sums", len(files))
+	}
+	if _, err := mostBySums(t.Context(), l.settings.Folder, TopQuery{Query: Query{Limit: 5}, By: "sender"}); err != nil {
+		t.Fatal(err)
+	}
+	compare("with sums")
+	text := testkit.Read(t, files[2])
+	for _, at := range []int{3, len(sumsHeadText) + 2, len(sumsHeadText) + 9, len(text) / 10, len(text) / 2, len(text) - 1} {
+		broken := slices.Clone(text)
+		broken[at] ^= 4
+		testkit.Write(t, files[2], broken)
+		compare(fmt.Sprint("damaged at ", at))
+	}
+	testkit.Write(t, files[2], text[:len(text)-30])
+	compare("cut")
+	if err := os.Remove(files[1]); err != nil {
+		t.Fatal(err)
+	}
+	compare("removed")
+	if _, err := l.Forget(t.Context(), func(r *Record) bool { return r.Sender == "u1@d1.example" }); err != nil {
+		t.Fatal(err)
+	}
+	compare("shortened")
+	if err := l.sumSegments(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	compare("made anew")
+	for _, s := range l.older {
+		os.Remove(s.path)
+	}
+	if err := l.sumSegments(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(l.settings.Folder, "*"+sumsSuffix)); len(files) != 0 {
+		t.Errorf("%d files of sums without segments", len(files))
+	}
+}
+
+// TestCursorsBack: going back from any page has the page before it, whatever is selected.
+func TestCursorsBack(t *testing.T) {
+	l, r := open(t), rand.New(rand.NewPCG(7, 8))
+	busy(t, l, r, time.Now().Add(-time.Hour), 3, 100)
+	for _, q := range []Query{{}, {Oldest: true}, {Outcome: "refuse"}, {Door: "smtp", Oldest: true}, {Domain: "d3.example"}, {Text: "d1.EX"}} {
+		if q.Limit = 1 + r.IntN(20); q.Domain+q.Text != "" {
+			q.Limit = 2
+		}
+		var pages []Found
+		for {
+			found, err := l.Search(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(found.Records) > 0 {
+				pages = append(pages, found)
+			}
+			if q.Cursor = found.Next; q.Cursor == "" {
+				break
+			}
+		}
+		if len(pages) < 2 || pages[0].Prev != "" {
+			t.Fatalf("%+v: %d pages, before the first %q", q, len(pages), pages[0].Prev)
+		}
+		last := pages[len(pages)-1]
+		for i := len(pages) - 2; i >= 0; i-- {
+			q.Cursor = last.Prev
+			found, err := l.Search(t.Context(), q)
+			if err != nil || !reflect.DeepEqual(found.Records, pages[i].Records) {
+				t.Fatalf("%+v: page %d of %d has %d records, want %d, %v", q, i, len(pages), len(found.Records), len(pages[i].Records), err)
+			}
+			q.Cursor = found.Next
+			if again, err := l.Search(t.Context(), q); err != nil || !reflect.DeepEqual(again.Records, pages[i+1].Records) {
+				t.Fatalf("%+v: on from page %d: %d records, %v", q, i, len(again.Records), err)
+			}
+			last = found
+		}
+		if last.Prev != "" { // there may be nothing before it
+			q.Cursor = last.Prev
+			if found, err := l.Search(t.Context(), q); err != nil || !reflect.DeepEqual(found.Records, pages[0].Records) {
+				t.Errorf("%+v: before the first page are %d records, %v", q, len(found.Records), err)
+			}
+		}
+	}
+}
+
+// BenchmarkTop counts five million decisions of 30 days, with 1.5 million senders, as the console does: finished files by their sums.
+func BenchmarkTop(b *testing.B) {
+	l := open(b)
+	l.settings.Max, l.settings.Keep = 4<<30, 100*24*time.Hour
+	r := rand.New(rand.NewPCG(1, 2))
+	const all = 5_000_000
+	start := time.Now().Add(-30 * 24 * time.Hour)
+	for i := range all {
+		v := clear(int(1_500_000 * r.Float64() * r.Float64()))
+		if i%5 == 0 {
+			v = blocked(int(1_500_000 * r.Float64() * r.Float64()))
+		}
+		v.Time = start.Add(30 * 24 * time.Hour / all * time.Duration(i))
+		v.Client = netip.AddrFrom4([4]byte{198, byte(r.IntN(20)), byte(r.IntN(100)), byte(r.IntN(250))})
+		v.Recipient = fmt.Sprintf("user%d@here.example", r.IntN(20_000))
+		v.Sender = fmt.Sprintf("somebody.%d@d%d.example", int(1_500_000*r.Float64()*r.Float64()), int(100_000*r.Float64()*r.Float64()))
+		l.Add(v)
+		if i%5000 == 0 {
+			if err := l.Flush(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	l.Flush()
+	began := time.Now()
+	l.writing.Lock()
+	l.finish()
+	older := append([]segment{}, l.older...)
+	l.writing.Unlock()
+	seed, _ := seedOf(l.settings.Folder, true)
+	text, octets := int64(0), int64(0)
+	for _, s := range older {
+		if _, err := l.sumSegment(s, seed); err != nil {
+			b.Fatal(err)
+		}
+		info, _ := os.Stat(sumsPath(l.settings.Folder, s.number))
+		text, octets = text+s.size, octets+info.Size()
+	}
+	b.Logf("%d segments of %d MB, sums of %d MB made in %s", len(older), text>>20, octets>>20, time.Since(began))
+	for _, by := range Groups() {
+		for _, outcome := range []string{"", "refuse"} {
+			b.Run(by+outcome, func(b *testing.B) {
+				for b.Loop() {
+					if top, err := l.Most(b.Context(), TopQuery{Query: Query{Limit: 20, Outcome: outcome}, By: by}); err != nil || top.Distinct == 0 {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
