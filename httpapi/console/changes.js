@@ -2,6 +2,7 @@
 
 import { ago, byId, html, show, table, visible } from './dom.js';
 import { fill } from './state.js';
+import { written } from './names.js';
 import { place } from './views.js';
 import { read } from './door.js';
 
@@ -40,9 +41,9 @@ const draw = ({ lines, next, damaged }) => [
     { head: 'When', cell: (line) => ago(line.time), whole: true },
     { head: 'By', cell: (line) => visible(line.by || '–') },
     { head: 'What', cell: (line) => words[line.action] ?? visible(line.action), whole: true },
-    { head: 'About', cell: (line) => html('code', {}, visible(line.subject)), address: true },
+    { head: 'About', cell: (line) => written(line.subject), address: true },
     { head: 'Why', cell: (line) => visible([line.why, line.detail].filter(Boolean).join(' – ')), why: true },
-  ], lines),
+  ], lines, 'stack'),
   (pages.length > 0 || next) && html('p', { class: 'buttons' },
     page('Newer', 'Newer changes', pages.length === 0, () => turn(pages.at(-1) ?? '', pages.slice(0, -1))),
     page('Older', 'Older changes', !next, () => turn(next, [...pages, cursor])))];

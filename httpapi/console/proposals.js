@@ -4,6 +4,7 @@ import { ago, byId, count, html, show, table, visible } from './dom.js';
 import { Refusal, read, write } from './door.js';
 import { countWaiting } from './waiting.js';
 import { fill } from './state.js';
+import { written } from './names.js';
 
 const shown = 100; // rows; blockd proposals has all
 
@@ -13,7 +14,7 @@ function draw({ proposals }) {
   if (proposals.length === 0) return 'No sender is proposed.';
   const caption = proposals.length > shown ? `The first ${shown} of ${count(proposals.length)}` : 'Blocked for nobody but these users';
   return table(caption, [
-    { head: 'Sender', cell: (proposal) => html('code', {}, visible(proposal.entry)), address: true },
+    { head: 'Sender', cell: (proposal) => written(proposal.entry), address: true },
     { head: 'Users', cell: (proposal) => count(proposal.users) },
     { head: 'Domains', cell: (proposal) => count(proposal.domains), wide: true },
     { head: 'Complaints', cell: (proposal) => count(proposal.complaints), wide: true },

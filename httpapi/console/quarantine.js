@@ -4,6 +4,7 @@ import { ago, badge, byId, count, html, show, table, visible } from './dom.js';
 import { Refusal, read, write } from './door.js';
 import { countWaiting } from './waiting.js';
 import { fill } from './state.js';
+import { written } from './names.js';
 
 const size = (n) => n < 1024 ? `${n} B` : n < 1048576 ? `${(n / 1024).toFixed(1)} KiB` : `${(n / 1048576).toFixed(1)} MiB`;
 
@@ -36,9 +37,9 @@ function draw(page) {
   if (page.messages.length === 0) return 'Nothing is set aside.';
   return [table('Set aside, the newest first', [
     { head: 'When', cell: (message) => ago(message.kept), whole: true },
-    { head: 'Sender', cell: (message) => html('code', {}, visible(sender(message))), address: true },
-    { head: 'Recipient', cell: (message) => visible(to(message)), wide: true },
-    { head: 'Subject', cell: subject },
+    { head: 'Sender', cell: (message) => written(sender(message)), address: true },
+    { head: 'Recipient', cell: (message) => visible(to(message)), wide: true, address: true },
+    { head: 'Subject', cell: subject, name: true },
     { head: 'List', cell: (message) => message.lists.join(', '), wide: true, whole: true },
     { head: 'Size', cell: (message) => size(message.size), number: true, wide: true, whole: true },
     { act: true, wide: true, cell: (message) => html('span', { class: 'buttons' }, !message.foreign && act(message, 'Release', 'quiet', release), act(message, 'Remove', 'quiet', remove)) },

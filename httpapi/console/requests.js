@@ -4,6 +4,7 @@ import { ago, byId, count, html, show, table, visible } from './dom.js';
 import { Refusal, read, write } from './door.js';
 import { countWaiting } from './waiting.js';
 import { fill } from './state.js';
+import { written } from './names.js';
 
 const shown = 100; // rows; blockd requests has all
 
@@ -19,11 +20,11 @@ function draw({ requests }) {
   const caption = requests.length > shown ? `The newest ${shown} of ${count(requests.length)}` : 'Open, the newest first';
   return table(caption, [
     { head: 'Asked', cell: (request) => ago(request.time), whole: true },
-    { head: 'Sender', cell: (request) => html('code', {}, visible(who(request))), address: true },
+    { head: 'Sender', cell: (request) => written(who(request)), address: true },
     { head: 'Proof', cell: (request) => proofs[request.proof] ?? '–', wide: true },
-    { head: 'Recipient', cell: (request) => visible(request.recipient || '–'), wide: true },
-    { head: 'Listed in', cell: (request) => request.list ? [html('strong', {}, request.list), request.entry && ': ', request.entry && html('code', {}, visible(request.entry))] : '–', wide: true },
-    { head: 'Refused', cell: (request) => ago(request.refused), wide: true, whole: true },
+    { head: 'Recipient', cell: (request) => written(request.recipient || '–'), address: true, wide: true },
+    { head: 'Listed in', cell: (request) => request.list ? [html('strong', {}, request.list), request.entry && ': ', request.entry && written(request.entry)] : '–', name: true, wide: true },
+    { head: 'Refused', cell: (request) => ago(request.refused), wide: true, whole: true, late: true },
     { head: 'Note', cell: (request) => visible(request.note || ''), why: true },
     { act: true, cell: (request) => html('span', { class: 'buttons' }, act(request, 'Let in', 'ok', grant), act(request, 'Decline', 'quiet', decline)) },
   ], requests.slice(0, shown));

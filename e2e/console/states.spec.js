@@ -1,0 +1,119 @@
+// Each view in each state, as axe sees it and as it looks: in both themes, on a desk and on a phone.
+// The pictures of docs/console: go test ./e2e -run Console -update
+
+import { mkdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dir, expect, mail, open, test } from './visit.js';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const folder = process.env.BLOCKD_TEST_SCREENSHOTS;
+
+const senders = ['offers@mx.listed.example', 'ann@partner.example', 'news@listed.example', 'bob@shop.example', 'win@second.example', 'carol@xn--bcher-kva.example',
+  'bounces+anna=here.example-0123456789abcdef@mx.listed.example', 'dave@partner.example', 'invoice@second.example', 'erin@shop.example'];
+
+// hidden are folders of this run, which are nobody's business.
+const hidden = (page) => page.evaluate((dir) => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(dir, '/etc/blockd');
+}, dir);
+
+/** look judges what is shown in both themes and sizes, and takes its pictures. */
+async function look(page, name) {
+  for (const [size, width, height] of [['', 1280, 860], ['-phone', 390, 844]]) {
+    for (const colorScheme of ['light', 'dark']) {
+      await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+      await page.setViewportSize({ width, height });
+      if (folder) {
+        await hidden(page);
+        await page.screenshot({ path: `${folder}/console/${name}-${colorScheme}${size}.png` });
+        continue;
+      }
+      const faults = await page.evaluate(`${axe}; axe.run().then(({ violations }) => violations.map(({ id, nodes }) => [id, ...nodes.map((node) => node.html)]))`);
+      expect(faults, `${name}, ${colorScheme}${size}`).toEqual([]);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth), `${name}${size}`).toBeLessThanOrEqual(width);
+    }
+  }
+}
+
+const problem = (status, detail) => ({ status, contentType: 'application/problem+json', json: { status, detail } });
+
+// day is a day of numbers as many sites have them: a daemon that has just begun has none.
+const day = (asked) => {
+  const [bars, step] = { '1h': [60, 60], '24h': [144, 600], '7d': [168, 3600], '30d': [120, 21600] }[asked.get('span')];
+  const until = Math.floor(Date.now() / 1000 / step + 1) * step;
+  const from = until - bars * step;
+  let seed = asked.get('by').length + (asked.get('outcome') ?? '').length; // the same picture each time
+  const random = () => (seed = (seed * 16807 + 11) % 2147483647) / 2147483647;
+  const [names, most] = { list: asked.get('outcome') === 'defer' ? [['greylist'], 4] : [['own', 'phishing', 'other', 'live'], 60], checks: [['smtp', 'milter', 'dns'], 900], shadow: [['trial'], 9], overruled: [['own', 'other'], 3], outcome: [['refuse', 'quarantine'], 40] }[asked.get('by')];
+  return { by: asked.get('by'), span: asked.get('span'), from: new Date(from * 1000).toISOString(), until: new Date(until * 1000).toISOString(), step, since: new Date(from * 1000).toISOString(), filling: false,
+    series: names.map((name, k) => ({ name, counts: Array.from({ length: bars }, (_, i) => Math.floor((random() * 0.7 + 0.3) * most * (1.1 + Math.sin(((from + i * step) % 86400) / 86400 * 6.28 - 2)) / (k + 1) ** 1.3)) })) };
+};
+
+const top = (by) => ({ by, decisions: 9210, distinct: 4120, without: 0, damaged: 0, top: ['mx.listed.example', 'second.example', 'listed.example', 'news.second.example', 'sub.listed.example'].map((name, i) => (
+  { name, decisions: Math.floor(3811 / (i + 1)), share: 0.41 / (i + 1), list: 'own', entry: name })) });
+
+test.describe.configure({ timeout: 180_000 });
+
+test('looks right in each view', async ({ page }) => {
+  if (folder) mkdirSync(`${folder}/console`, { recursive: true });
+  let reply = '';
+  for (const sender of senders) {
+    const one = await mail(sender, `${sender.length % 2 ? 'sales' : 'info'}@here.example`);
+    if (one.startsWith('550')) reply = one;
+  }
+  await mail('aside@aside.example', 'user@here.example', 'Subject: Your invoice\r\nFrom: Billing <aside@aside.example>\r\n\r\nPlease find attached.');
+  await open(page);
+  await page.route('**/v1/series?*', (route) => route.fulfill({ json: day(new URL(route.request().url()).searchParams) }));
+  await page.route('**/v1/top?*', (route) => route.fulfill({ json: top(new URL(route.request().url()).searchParams.get('by')) }));
+  for (const [name, hash, ready] of [
+    ['overview', '#overview', '#top tbody tr'], ['decisions', '#decisions', '#decisions tbody tr'], ['search', '#decisions?time=24h&show=all&q=second', '#past tbody tr'],
+    ['lists', '#lists', '#lists tbody tr'], ['entries', '#entries', '#entries tbody tr'],
+    ['quarantine', '#quarantine', '#quarantine tbody tr'], ['requests', '#requests', '#requests .none, #requests tbody tr'], ['changes', '#changes', '#changes tbody tr'],
+    ['answer', `#overview?ask=${encodeURIComponent(reply)}`, '#answer .verdict']]) {
+    await page.goto('about:blank');
+    await page.goto(`/${hash}`);
+    await expect(page.locator(ready).first()).toBeVisible();
+    await expect(page.locator('[aria-busy=true]')).toHaveCount(0);
+    await look(page, name);
+  }
+  await page.goto('/#entries');
+  await page.getByRole('button', { name: 'Many at once…' }).click();
+  await page.getByLabel('Entries, one a line').fill('spam.example\nbulk.example\n192.0.2.0/24\n');
+  await page.getByRole('button', { name: 'Preview' }).click();
+  await expect(page.getByRole('region', { name: 'Preview' })).toContainText('3 to block');
+  await look(page, 'bulk');
+  await page.locator('#bulk-cancel').click();
+  await page.getByLabel('Address, domain or network').fill('gmail.com');
+  await page.getByRole('button', { name: 'Block', exact: true }).click();
+  await page.getByRole('button', { name: 'Do it all the same' }).click();
+  await look(page, 'gate');
+  await page.goto('/#decisions?time=24h');
+  await page.locator('#past').getByRole('button', { name: /^Block/ }).first().click();
+  await expect(page.locator('#entry-dialog')).toBeVisible();
+  await look(page, 'block');
+});
+
+test('looks right when it has nothing to show', async ({ page }) => {
+  if (folder) mkdirSync(`${folder}/console`, { recursive: true });
+  await open(page);
+  const views = ['overview', 'decisions', 'lists', 'entries', 'changes', 'quarantine', 'requests'];
+  const each = async (state, ready, answer, tell = views) => {
+    await page.route(/\/v1\/(series|top|decisions|lists|entries|audit|quarantine|requests|proposals)(\?.*)?$/, answer);
+    for (const view of tell) {
+      await page.goto('about:blank');
+      await page.goto(`/#${view}`);
+      await expect(page.locator(ready.split(', ').map((one) => `#view-${view} ${one}`).join(', ')).first()).toBeVisible();
+      if (!folder || view === 'overview') await look(page, `${state}-${view}`);
+    }
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
+  };
+  await each('forbidden', '.forbidden, .health.bad', (route) => route.fulfill(problem(403, 'this token has the scope of an owner')));
+  await each('failed', '.failed, .health.bad', (route) => route.fulfill(problem(503, 'the history cannot be read now')));
+  const held = [];
+  await each('silent', '.loading', (route) => held.push(route), ['decisions', 'entries']);
+  await page.goto('about:blank');
+  await page.route('**/v1/**', () => {}); // it hangs
+  await page.goto('/#overview');
+  await expect(page.locator('#silence')).toContainText('No news from the daemon');
+  await look(page, 'silent-overview');
+});
