@@ -126,7 +126,7 @@ var layers = map[string][]string{
 	"internal/upgrade": {},
 	"internal/version": {},
 	"catalogue":        {},
-	"internal/daemon": {"rollup", "junk", "minisign", "snapshot", "correspondents", "forget", "internal/secret", "index/kept", "pause", "internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
+	"internal/daemon": {"rollup", "catalogue", "internal/setup", "junk", "minisign", "snapshot", "correspondents", "forget", "internal/secret", "index/kept", "pause", "internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
 		"addr", "audit", "bell", "builder", "certificate", "dnsbl", "firstseen", "health", "history", "httpapi", "httpapi/session", "index", "internal/config", "keptfilter", "letter", "listener", "lists", "live", "live/shared", "live/shared/postgres", "live/shared/redis", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "quarantine", "receipt", "reload", "remote", "repeat", "resp", "roster", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool", "verdict"},
 	"internal/control": {"roster", "internal/daemon", "live/shared", "junk", "correspondents", "forget", "hits", "letter", "lists", "rule", "addr", "index/kept", "pause", "audit", "access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "quarantine", "receipt", "reload"},

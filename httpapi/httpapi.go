@@ -31,6 +31,7 @@ import (
 	"blockd/httpapi/fastpath"
 	"blockd/httpapi/session"
 	"blockd/junk"
+	"blockd/lists"
 	"blockd/live"
 	"blockd/live/shared"
 	"blockd/pause"
@@ -110,6 +111,12 @@ type Settings struct {
 
 	// History is what /v1/decisions shows; nil: there is no such resource.
 	History *history.Log
+	// Replay holds a list against past mail; nil: there is no such resource. Errors wrap ErrNotReplayed where that cannot be done.
+	Replay func(ctx context.Context, list string, since time.Time) (Replay, error)
+	// ListSettings says how the configuration has a list read; nil: no list is known.
+	ListSettings func(list string) (lists.Settings, bool)
+	// Offer is what lists there could be; nil: there are no such resources.
+	Offer *Offer
 	// Rollup is what /v1/series shows; nil: there is no such resource.
 	Rollup *rollup.Table
 	// Events are what /v1/events shows; nil: there is no such resource.
@@ -167,6 +174,7 @@ type Server struct {
 	workspaces sync.Pool     // of *workspace
 	searches   chan struct{} // has one of each search of the quarantine that is under way
 	scans      chan struct{} // and one of each of the live entries
+	replays    chan struct{} // and of each replay
 
 	checks atomic.Uint64 // questions of programs
 
@@ -194,7 +202,7 @@ func New(s Settings, checker *policy.Checker, status func() reload.Status, metri
 		s.Sessions, _ = session.Open(session.Settings{Idle: DefaultIdle, Max: DefaultMax}) // no file: it cannot fail
 	}
 	srv := &Server{settings: s, sessions: s.Sessions, url: s.URL, checker: checker, status: status, log: log, tokens: tokens{path: s.Tokens}, fleet: tokens{path: s.Shared.TokenFile()},
-		limiter: newLimiter(s.MaxRate), refusals: newRefusals(metrics), panics: newPanics(metrics), searches: make(chan struct{}, 2), scans: make(chan struct{}, 2)}
+		limiter: newLimiter(s.MaxRate), refusals: newRefusals(metrics), panics: newPanics(metrics), searches: make(chan struct{}, 2), scans: make(chan struct{}, 2), replays: make(chan struct{}, 1)}
 	srv.junked, srv.complaints = newJunkMetrics(metrics)
 	srv.begins, srv.signIns, srv.ended = newSlowLimiter(signInEvery, signInBurst), newSignIns(metrics), newEnded(metrics)
 	newOpenSessions(metrics, srv.sessions)

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +36,7 @@ var update = flag.Bool("update", false, "write docs/openapi.json anew")
 // resource that a daemon can have, so that no two of them name a schema alike.
 func TestDocumentIsInDocs(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
-	whole := New(Settings{Entries: new(live.Set), Shared: new(shared.Node), Fleet: &Fleet{Book: roster.NewBook()}, Junk: &junk.Desk{Box: new(junk.Box)}, Undo: &Undo{}, Pauses: new(pause.Set), Audit: &Audit{}, Quarantine: &Quarantine{}, Requests: new(receipt.Store), Report: &Report{}, History: new(history.Log), Rollup: rollup.New("", nil), Person: new(forget.Places), Events: NewEvents(), Reload: func(context.Context, string) Reloaded { return Reloaded{} }}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	whole := New(Settings{Entries: new(live.Set), Shared: new(shared.Node), Fleet: &Fleet{Book: roster.NewBook()}, Junk: &junk.Desk{Box: new(junk.Box)}, Undo: &Undo{}, Pauses: new(pause.Set), Audit: &Audit{}, Quarantine: &Quarantine{}, Requests: new(receipt.Store), Report: &Report{}, History: new(history.Log), Rollup: rollup.New("", nil), Offer: &Offer{}, Replay: func(context.Context, string, time.Time) (Replay, error) { return Replay{}, nil }, Person: new(forget.Places), Events: NewEvents(), Reload: func(context.Context, string) Reloaded { return Reloaded{} }}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	path := filepath.Join("..", "docs", "openapi.json")
 	if *update {
 		testkit.Write(t, path, whole.document)
@@ -142,6 +143,11 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		{"GET", "/v1/owners/a%20b/entries", "", nil, 400},
 		{"DELETE", "/v1/owners/anna@here.example/entries?entry=one.example", "", nil, 200},
 		{"GET", "/v1/lists", "", nil, 200},
+		{"GET", "/v1/lists/bad", "", nil, 200},
+		{"GET", "/v1/lists/none", "", nil, 404},
+		{"POST", "/v1/lint", "a.example\nnonsense@@\n", nil, 200},
+		{"POST", "/v1/lint?format=none", "", nil, 400},
+		{"POST", "/v1/lint", strings.Repeat("x", maxLint+1), nil, 413},
 		{"GET", "/v1/series", "", nil, 200},
 		{"GET", "/v1/series?by=list&span=30d&outcome=refuse&list=bad", "", nil, 200},
 		{"GET", "/v1/series?by=door&door=smtp", "", nil, 400},
@@ -170,6 +176,9 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		path, _, _ := strings.Cut(tt.target, "?")
 		if strings.HasPrefix(path, "/v1/owners/") {
 			path = "/v1/owners/{owner}/entries"
+		}
+		if name, ok := strings.CutPrefix(path, "/v1/lists/"); ok {
+			path = strings.Replace(path, name, "{list}", 1)
 		}
 		d.holds(t, where, operation(d.api.Paths[path], tt.method), w)
 		seen[tt.method+" "+path] = true

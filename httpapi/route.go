@@ -41,6 +41,10 @@ func (s *Server) routes(metrics http.Handler) []route {
 			{name: http.MethodPost, serve: s.checkLines, doc: describeCheckStream}}},
 		{path: "/v1/lists", about: "the lists in service", methods: []method{
 			{name: http.MethodGet, serve: compressed(s.lists), doc: describeLists}}},
+		{path: "/v1/lists/{list}", about: "all that is known of one", methods: []method{
+			{name: http.MethodGet, serve: compressed(s.privately(s.listPage)), doc: describeListPage, private: true}}},
+		{path: "/v1/lint", about: "POST a text: what each line of a list means; ?format=, action=, list=", methods: []method{
+			{name: http.MethodPost, serve: s.privately(s.lint), doc: describeLint, private: true}}},
 		{path: "/v1/serving", about: "the generation, the index file and the configuration that answer", methods: []method{
 			{name: http.MethodGet, serve: s.privately(s.serving), doc: describeServing, private: true}}},
 		{path: sessionPath, about: "who am I? POST signs a browser in with a token, DELETE signs it out", methods: []method{
@@ -167,6 +171,16 @@ func (s *Server) routes(metrics http.Handler) []route {
 				{name: http.MethodGet, serve: compressed(s.privately(s.decisionsCSV)), doc: describeDecisionsCSV, private: true}}},
 			route{path: "/v1/decisions.ndjson", about: "all of them, one a line", methods: []method{
 				{name: http.MethodGet, serve: compressed(s.privately(s.decisionsLines)), doc: describeDecisionsLines, private: true}}})
+	}
+	if s.settings.Replay != nil {
+		all = append(all, route{path: "/v1/lists/{list}/replay", about: "what would it have refused of past mail? ?span=7d", methods: []method{
+			{name: http.MethodGet, serve: s.privately(s.replay), doc: describeReplay, private: true}}})
+	}
+	if s.settings.Offer != nil {
+		all = append(all, route{path: "/v1/catalogue", about: "public lists that blockd knows", methods: []method{
+			{name: http.MethodGet, serve: compressed(s.catalogue), doc: describeCatalogue}}},
+			route{path: "/v1/catalogue/text", about: "?what=NAME or an https address: the text that adds a list to the configuration", methods: []method{
+				{name: http.MethodGet, serve: s.privately(s.newList), doc: describeNewList, private: true}}})
 	}
 	if s.settings.Rollup != nil {
 		all = append(all, route{path: "/v1/series", about: "decisions over time: ?by=outcome|door|list|shadow|overruled|checks, span=1h|24h|7d|30d|365d, outcome=, door=, list=", methods: []method{

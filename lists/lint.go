@@ -1,6 +1,7 @@
 package lists
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -19,9 +20,20 @@ const lintKeys = 1 << 24
 // message. It returns the number of distinct keys, each with its scope; beyond
 // 16,777,216 of them repeated ones may be counted again and get no class.
 func Lint(ctx context.Context, path string, s Settings, emit func(*Item) error) (Summary, int, error) {
+	return lint(s, emit, func(s Settings, emit func(*Item) error) (Summary, error) { return ReadFile(ctx, path, s, emit) })
+}
+
+// LintText is Lint for a text, which has no file.
+func LintText(ctx context.Context, text []byte, s Settings, emit func(*Item) error) (Summary, int, error) {
+	return lint(s, emit, func(s Settings, emit func(*Item) error) (Summary, error) {
+		return Read(ctx, bytes.NewReader(text), int64(len(text)), "text", s, emit)
+	})
+}
+
+func lint(s Settings, emit func(*Item) error, read func(Settings, func(*Item) error) (Summary, error)) (Summary, int, error) {
 	seen := keySet{lines: map[xxh3.Uint128]firstLines{}}
 	s.lint = true
-	sum, err := ReadFile(ctx, path, s, func(it *Item) error {
+	sum, err := read(s, func(it *Item) error {
 		if it.Kind != Skip && it.Kind != Err {
 			seen.compare(it)
 		}

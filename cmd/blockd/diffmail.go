@@ -68,7 +68,7 @@ func diffMail(cmd *cobra.Command, c config.Config, path, list, since string, asJ
 	senders := [2]map[string]*replayed{{}, {}}
 	_, err = history.Walk(ctx, c.HistoryFolder(), d.Since, func(mail *history.Record) bool {
 		d.Decisions++
-		was, is := decide(by[0], mail, mail.Recipient), decide(by[1], mail, mail.Recipient)
+		was, is := by[0].Past(mail, mail.Recipient), by[1].Past(mail, mail.Recipient)
 		switch before, after := blocks(was), blocks(is); {
 		case before == after:
 		case after:

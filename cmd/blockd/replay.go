@@ -232,7 +232,7 @@ func (r *replay) take(d *history.Record) {
 	if ofLate {
 		r.recent++
 	}
-	by := decide(r.list, d, d.Recipient)
+	by := r.list.Past(d, d.Recipient)
 	if by.Verdict != nil && by.Verdict.Internal() {
 		r.counts.Unchecked++
 		return
@@ -247,7 +247,7 @@ func (r *replay) take(d *history.Record) {
 		r.counts.Exempt++
 		return
 	}
-	switch now := decide(r.now, d, d.Recipient); {
+	switch now := r.now.Past(d, d.Recipient); {
 	case now.Verdict == nil:
 		r.stop(d, by)
 	case now.Verdict.Internal():
@@ -263,24 +263,11 @@ func (r *replay) take(d *history.Record) {
 	}
 }
 
-// past is the door that past mail comes in by again. It can do all that a list may want, but
-// drop a message: of a discard entry on_match decides. Nothing is remembered, since the
-// checkers have no history.
-var past = policy.Door{Name: "replay", Log: slog.New(slog.DiscardHandler), Marks: true, Quarantines: true, SkipAuthenticated: true}
-
-// decide is what c says now of past mail to a recipient; "" asks about the sender alone.
-func decide(c *policy.Checker, mail *history.Record, recipient string) policy.Decision {
-	var t policy.Transaction
-	t.Begin(c, &past, policy.Client{Addr: mail.Client, Helo: mail.Helo, Authenticated: mail.Authenticated})
-	t.Mail(policy.Mail{Sender: mail.Sender})
-	return t.Recipient(recipient)
-}
-
 // newlyBlocks reports whether the list blocks a sender on which nothing is today, as the
 // gate asks: wherever its mail comes from.
 func (r *replay) newlyBlocks(sender string) bool {
 	mail := &history.Record{Sender: sender}
-	by, now := decide(r.list, mail, "").Verdict, decide(r.now, mail, "").Verdict
+	by, now := r.list.Past(mail, "").Verdict, r.now.Past(mail, "").Verdict
 	return by != nil && by.Kind == verdict.Blocked && (now == nil || now.Kind == verdict.Clear)
 }
 

@@ -31,6 +31,7 @@ type setup struct {
 	rules   atomic.Pointer[policy.Settings] // as the checker has them
 	faults  atomic.Pointer[config.Faults]   // of the last reading; nil: there are none
 	digest  atomic.Pointer[string]          // of running, for those that do not wait for turn
+	now     atomic.Pointer[config.Config]   // running, for the same
 }
 
 // run makes c the configuration in force.
@@ -38,6 +39,7 @@ func (s *setup) run(c config.Config) {
 	digest := c.Digest()
 	s.running = c
 	s.digest.Store(&digest)
+	s.now.Store(&c)
 }
 
 // serving is by what the daemon answers.
