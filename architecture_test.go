@@ -66,6 +66,7 @@ var layers = map[string][]string{
 	"builder": {"index", "index/kept", "lists", "machine"},
 	"live":    {"addr", "audit", "digest", "index", "internal/durable", "lists"},
 	"verdict": {"addr", "digest", "index", "lists", "msgauth"},
+	"client":  {},
 	"health":  {"listener"},
 	"receipt": {"history", "internal/durable", "internal/secret", "listener", "reply"},
 	"rollup":  {"history", "internal/durable"},
