@@ -52,6 +52,7 @@ func TestHTTPClients(t *testing.T) {
 	base := "http://" + d.http
 	for _, tt := range []struct{ language, file, call, want string }{
 		{"python", "ask.py", "\nprint(verdict('a+b@bad.example', '" + base + "'), verdict('x@good.example', '" + base + "'))\n", "blocked clear\n"},
+		{"js", "ask.mjs", "\nconsole.log(await verdict('a+b@bad.example', '" + base + "'), await verdict('x@good.example', '" + base + "'))\n", "blocked clear\n"},
 		{"go", "ask.go", "\nfunc main() { fmt.Println(check(\"" + base + "\", \"\", []string{\"a+b@bad.example\", \"x@good.example\"})) }\n",
 			"[{a+b@bad.example blocked} {x@good.example clear}] <nil>\n"},
 	} {
@@ -61,8 +62,11 @@ func TestHTTPClients(t *testing.T) {
 		}
 		path := testkit.File(t, tt.file, blocks[0]+tt.call)
 		command := exec.Command(python, path)
-		if tt.language == "go" {
+		switch tt.language {
+		case "go":
 			command = exec.Command("go", "run", path)
+		case "js":
+			command = exec.Command(testkit.Peer(t, "node"), path)
 		}
 		if out, err := command.CombinedOutput(); err != nil || string(out) != tt.want {
 			t.Errorf("%s printed %q, %v; want %q", tt.file, out, err, tt.want)

@@ -66,8 +66,9 @@ servers=$("${0%/*}/servers.sh" --where)
 promtool=$(command -v promtool || "${0%/*}/promtool.sh" --where)
 console=${0%/*}/console
 clients=${0%/*}/node
+openapi=${0%/*}/openapi
 validator=$(python3 -c 'import openapi_spec_validator; print("there")' 2>/dev/null || true)
-[ ${#missing[@]} -eq 0 ] && [ -d "$servers" ] && [ -x "$promtool" ] && [ -d "$console/node_modules" ] && [ -d "$clients/node_modules" ] && [ -n "$validator" ] && exit 0
+[ ${#missing[@]} -eq 0 ] && [ -d "$servers" ] && [ -x "$promtool" ] && [ -d "$console/node_modules" ] && [ -d "$clients/node_modules" ] && [ -d "$openapi/node_modules" ] && [ -n "$validator" ] && exit 0
 
 if [ "${CI:-}" = true ]; then
 	export DEBIAN_FRONTEND=noninteractive
@@ -77,6 +78,7 @@ if [ "${CI:-}" = true ]; then
 	[ -x "$promtool" ] || "${0%/*}/promtool.sh"
 	[ -d "$console/node_modules" ] || npm --prefix "$console" ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	[ -d "$clients/node_modules" ] || npm --prefix "$clients" ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	[ -d "$openapi/node_modules" ] || npm --prefix "$openapi" ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	[ -n "$validator" ] || pip3 install --quiet --break-system-packages 'openapi-spec-validator==0.9.*'
 	exit 0
 fi

@@ -73,12 +73,34 @@ func (s *Server) checkMany(w http.ResponseWriter, r *http.Request) {
 			s.checkStream(w, r, &p)
 		}
 	case typeLines:
-		s.checkTexts(w, r)
+		if known(w, r, textParameters) {
+			s.checkTexts(w, r)
+		}
 	case typeMail:
-		s.checkMail(w, r)
+		if known(w, r, mailParameters) {
+			s.checkMail(w, r)
+		}
 	default:
 		w.Header().Set("Accept-Post", "application/json, application/x-ndjson, text/plain, message/rfc822")
 		fail(w, http.StatusUnsupportedMediaType, "want Content-Type application/json, application/x-ndjson, text/plain or message/rfc822")
+	}
+}
+
+// The parameters of the operations checkText and checkMessage, whose bodies checkMany takes too.
+var (
+	textParameters = []string{"explain", "client", "recipient", "whole", "paint"}
+	mailParameters = []string{"explain", "client", "sender", "helo", "file", "paint"}
+)
+
+// only refuses bodies of another type.
+func only(bodyType string, serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != bodyType {
+			w.Header().Set("Accept-Post", bodyType)
+			fail(w, http.StatusUnsupportedMediaType, "want Content-Type "+bodyType)
+			return
+		}
+		serve(w, r)
 	}
 }
 
@@ -87,11 +109,6 @@ func (s *Server) checkLines(w http.ResponseWriter, r *http.Request) {
 	p, err := parseCheck(r.URL.RawQuery)
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != typeStream[0] {
-		w.Header().Set("Accept-Post", typeStream[0])
-		fail(w, http.StatusUnsupportedMediaType, "want Content-Type "+typeStream[0])
 		return
 	}
 	s.checkStream(w, r, &p)

@@ -203,13 +203,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 }
 
 func describeEvents(d *document) *huma.Operation {
-	d.schemaOf(TrafficMinute{})
 	op := &huma.Operation{OperationID: "watchEvents", Summary: "Decisions as they are made",
 		Description: "Server-sent events: `decision`, with what /v1/decisions has of one, and at the beginning and every two seconds " +
 			"`traffic`, an array of TrafficMinute of the last hour. At most 50 decisions of a second are sent, and who cannot keep up is dropped: " +
 			"the whole is in /v1/decisions.",
-		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
-			typeEvents[0]: {Schema: &huma.Schema{Type: huma.TypeString}}}}}}
+		Responses: map[string]*huma.Response{"200": {Description: "OK; the schema is that of an event's data", Content: map[string]*huma.MediaType{
+			typeEvents[0]: {Schema: &huma.Schema{AnyOf: []*huma.Schema{d.schemaOf(history.Record{}), d.schemaOf([]TrafficMinute{})}}}}}}}
 	d.problems(op, http.StatusServiceUnavailable)
 	return op
 }

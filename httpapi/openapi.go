@@ -37,7 +37,8 @@ func describe(routes []route) *document {
 	d := &document{schemas: schemas, api: &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{Title: "blockd", Version: apiVersion, Description: "Whether senders are listed, and why; " +
-			"the state of the lists; entries that act at once. Members may be added to answers: ignore those that you do not know."},
+			"the state of the lists; entries that act at once. Members may be added to answers: ignore those that you do not know.",
+			License: &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}},
 		Servers: []*huma.Server{{URL: "/"}},
 		Components: &huma.Components{Schemas: schemas, Responses: map[string]*huma.Response{},
 			SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer",

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -46,33 +47,44 @@ func describeCheckMany(d *document) *huma.Operation {
 	batch := object("senders")
 	batch.Properties["senders"] = &huma.Schema{Type: huma.TypeArray, Items: question, MaxItems: &most}
 	op := &huma.Operation{OperationID: "checkMany", Summary: "Are these senders listed?",
-		Description: "A batch is answered from one generation. A body of application/x-ndjson is answered as by checkStream. " +
-			"A body of text/plain has up to 4000 texts, one a line, as people type them to `blockd check`, and is answered in its words: five columns a line, " +
-			"with explain=1 for people, and with Accept: application/x-ndjson an answer a line. An empty line is the null sender. " +
-			"A message/rfc822 is explained as by `blockd check --message`, for a token or the Unix socket. Neither is counted. " +
-			"Of both the header Blockd-Blocked is 1 if a sender is blocked whose mail the recipient would not get all the same, and else 0; " +
-			"Blockd-Fault, percent-encoded, says why the answers end before the questions do.",
-		Parameters: []*huma.Param{explainParam(),
-			parameter("client", "of text/plain and message/rfc822: the IP address that the mail comes from; each text is a sender then", ""),
-			parameter("recipient", "of text/plain: whom the mail is for; each text is a sender then", ""),
-			switched("whole", "of text/plain: the body is one text, whatever line ends it has"),
-			switched("paint", "of text/plain and message/rfc822: explanations have the colours of a terminal"),
-			parameter("sender", "of message/rfc822: that of MAIL FROM; else the message's Return-Path has it", ""),
-			parameter("helo", "of message/rfc822: what the client gave in EHLO", ""),
-			parameter("file", "of message/rfc822: its name, for the answer", ""),
-		},
-		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-			typeJSON[0]: {Schema: batch},
-			typeLines:   {Schema: text},
-			typeMail:    {Schema: text},
-		}},
-		Responses: map[string]*huma.Response{"200": {Description: "OK; application/x-ndjson, the schema of a line, is for text/plain", Content: map[string]*huma.MediaType{
-			typeLines:     {Schema: text},
-			typeJSON[0]:   {Schema: d.schemaOf(results{})},
-			typeStream[0]: {Schema: &huma.Schema{AnyOf: []*huma.Schema{d.schemaOf(answer{}), d.schemaOf(lineError{})}}},
-		}}}}
+		Description: "A batch is answered from one generation. By their Content-Type, bodies of checkStream, checkText and checkMessage are taken here too.",
+		Parameters:  []*huma.Param{explainParam()},
+		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{typeJSON[0]: {Schema: batch}}},
+		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, results{})}}}
 	d.problems(op, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	return op
+}
+
+// inWords describes an operation that answers in the words of blockd check.
+func (d *document) inWords(id, summary, about, bodyType string, parameters ...*huma.Param) *huma.Operation {
+	text := &huma.Schema{Type: huma.TypeString}
+	op := &huma.Operation{OperationID: id, Summary: summary, Description: about + " It is not counted. The header " + FaultHeader + ", percent-encoded, says why the answers end before the questions do.", Parameters: parameters,
+		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{bodyType: {Schema: text}}},
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{typeLines: {Schema: text}},
+			Headers: map[string]*huma.Header{
+				BlockedHeader: {Description: "1 if a sender is blocked whose mail the recipient would not get all the same, and else 0", Schema: text}}}}}
+	d.problems(op, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	return op
+}
+
+func describeCheckText(d *document) *huma.Operation {
+	return d.inWords("checkText", "What people type, answered in the words of blockd check",
+		fmt.Sprintf("Up to %d texts, one a line; an empty line is the null sender. Five columns a line, with explain=1 for people, and with Accept: application/x-ndjson an Answer a line.", MaxTexts), typeLines,
+		explainParam(),
+		parameter("client", "the IP address that the mail comes from; each text is a sender then", ""),
+		parameter("recipient", "whom the mail is for; each text is a sender then", ""),
+		switched("whole", "the body is one text, whatever line ends it has"),
+		switched("paint", "explanations have the colours of a terminal"))
+}
+
+func describeCheckMessage(d *document) *huma.Operation {
+	return d.inWords("checkMessage", "A message, explained as by blockd check --message", "For a token or the Unix socket.", typeMail,
+		explainParam(),
+		parameter("client", "the IP address that the mail came from", ""),
+		parameter("sender", "that of MAIL FROM; else the message's Return-Path has it", ""),
+		parameter("helo", "what the client gave in EHLO", ""),
+		parameter("file", "the name of the message, for the answer", ""),
+		switched("paint", "the explanation has the colours of a terminal"))
 }
 
 func describeCheckStream(d *document) *huma.Operation {

@@ -36,9 +36,13 @@ func (s *Server) routes(metrics http.Handler) []route {
 	all := []route{
 		{path: checkPath, about: "?sender=ADDRESS[&client=IP], ?ip= or ?domain=, with explain=1 also how; POST: many senders", methods: []method{
 			{name: http.MethodGet, serve: s.check, doc: describeCheck, owners: true, looks: true},
-			{name: http.MethodPost, serve: s.checkMany, doc: describeCheckMany}}},
+			{name: http.MethodPost, serve: s.checkMany, doc: describeCheckMany, looks: true}}},
 		{path: "/v1/check/stream", about: "POST: a question a line, an answer a line", methods: []method{
-			{name: http.MethodPost, serve: s.checkLines, doc: describeCheckStream}}},
+			{name: http.MethodPost, serve: only(typeStream[0], s.checkLines), doc: describeCheckStream}}},
+		{path: "/v1/check/text", about: "POST: what people type, a line each, in the words of blockd check", methods: []method{
+			{name: http.MethodPost, serve: only(typeLines, s.checkTexts), doc: describeCheckText}}},
+		{path: "/v1/check/message", about: "POST: a message, explained as by blockd check --message", methods: []method{
+			{name: http.MethodPost, serve: only(typeMail, s.checkMail), doc: describeCheckMessage}}},
 		{path: "/v1/lists", about: "the lists in service", methods: []method{
 			{name: http.MethodGet, serve: compressed(s.lists), doc: describeLists}}},
 		{path: "/v1/lists/{list}", about: "all that is known of one", methods: []method{
