@@ -146,6 +146,7 @@ type Settings struct {
 // times over; the times are for clients that stall, not for slow answers.
 const (
 	maxHeader      = 16 << 10
+	headerSlack    = 4 << 10 // that net/http reads beyond what it is told
 	headerTimeout  = 5 * time.Second
 	requestTimeout = 30 * time.Second // to read a request, and to write an answer
 	idleTimeout    = 2 * time.Minute
@@ -274,7 +275,7 @@ func (s *Server) server(ctx context.Context) *http.Server {
 		ReadHeaderTimeout: headerTimeout,  // and for the TLS handshake
 		WriteTimeout:      requestTimeout, // streams extend this as they go
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
+		MaxHeaderBytes:    maxHeader - headerSlack,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what clients did wrong, as often as they like
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}

@@ -115,6 +115,9 @@ func (s *Server) moved(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		v, err = onlyOnce(values, []string{"undo", "force", "for", "author"})
 	}
+	if err == nil {
+		err = zeroOrOne(v, "undo", "force")
+	}
 	q := junk.Question{User: owner, Undo: v["undo"] == "1", Force: v["force"] == "1", Author: authorOf(v["author"], s.callerOf(r))}
 	if err == nil && owner.Kind != addr.Address {
 		err = errors.New("owner: want the mailbox of the user")

@@ -80,7 +80,7 @@ func tagOf(path string) string {
 
 // secure adds what guard does to an operation.
 func (d *document) secure(op *huma.Operation, m method) {
-	d.problems(op, http.StatusBadRequest, http.StatusRequestHeaderFieldsTooLarge) // a parameter that there is not
+	d.problems(op, http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusRequestHeaderFieldsTooLarge) // a parameter that there is not
 	if m.open {
 		op.Security = []map[string][]string{{}}
 		return
@@ -97,6 +97,8 @@ func problemHeaders(status int) map[string]*huma.Header {
 	switch status {
 	case http.StatusUnauthorized:
 		return header("WWW-Authenticate", "the scheme, Bearer, with error=\"invalid_token\" if there was a token that is not known")
+	case http.StatusMethodNotAllowed:
+		return header("Allow", "the methods that there are")
 	case http.StatusTooManyRequests:
 		h, least := header("Retry-After", "seconds"), 1.0
 		h["Retry-After"].Schema = &huma.Schema{Type: huma.TypeInteger, Minimum: &least}
@@ -172,6 +174,10 @@ func (d *document) correct() {
 		for property, s := range schema.Properties {
 			if s.Type == huma.TypeArray {
 				s.Nullable = false
+			}
+			if s.Type == huma.TypeInteger && s.Minimum == nil { // counts; what may be less says so
+				least := 0.0
+				s.Minimum = &least
 			}
 			if s.Ref != "" && slices.Contains(schema.Required, property) && isPointer(t, property) {
 				schema.Properties[property] = &huma.Schema{AnyOf: []*huma.Schema{{Ref: s.Ref}, {Type: "null"}}}

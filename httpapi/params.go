@@ -85,6 +85,16 @@ func oneOf(name, text string, values ...string) error {
 	return fmt.Errorf("%s: want %s or %s, have %q", name, strings.Join(shown[:last], ", "), shown[last], text)
 }
 
+// zeroOrOne refuses other values of switches.
+func zeroOrOne(v map[string]string, names ...string) error {
+	for _, name := range names {
+		if text := v[name]; text != "" && text != "0" && text != "1" {
+			return fmt.Errorf("%s: want 0 or 1, have %q", name, text)
+		}
+	}
+	return nil
+}
+
 // The parameters of operations, as the document has them.
 
 // number is a parameter from least to most; usual is what it is if it is not said.
@@ -103,8 +113,8 @@ func choice(name, about string, values ...string) *huma.Param {
 	return p
 }
 
-// switched is a parameter that is 1 or not there.
-func switched(name, about string) *huma.Param { return choice(name, "1: "+about, "1") }
+// switched is a parameter that is 1, or 0, or not there.
+func switched(name, about string) *huma.Param { return choice(name, "1: "+about, "0", "1") }
 
 // moment is a parameter that is a time.
 func moment(name, about string) *huma.Param {

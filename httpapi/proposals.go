@@ -92,6 +92,9 @@ func (s *Server) proposed(w http.ResponseWriter, r *http.Request, known ...strin
 	if err == nil {
 		v, err = onlyOnce(values, append(known, "entry", "author"))
 	}
+	if err == nil {
+		err = zeroOrOne(v, "force")
+	}
 	var key addr.Key
 	if err == nil {
 		a, bad := addr.Parse(v["entry"])

@@ -133,8 +133,8 @@ func oneMessage(w http.ResponseWriter, r *http.Request, known ...string) (v map[
 	case err != nil:
 	case v["id"] == "":
 		err = errors.New("id: want one")
-	case v["again"] != "" && v["again"] != "1":
-		err = fmt.Errorf("again: want 1, have %q", v["again"])
+	case zeroOrOne(v, "again") != nil:
+		err = zeroOrOne(v, "again")
 	default:
 		return v, true
 	}

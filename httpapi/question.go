@@ -48,6 +48,9 @@ func parseCheck(raw string) (p query, err error) {
 			return p, errors.New(noParameter(name, parameters[:]))
 		}
 	}
+	if n := p.counts[explainParameter]; n > 1 || n == 1 && p.values[explainParameter] != "0" && p.values[explainParameter] != "1" {
+		return p, errors.New("explain: want 0 or 1, once")
+	}
 	return p, nil
 }
 

@@ -98,6 +98,10 @@ func (s *Server) liveShared(w http.ResponseWriter, r *http.Request) {
 // whoAsks reads the body of an offer or a dismissal. If it is wrong, whoAsks has answered.
 func (s *Server) whoAsks(w http.ResponseWriter, r *http.Request) (q LiveWho, ok bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPause))
+	if errors.As(err, new(*http.MaxBytesError)) {
+		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("body over %d octets", maxPause))
+		return q, false
+	}
 	if err == nil && len(body) > 0 {
 		err = decodeWith(body, &q, true)
 	}
@@ -154,7 +158,7 @@ func describeOfferLost(d *document) *huma.Operation {
 		Description: "What has changed since then is left as it is. An answer comes after ten seconds at the latest: while it has left, ask again.",
 		RequestBody: &huma.RequestBody{Content: d.content(typeJSON, LiveWho{})},
 		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, LiveOffered{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusInsufficientStorage, http.StatusServiceUnavailable)
+	d.problems(op, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusInsufficientStorage, http.StatusServiceUnavailable)
 	return op
 }
 
@@ -162,6 +166,6 @@ func describeDismissLost(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "dismissLost", Summary: "Forget the changes that the database has lost",
 		RequestBody: &huma.RequestBody{Content: d.content(typeJSON, LiveWho{})},
 		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, LiveOffered{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusInsufficientStorage)
+	d.problems(op, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusInsufficientStorage)
 	return op
 }

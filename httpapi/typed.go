@@ -68,6 +68,11 @@ func (s *Server) readTyped(r *http.Request) (q typed, err error) {
 		}
 		return ""
 	}
+	for _, name := range []string{"explain", "whole", "paint"} {
+		if text := one(name); text != "" && text != "0" && text != "1" {
+			return q, fmt.Errorf("%s: want 0 or 1", name)
+		}
+	}
 	q.asker = printout.Asker{Checker: s.checker, Recipient: one("recipient"), Private: s.mayKnow(r), Hides: s.hides(r),
 		Form: printout.Form{JSON: accepts(r, typeStream[0]), Explain: one("explain") == "1", Paint: term.Colours(one("paint") == "1")}}
 	q.whole, q.mail = one("whole") == "1", printout.Mail{File: one("file"), Helo: one("helo")}
