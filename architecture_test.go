@@ -119,9 +119,10 @@ var layers = map[string][]string{
 
 	"httpapi/fastpath": {},
 	"httpapi/session":  {"internal/durable"},
-	"httpapi":          {"rollup", "httpapi/session", "correspondents", "forget", "index/kept", "pause", "audit", "addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "junk", "letter", "listener", "lists", "live", "live/shared", "msgauth", "policy", "quarantine", "receipt", "reload", "roster", "verdict"},
+	"httpapi/provider": {},
+	"httpapi":          {"rollup", "httpapi/provider", "httpapi/session", "correspondents", "forget", "index/kept", "pause", "audit", "addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "junk", "letter", "listener", "lists", "live", "live/shared", "msgauth", "policy", "quarantine", "receipt", "reload", "roster", "verdict"},
 
-	"internal/config": {"junk", "minisign", "snapshot", "correspondents", "catalogue", "index/kept", "access", "addr", "ask", "audit", "bell", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
+	"internal/config": {"httpapi/provider", "junk", "minisign", "snapshot", "correspondents", "catalogue", "index/kept", "access", "addr", "ask", "audit", "bell", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
 		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
 	"internal/carried": {},
 	"internal/upgrade": {},

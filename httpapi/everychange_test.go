@@ -3,6 +3,8 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +22,7 @@ import (
 	"blockd/correspondents"
 	"blockd/forget"
 	"blockd/history"
+	"blockd/httpapi/session"
 	"blockd/letter"
 	"blockd/lists"
 	"blockd/live"
@@ -55,6 +58,9 @@ func changes(ref [2]string, waits string) map[string]change {
 		"POST /v1/lists/{list}/resume":      {"", "", audit.ListResume, ""},
 		"POST /v1/correspondents":           {"", `{"sent":[{"sender":"a@here.example","recipient":"b@there.example","time":"2026-01-01T00:00:00Z"}]}`, audit.CorrespondentsAdd, ""},
 		"POST /v1/forget":                   {"", `{"address":"b@there.example"}`, audit.PersonForget, ""},
+		"DELETE /v1/sessions":               {"?name=other", "", audit.SessionEnd, ""},
+		"POST /v1/tokens":                   {"", `{"name":"third","scope":"read"}`, audit.TokenAdd, ""},
+		"DELETE /v1/tokens":                 {"?name=other", "", audit.TokenRevoke, ""},
 		"POST /v1/report":                   {"", "", audit.ReportSend, ""},
 		"POST /v1/reload":                   {why: "the daemon writes configuration.change when another one is in force"},
 		"POST /v1/owners/{owner}/junk":      {why: "package junk adds live entries, which write theirs"},
@@ -108,6 +114,10 @@ func newChangingFixture(t *testing.T) (f *entryFixture, all map[string]change) {
 		door.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/r/"+refs[i], nil))
 	}
 	f.status.Files = f.fixture.live.Lists()
+	f.write = newToken(t, s.Tokens, "helpdesk-admin", Admin)
+	other := newToken(t, s.Tokens, "other", Read)
+	sum := sha256.Sum256([]byte(strings.TrimPrefix(other, "Authorization: Bearer ")))
+	defer func() { f.sessions.Begin(time.Now(), session.Session{Token: hex.EncodeToString(sum[:])}) }() // no file: it cannot fail
 	f.Server = New(s, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	return f, changes(refs, waits)
 }

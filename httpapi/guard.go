@@ -205,7 +205,7 @@ func onSocket(r *http.Request) bool {
 func (s *Server) holder(c caller, token [sha256.Size]byte) caller {
 	c.known = same(token, s.settings.Token)
 	if same(token, s.settings.First) {
-		c.known, c.scope = true, Write
+		c.known, c.scope = true, Admin
 	}
 	for _, from := range []*tokens{&s.tokens, &s.fleet} {
 		if from.path == "" {

@@ -46,7 +46,7 @@ type Settings struct {
 	// Token is needed as "Authorization: Bearer TOKEN" for everything but
 	// /healthz; "" = no token is needed. It has the scope Read. See ReadToken.
 	Token string
-	// First is a token of scope Write. Resources that say who wrote to whom always need a
+	// First is a token of scope Admin. Resources that say who wrote to whom always need a
 	// token, and this one exists without an operator's work. It closes no other resource.
 	// "" = there is none. See FirstToken.
 	First string
@@ -55,6 +55,8 @@ type Settings struct {
 	Tokens string
 	// Sessions are those of browsers that have signed in; nil: they end with the process, after DefaultIdle and DefaultMax.
 	Sessions *session.Set
+	// Provider is who people sign in with; nil: they sign in with tokens alone. It needs URL.
+	Provider *Provider
 	// URL is where browsers reach the door, such as https://mail.example.org/blockd/; nil: at whatever their Host header says.
 	URL *url.URL
 	// Entries are those that /v1/entries shows and changes; nil: there is no such
@@ -168,6 +170,7 @@ type Server struct {
 	sessions   *session.Set
 	url        *url.URL // Settings.URL
 	begins     *limiter // of sessions of one holder
+	steps      *limiter // of sign-ins with the provider of one address
 	signIns    *prometheus.CounterVec
 	ended      *prometheus.CounterVec // sessions
 	junked     *prometheus.CounterVec
@@ -206,6 +209,7 @@ func New(s Settings, checker *policy.Checker, status func() reload.Status, metri
 		limiter: newLimiter(s.MaxRate), refusals: newRefusals(metrics), panics: newPanics(metrics), searches: make(chan struct{}, 2), scans: make(chan struct{}, 2), replays: make(chan struct{}, 1)}
 	srv.junked, srv.complaints = newJunkMetrics(metrics)
 	srv.begins, srv.signIns, srv.ended = newSlowLimiter(signInEvery, signInBurst), newSignIns(metrics), newEnded(metrics)
+	srv.steps = newSlowLimiter(stepEvery, stepBurst)
 	newOpenSessions(metrics, srv.sessions)
 	routes := srv.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4, Timeout: requestTimeout,

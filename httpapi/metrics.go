@@ -32,29 +32,34 @@ func newRefusals(reg prometheus.Registerer) *prometheus.CounterVec {
 
 // The ways to sign in, what becomes of it, and why sessions end before their time.
 const (
-	signInToken = "token"
+	signInToken    = "token"
+	signInProvider = "provider"
 
 	signInDone     = "done"
 	signInFailed   = "failed"
 	signInTooOften = "too-often"
+	signInAway     = "away"
 
 	endedSignOut = "sign-out"
 	endedCrowded = "crowded"
+	endedByOther = "admin"
 )
 
 func newSignIns(reg prometheus.Registerer) *prometheus.CounterVec {
 	c := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: "blockd_http_sign_ins_total",
-		Help: "Attempts of browsers to sign in, by way (token) and result: done, failed, too-often."}, []string{"way", "result"})
+		Help: "Attempts of browsers to sign in, by way (token, provider) and result: done, failed, too-often, away (the provider)."}, []string{"way", "result"})
 	for _, result := range []string{signInDone, signInFailed, signInTooOften} {
 		c.WithLabelValues(signInToken, result)
+		c.WithLabelValues(signInProvider, result)
 	}
+	c.WithLabelValues(signInProvider, signInAway)
 	return c
 }
 
 func newEnded(reg prometheus.Registerer) *prometheus.CounterVec {
 	c := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: "blockd_http_sessions_ended_total",
-		Help: "Sessions of browsers that ended before their time, by cause: sign-out, crowded (the holder or all together had as many as there may be)."}, []string{"cause"})
-	for _, cause := range []string{endedSignOut, endedCrowded} {
+		Help: "Sessions of browsers that ended before their time, by cause: sign-out, admin (somebody ended them), crowded (the holder or all together had as many as there may be)."}, []string{"cause"})
+	for _, cause := range []string{endedSignOut, endedCrowded, endedByOther} {
 		c.WithLabelValues(cause)
 	}
 	return c

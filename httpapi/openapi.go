@@ -42,7 +42,7 @@ func describe(routes []route) *document {
 		Servers: []*huma.Server{{URL: "/"}},
 		Components: &huma.Components{Schemas: schemas, Responses: map[string]*huma.Response{},
 			SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer",
-				Description: "Made by `blockd token new`, with the scope read or write. Not wanted by a Unix socket. On a loopback address without http.tokens and http.token_file it is wanted for what names senders and recipients alone, which is the resources that say so here and the entries of /v1/lists."},
+				Description: "Made by `blockd token new`, with the scope read, write or admin. Not wanted by a Unix socket. On a loopback address without http.tokens and http.token_file it is wanted for what names senders and recipients alone, which is the resources that say so here and the entries of /v1/lists."},
 				"session": {Type: "apiKey", In: "cookie", Name: secureCookie,
 					Description: "Set by POST /v1/session, for browsers; `+plainCookie+` without TLS. It has the rights of the token, or of the person who signed in. What changes something wants Origin or Sec-Fetch-Site of the same origin beside it."}}},
 	}}

@@ -20,6 +20,7 @@ import (
 
 	"blockd/forget"
 	"blockd/history"
+	"blockd/httpapi/provider"
 	"blockd/internal/testkit"
 	"blockd/junk"
 	"blockd/live"
@@ -36,7 +37,7 @@ var update = flag.Bool("update", false, "write docs/openapi.json anew")
 // resource that a daemon can have, so that no two of them name a schema alike.
 func TestDocumentIsInDocs(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
-	whole := New(Settings{Entries: new(live.Set), Shared: new(shared.Node), Fleet: &Fleet{Book: roster.NewBook()}, Junk: &junk.Desk{Box: new(junk.Box)}, Undo: &Undo{}, Pauses: new(pause.Set), Audit: &Audit{}, Quarantine: &Quarantine{}, Requests: new(receipt.Store), Report: &Report{}, History: new(history.Log), Rollup: rollup.New("", nil), Offer: &Offer{}, Replay: func(context.Context, string, time.Time) (Replay, error) { return Replay{}, nil }, Person: new(forget.Places), Events: NewEvents(), Reload: func(context.Context, string) Reloaded { return Reloaded{} }}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	whole := New(Settings{Tokens: "none", Provider: &Provider{Provider: provider.New(provider.Settings{})}, Entries: new(live.Set), Shared: new(shared.Node), Fleet: &Fleet{Book: roster.NewBook()}, Junk: &junk.Desk{Box: new(junk.Box)}, Undo: &Undo{}, Pauses: new(pause.Set), Audit: &Audit{}, Quarantine: &Quarantine{}, Requests: new(receipt.Store), Report: &Report{}, History: new(history.Log), Rollup: rollup.New("", nil), Offer: &Offer{}, Replay: func(context.Context, string, time.Time) (Replay, error) { return Replay{}, nil }, Person: new(forget.Places), Events: NewEvents(), Reload: func(context.Context, string) Reloaded { return Reloaded{} }}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	path := filepath.Join("..", "docs", "openapi.json")
 	if *update {
 		testkit.Write(t, path, whole.document)
@@ -97,6 +98,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	routes := f.routes(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "# metrics\n") }))
 	d := describe(routes)
 	seen := map[string]bool{}
+	admin := newToken(t, f.tokens.path, "boss", Admin)
 	jsonBody, stream := "Content-Type: application/json", "Content-Type: application/x-ndjson"
 	for _, tt := range []struct {
 		method, target, body string
@@ -163,6 +165,16 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		{"POST", "/v1/session", `{"token":"x"}`, []string{jsonBody}, 401},
 		{"POST", "/v1/session", `{}`, nil, 415},
 		{"DELETE", "/v1/session", "", nil, 200},
+		{"GET", "/v1/sessions", "", []string{admin}, 200},
+		{"DELETE", "/v1/sessions?name=nobody", "", []string{admin}, 404},
+		{"DELETE", "/v1/sessions", "", []string{admin}, 400},
+		{"GET", "/v1/tokens", "", []string{admin}, 200},
+		{"GET", "/v1/tokens", "", nil, 403},
+		{"POST", "/v1/tokens", `{"name":"made","scope":"read","owners":["ann@here.example"]}`, []string{jsonBody, admin}, 200},
+		{"POST", "/v1/tokens", `{"name":"made","scope":"read"}`, []string{jsonBody, admin}, 409},
+		{"POST", "/v1/tokens", `{"name":"made","scope":"all"}`, []string{jsonBody, admin}, 400},
+		{"DELETE", "/v1/tokens?name=made", "", []string{admin}, 200},
+		{"DELETE", "/v1/tokens?name=made", "", []string{admin}, 404},
 		{"GET", "/healthz", "", nil, 200},
 		{"GET", "/readyz", "", nil, 200},
 		{"GET", "/metrics", "", nil, 200},

@@ -165,7 +165,7 @@ const onlyReports = "this token has the scope report: it may say how a node is b
 
 // bound refuses a caller whose token is for a node's reports or bound to owners, wherever that has not been thought of.
 func (s *Server) bound(m *method, w http.ResponseWriter, r *http.Request) bool {
-	if m.open || m.owners && len(r.Header["Authorization"]) == 0 && len(r.Header["Cookie"]) == 0 {
+	if m.open || isConsole(r) || m.owners && len(r.Header["Authorization"]) == 0 && len(r.Header["Cookie"]) == 0 { // a browser sends the cookie with the page itself
 		return false
 	}
 	c := s.callerOf(r)

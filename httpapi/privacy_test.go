@@ -30,6 +30,7 @@ var boundRoutes = map[string]string{
 	"GET /": "no", "GET /healthz": "open", "GET /readyz": "no", "GET /metrics": "no", "GET /openapi.json": "no",
 	"GET /v1/check": "own", "POST /v1/check": "no", "POST /v1/check/stream": "no", "POST /v1/check/text": "no", "POST /v1/check/message": "no", "GET /v1/lists": "no", "GET /v1/serving": "no",
 	"GET /v1/entries": "no", "POST /v1/entries": "no", "DELETE /v1/entries": "no", "GET /v1/entries.csv": "no", "GET /v1/entries.ndjson": "no",
+	"GET /v1/sessions": "no", "DELETE /v1/sessions": "no", "GET /v1/tokens": "no", "POST /v1/tokens": "no", "DELETE /v1/tokens": "no",
 	"GET /v1/session": "open", "POST /v1/session": "open", "DELETE /v1/session": "open",
 	"GET /v1/owners/{owner}/entries": "own", "POST /v1/owners/{owner}/entries": "own", "DELETE /v1/owners/{owner}/entries": "own",
 	"GET /v1/quarantine": "no", "DELETE /v1/quarantine": "no", "GET /v1/quarantine/message": "no", "POST /v1/quarantine/release": "no",

@@ -75,6 +75,9 @@ func (l *limiter) admit(k callerKey, now time.Time) (wait time.Duration) {
 	return 0
 }
 
+// allows is admit for callers that are not told when to come again.
+func (l *limiter) allows(k callerKey, now time.Time) bool { return l.admit(k, now) == 0 }
+
 // sweep forgets callers that would be admitted in full. It runs once a burst's time at
 // most: before that it would keep the same callers again.
 func (l *limiter) sweep(now time.Time) {

@@ -56,6 +56,22 @@ func (s *Server) routes(metrics http.Handler) []route {
 			{name: http.MethodPost, serve: s.signIn, doc: describeSignIn, open: true},
 			{name: http.MethodDelete, serve: s.signOut, doc: describeSignOut, open: true}}},
 	}
+	all = append(all, route{path: "/v1/sessions", about: "which browsers have signed in; DELETE ?id= or ?name= ends them", methods: []method{
+		{name: http.MethodGet, serve: s.administering(s.listSessions), doc: describeSessions, private: true},
+		{name: http.MethodDelete, serve: s.administering(s.endSessions), doc: describeEndSessions, writes: true}}})
+	if s.tokens.path != "" {
+		all = append(all, route{path: "/v1/tokens", about: "who has a token; POST makes one, DELETE ?name= revokes it", methods: []method{
+			{name: http.MethodGet, serve: s.administering(s.listTokens), doc: describeTokens, private: true},
+			{name: http.MethodPost, serve: s.administering(s.makeToken), doc: describeMakeToken, writes: true},
+			{name: http.MethodDelete, serve: s.administering(s.revokeToken), doc: describeRevokeToken, writes: true}}})
+	}
+	if s.settings.Provider != nil {
+		all = append(all,
+			route{path: providerPath, about: "sends a browser to the identity provider", methods: []method{
+				{name: http.MethodGet, serve: s.toProvider, doc: describeToProvider, open: true}}},
+			route{path: callbackPath, about: "where the identity provider sends it back to", methods: []method{
+				{name: http.MethodGet, serve: s.fromProvider, doc: describeFromProvider, open: true, looks: true}}})
+	}
 	if s.settings.Entries != nil {
 		all = append(all, route{path: "/v1/entries", about: "entries that act at once: ?q=, sort=, cursor=, limit=; POST adds, DELETE ?entry= removes", methods: []method{
 			{name: http.MethodGet, serve: compressed(s.privately(s.entries)), doc: describeEntries, private: true},

@@ -80,9 +80,6 @@ func (s *Server) browser(c caller, r *http.Request) caller {
 	return c
 }
 
-// person is the caller c as somebody for whom the identity provider has vouched, as long as its settings are those of then.
-func (s *Server) person(c caller, p *session.Person) caller { return c }
-
 // sessionOf finds the session of a request's cookie. Whether its token is still valid is not looked at.
 func (s *Server) sessionOf(r *http.Request) (found session.Session, ok bool) {
 	names := []string{plainCookie}
@@ -118,6 +115,9 @@ func (s *Server) identity(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) identityOf(c caller) Identity {
 	i := Identity{SignedIn: c.known || c.local, Name: c.name, Closed: s.closed()}
+	if s.settings.Provider != nil {
+		i.Provider = s.settings.Provider.Name
+	}
 	if !i.SignedIn {
 		return i
 	}

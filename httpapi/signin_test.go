@@ -81,6 +81,9 @@ func TestSessionsHaveTheRightsOfTheirTokens(t *testing.T) {
 					t.Errorf("%s: %s %s is %d, want %d: %s", name, r.method, r.target, w.Code, r.want, w.Body)
 				}
 			}
+			if w := f.ask("GET", "/", "", credential, asBrowser, "Sec-Fetch-Site: none", "Sec-Fetch-Mode: navigate"); w.Code != 200 {
+				t.Errorf("%s: the page is %d", name, w.Code)
+			}
 			if i := who(t, f, credential); !i.SignedIn || i.Scope != tt.scope.String() || strings.Join(i.Owners, " ") != tt.owner {
 				t.Errorf("%s is %+v", name, i)
 			}

@@ -29,22 +29,31 @@ import (
 // Scope is what the holder of a token may do.
 type Scope int8
 
-// The scopes. A token that may write may read. One that may report may say how a node is (POST /v1/fleet), and nothing else.
+// The scopes, of which each may what those before it may, but that Reporting may say how a node is (POST /v1/fleet), and nothing else. Write changes what is filtered,
+// Admin also who may: tokens, and the sessions of others.
 const (
 	Reporting Scope = iota - 1
 	Read
 	Write
+	Admin
 )
+
+var scopeWords = [...]string{"read", "write", "admin"}
 
 // String is the scope's word in a file of tokens.
 func (s Scope) String() string {
-	switch s {
-	case Write:
-		return "write"
-	case Reporting:
+	if s == Reporting {
 		return "report"
 	}
-	return "read"
+	return scopeWords[s]
+}
+
+func parseScope(word string) (Scope, bool) {
+	if word == Reporting.String() {
+		return Reporting, true
+	}
+	at := slices.Index(scopeWords[:], word)
+	return Scope(max(at, 0)), at >= 0
 }
 
 // Token is a row of a file of tokens: the holder's name, and the hash.
@@ -71,7 +80,7 @@ const (
 // tokenName is the form of a token's name, which stands in logs and beside entries.
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 
-// ReadTokens reads a file of tokens: a row a line, "NAME read|write|report sha256:HEX DATE [OWNER,OWNER...]",
+// ReadTokens reads a file of tokens: a row a line, "NAME read|write|admin|report sha256:HEX DATE [OWNER,OWNER...]",
 // with comments after "#". A missing file has none.
 func ReadTokens(path string) ([]Token, error) {
 	f, err := os.Open(path)
@@ -110,7 +119,7 @@ func ReadTokens(path string) ([]Token, error) {
 	return all, nil
 }
 
-var errTokenRow = errors.New(`want "NAME read|write|report sha256:HEX DATE [OWNER,OWNER...]"`)
+var errTokenRow = errors.New(`want "NAME read|write|admin|report sha256:HEX DATE [OWNER,OWNER...]"`)
 
 func parseToken(text string) (t Token, err error) {
 	fields := strings.Fields(text)
@@ -118,15 +127,8 @@ func parseToken(text string) (t Token, err error) {
 		return t, errTokenRow
 	}
 	t.Name, t.Made = fields[0], fields[3]
-	switch fields[1] {
-	case Read.String():
-	case Write.String():
-		t.Scope = Write
-	case Reporting.String():
-		if t.Scope = Reporting; len(fields) == 5 {
-			return t, errTokenRow
-		}
-	default:
+	var ok bool
+	if t.Scope, ok = parseScope(fields[1]); !ok || t.Scope == Reporting && len(fields) == 5 {
 		return t, errTokenRow
 	}
 	sum, ok := strings.CutPrefix(fields[2], "sha256:")
@@ -169,6 +171,11 @@ func (t Token) row() string {
 	return row + "\n"
 }
 
+var (
+	errTokenTaken = errors.New("has a token named")
+	errAdminOwner = errors.New("a token of scope admin is bound to nobody")
+)
+
 // NewToken draws a token, and adds its hash to the file under a name that is not
 // taken. The token itself is stored nowhere: it is returned once. journal, which may be nil, has a line about it by the name by. owners are Token.Owners.
 func NewToken(path, name string, scope Scope, journal *audit.Log, by string, owners ...addr.Key) (token string, err error) {
@@ -182,7 +189,7 @@ func NewToken(path, name string, scope Scope, journal *audit.Log, by string, own
 		return "", err
 	}
 	if slices.ContainsFunc(all, func(t Token) bool { return t.Name == name }) {
-		return "", fmt.Errorf("%s has a token named %s", path, name)
+		return "", fmt.Errorf("%s %w %s", path, errTokenTaken, name)
 	}
 	if len(all) == maxTokens {
 		return "", fmt.Errorf("%s has %d tokens", path, maxTokens)
@@ -204,6 +211,9 @@ func DrawToken(name string, scope Scope, owners ...addr.Key) (token string, t To
 	}
 	if scope == Reporting && len(owners) > 0 {
 		return "", t, errors.New("a token that reports how a node is has no owners")
+	}
+	if scope == Admin && len(owners) > 0 {
+		return "", t, errAdminOwner
 	}
 	if len(owners) > MaxTokenOwners {
 		return "", t, fmt.Errorf("a token has %d owners at most", MaxTokenOwners)

@@ -51,11 +51,12 @@ func withTokens(cmd *cobra.Command, run func(cmd *cobra.Command, c config.Config
 func newTokenNew() *cobra.Command {
 	var name string
 	var owners []string
-	var write, report, local bool
+	var write, admin, report, local bool
 	cmd := withTokens(&cobra.Command{
-		Use:   "new [-c config.toml] --name NAME [--owner OWNER]... [--write | --report] [--local]",
+		Use:   "new [-c config.toml] --name NAME [--owner OWNER]... [--write | --admin | --report] [--local]",
 		Short: "make a token, and print it once",
-		Long: `Make a token with the scope read, or write with --write, and print it. With --report
+		Long: `Make a token with the scope read, or write with --write, and print it. With --admin it
+may also make and revoke tokens, and sign others out of the console. With --report
 it may tell the publisher how a node is, and nothing else (fleet.report). It is kept
 nowhere: the file has its hash alone. Where machines share their live entries
 (live.shared) the token is valid on all of them, unless --local says otherwise.
@@ -65,6 +66,7 @@ them: it sees and changes their own entries (/v1/owners/OWNER/entries), may chec
 them, and nothing else. A webmail has one for each mailbox, a tenant's panel one for its
 domains.`,
 		Example: `  blockd token new --name helpdesk --write
+  blockd token new --name boss --admin
   blockd token new --name panel-7 --owner here.example --owner there.example --write`,
 		Args: noArgs,
 	}, func(cmd *cobra.Command, c config.Config, _ []string) error {
@@ -77,6 +79,10 @@ domains.`,
 			return usagef("--write goes without --report")
 		case report && len(owners) > 0:
 			return usagef("--report goes without --owner")
+		case admin && (write || report || len(owners) > 0):
+			return usagef("--admin goes without --write, --report and --owner")
+		case admin:
+			scope = httpapi.Admin
 		case write:
 			scope = httpapi.Write
 		case report:
@@ -108,6 +114,7 @@ domains.`,
 	cmd.Flags().StringArrayVar(&owners, "owner", nil, "`OWNER`, a mailbox or a domain, that it is bound to; may be repeated")
 	cmd.Flags().BoolVar(&write, "write", false, "it may add and remove entries")
 	cmd.Flags().BoolVar(&report, "report", false, "it may tell how a node is, and nothing else")
+	cmd.Flags().BoolVar(&admin, "admin", false, "it may do that, and say who may: tokens and sessions")
 	localFlag(cmd, &local)
 	return cmd
 }

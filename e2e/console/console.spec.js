@@ -170,7 +170,7 @@ test('watches decisions as they are made', async ({ page }) => {
   await mail('third@clear.example');
   await page.getByLabel('Show').selectOption('all mail');
   await expect(rows.first()).toContainText('third@clear.example');
-  await page.getByRole('button', { name: 'second@listed.example' }).click();
+  await page.getByRole('button', { name: 'second@listed.example', exact: true }).click();
   await expect(ask(page)).toHaveValue('second@listed.example');
   await expect(answer(page)).toContainText('Mail from there');
   await view(page, 'Overview');

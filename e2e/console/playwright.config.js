@@ -3,6 +3,7 @@ import { defineConfig } from '@playwright/test';
 // e2e/console_test.go starts the daemons and says here where they are.
 export default defineConfig({
   testMatch: '*.spec.js',
+  grep: new RegExp(process.env.BLOCKD_TEST_GREP ?? ''),
   outputDir: process.env.BLOCKD_OUTPUT,
   reporter: 'list',
   workers: 1, // the tests share a daemon

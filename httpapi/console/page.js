@@ -10,6 +10,7 @@ import { refresh } from './listpage.js';
 import { byId } from './dom.js';
 import { fleetView } from './fleet.js';
 import { listenToSignIn } from './signin.js';
+import { showOwn } from './own.js';
 import { overview } from './overview.js';
 import { proposalView } from './proposals.js';
 import { quarantineView } from './quarantine.js';
@@ -39,19 +40,24 @@ function mark({ name, params }) {
   for (const sub of byId('nav').querySelectorAll('.sub')) sub.classList.toggle('near', sub.dataset.of === group);
 }
 
-listenToQuestion();
-listenToEntries(askAgain);
-listenToDecisions();
-listenToLists();
-listenToSignIn();
-begin({
-  overview, changes: changeView, decisions: decisionView, requests: requestView, quarantine: quarantineView,
-  lists: listView, entries: entryView, proposals: proposalView, fleet: fleetView,
-});
-follow(mark);
-document.addEventListener('token', again);
-document.addEventListener('changed', loadChanges);
-document.addEventListener('changed', refresh);
+function showViews() {
+  listenToQuestion();
+  listenToEntries(askAgain);
+  listenToDecisions();
+  listenToLists();
+  begin({
+    overview, changes: changeView, decisions: decisionView, requests: requestView, quarantine: quarantineView,
+    lists: listView, entries: entryView, proposals: proposalView, fleet: fleetView,
+  });
+  follow(mark);
+  document.addEventListener('token', again);
+  document.addEventListener('changed', loadChanges);
+  document.addEventListener('changed', refresh);
+  watchHealth();
+  watchWaiting();
+}
+
 watchPulse();
-watchHealth();
-watchWaiting();
+const me = await listenToSignIn(); // nobody, if the daemon does not answer
+if (me.owners) showOwn();
+else showViews();

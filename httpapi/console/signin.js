@@ -12,7 +12,7 @@ export const identity = () => me;
 
 async function session(method, body) {
   try {
-    const response = await fetch('v1/session', { method, cache: 'no-store', credentials: 'same-origin', redirect: 'error', signal: AbortSignal.timeout(10_000),
+    const response = await fetch('v1/session', { method, cache: 'no-store', credentials: 'same-origin', redirect: 'error', signal: AbortSignal.timeout(method === 'GET' ? 5_000 : 20_000),
       ...(body && { headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) }) });
     const answer = await response.json();
     return response.ok ? { now: answer } : { fault: answer.detail ?? response.statusText };
@@ -21,8 +21,22 @@ async function session(method, body) {
   }
 }
 
+// What the daemon says behind #sign-in= when the identity provider has sent the browser back in vain.
+const reasons = {
+  away: 'The identity provider does not answer. Sign in with a token, or try again later.',
+  busy: 'Many people sign in at this moment. Try again in a minute.',
+  stale: 'The sign-in took too long, or was begun in another browser. Try again.',
+  denied: 'The identity provider did not sign you in.',
+  'no-rights': 'You are known to the identity provider, but nothing there gives you rights here. Ask who runs this server.',
+};
+
+const place = 'blockd-view'; // of the view that somebody comes back to, while they sign in elsewhere
+
 function take(now) {
   me = now;
+  byId('provider-part').hidden = !me.provider;
+  byId('provider').href = 'v1/session/provider';
+  byId('provider').textContent = `Sign in with ${me.provider}`;
   byId('who').textContent = me.signed_in ? `${me.name || 'signed in'} (${me.scope})` : '';
   byId('sign-in').hidden = me.by === 'session';
   byId('sign-out').hidden = me.by !== 'session';
@@ -70,6 +84,10 @@ export function askToken(why) {
         return;
       }
       take(now);
+      if (now.owners) { // who may see something else than this page shows
+        location.reload();
+        return;
+      }
       close(true);
       document.dispatchEvent(new Event('token'));
     };
@@ -83,9 +101,21 @@ export function askToken(why) {
   return asking;
 }
 
-/** listenToSignIn makes the buttons work, and shows who is signed in. */
+// arrive says why the identity provider has sent somebody back in vain, or leads to where they were.
+function arrive() {
+  const [, reason] = /^#sign-in=(.*)$/.exec(location.hash) ?? [];
+  const view = sessionStorage.getItem(place);
+  sessionStorage.removeItem(place);
+  if (reason !== undefined || view && !location.hash) history.replaceState(null, '', view || location.pathname);
+  if (reason !== undefined) askToken('To change something wants a token of scope write.').catch(() => {});
+  return reason === undefined ? '' : reasons[reason] ?? 'The sign-in failed. The log of the daemon says why.';
+}
+
+/** listenToSignIn makes the buttons work, and shows who is signed in. Call it before anything looks at the address. */
 export function listenToSignIn() {
   sessionStorage.removeItem('blockd-token'); // which earlier versions kept there
+  byId('provider').addEventListener('click', () => sessionStorage.setItem(place, location.hash));
+  byId('token-fault').textContent = arrive();
   byId('sign-in').addEventListener('click', () => askToken('To change something wants a token of scope write.'));
   byId('sign-out').addEventListener('click', signOut);
   return whoAmI();

@@ -121,6 +121,13 @@ func (c *Config) relativeTo(dir string) {
 	if a := c.Recipients.Aliases; a != nil {
 		resolve(&a.Path)
 	}
+	if o := c.HTTP.OIDC; o != nil {
+		if path := credential(o.ClientSecretFile); path != "" {
+			o.ClientSecretFile = path
+		} else {
+			resolve(&o.ClientSecretFile)
+		}
+	}
 	resolve(&c.HTTP.TLSCert)
 	resolve(&c.HTTP.TLSKey)
 	for _, path := range []*string{&c.HTTP.TokenFile, &c.HTTP.Socket, &c.Live.Folder, &c.History.Folder, &c.Audit.Folder} {

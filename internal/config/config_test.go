@@ -123,8 +123,9 @@ func fullConfig() Config {
 			[]DNSZone{{"dbl.here.example", "domain", []string{"b"}, "127.0.0.9", "md5"}, {"ip.here.example", "ip", []string{}, "127.0.0.2", ""}}},
 		Auth:    Auth{"ignore", []string{"192.0.2.0/24"}, []string{"192.0.2.7"}, "tempfail", 1 << 20, Duration(time.Second), "127.0.0.1:53"},
 		Refusal: Refusal{"https://lists.here.example/r/%ref", "554 5.7.1 not here: %list"},
-		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", "https://mail.example/blockd/", Duration(time.Minute), Duration(time.Hour), []string{"mail.example"}, 16, 18, true, "/run/http.sock", "mail"},
-		Health:  Health{":8026"},
+		HTTP: HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", "https://mail.example/blockd/", Duration(time.Minute), Duration(time.Hour), []string{"mail.example"}, 16, 18, true, "/run/http.sock", "mail",
+			&OIDC{"https://id.example", "blockd", "/etc/blockd/oidc", "Example", []string{"groups"}, "roles", []string{"staff"}, []string{"postmasters"}, []string{"root"}, []string{"here.example"}}},
+		Health: Health{":8026"},
 		Fleet: Fleet{From: "https://lists.here.example/prod", FromFile: "/etc/blockd/from", Keys: []string{"minisign:RWRmiVOXZ1fYKcpc4VwsbNs61P0i0nHcdvDRFD15e4ARkRInafxgVULc"}, Every: Duration(30 * time.Second),
 			Channel: "test", Node: "mx1", Canary: true, Pin: "7", MaxAge: Duration(time.Hour), Relays: []string{"http://mx2:8527"}, Ask: []string{"*.mx.example"}, RelayListen: ":8527", Report: "https://publisher/v1/fleet", Address: "https://mx1:8025", TokenFile: "/etc/blockd/fleet.token"},
 		Publish: Publish{To: "file:///srv/www", ToFile: "/etc/blockd/to", KeyFile: "/etc/blockd/key", Channel: "test", Keep: 3, Brake: true, Lists: []string{"a"}, Stages: []PublishStage{{5, Duration(time.Minute)}}},
@@ -153,7 +154,7 @@ func fullConfig() Config {
 // Every field is set by its key, and printed under it again.
 func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 	full := fullConfig()
-	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.DNS, full.DNS.Zones[0], full.Auth, full.Refusal, full.HTTP, full.Health, full.Fleet, full.Publish, full.Publish.Stages[0], full.Live, full.Log, full.Lists[0], *full.Lists[0].Source, full.Recipients, *full.Recipients.Aliases, full.Filters[0]} {
+	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.DNS, full.DNS.Zones[0], full.Auth, full.Refusal, full.HTTP, *full.HTTP.OIDC, full.Health, full.Fleet, full.Publish, full.Publish.Stages[0], full.Live, full.Log, full.Lists[0], *full.Lists[0].Source, full.Recipients, *full.Recipients.Aliases, full.Filters[0]} {
 		for field, value := range reflect.ValueOf(table).Fields() {
 			if value.IsZero() {
 				t.Errorf("the test sets nothing in %T.%s", table, field.Name)

@@ -151,8 +151,11 @@ func (d *decoder) value(path string, value any, into reflect.Value) {
 			break
 		}
 		into.Set(reflect.New(into.Type().Elem()))
-		if s, ok := into.Interface().(*Source); ok {
-			*s = defaultSource()
+		switch table := into.Interface().(type) {
+		case *Source:
+			*table = defaultSource()
+		case *OIDC:
+			*table = defaultOIDC()
 		}
 		d.value(path, value, into.Elem())
 	case reflect.Struct:
@@ -302,6 +305,9 @@ func (c Config) inspect() Faults {
 		if _, err := httpapi.ReadToken(own); err != nil {
 			f.add("http.token_file", "%v", err)
 		}
+	}
+	if _, err := c.HTTP.Provider(); err != nil && c.HTTP.URL != "" {
+		f.add("http.oidc.client_secret_file", "%v", err)
 	}
 	for _, pair := range []struct{ table, cert, key string }{{"smtp", c.SMTP.TLSCert, c.SMTP.TLSKey}, {"http", c.HTTP.TLSCert, c.HTTP.TLSKey}} {
 		if pair.cert == "" {

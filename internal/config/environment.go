@@ -57,7 +57,7 @@ func variableKeys() map[string]string {
 			continue
 		}
 		for field := range table.Type.Fields() {
-			if field.Type == reflect.TypeFor[*Aliases]() {
+			if field.Type == reflect.TypeFor[*Aliases]() || field.Type == reflect.TypeFor[*OIDC]() {
 				continue // a table, which no variable says
 			}
 			if kind := field.Type.Kind(); kind != reflect.Slice || field.Type.Elem().Kind() != reflect.Struct {

@@ -22,8 +22,8 @@ func TestEachVariableSetsOneKey(t *testing.T) {
 			n += table.Type.NumField()
 		}
 	}
-	if len(keys) != n-3 { // dns.zone and publish.stage stand several times, and recipients.aliases is a table
-		t.Errorf("%d variables for %d keys: two have the same name", len(keys), n-3)
+	if len(keys) != n-4 { // dns.zone and publish.stage stand several times, and recipients.aliases and http.oidc are tables
+		t.Errorf("%d variables for %d keys: two have the same name", len(keys), n-4)
 	}
 	for name := range keys {
 		if slices.Contains(otherVariables, name) || strings.HasPrefix(name, testVariables) || serviceVariables.MatchString(name+"=tcp://10.0.0.1:25") {
@@ -35,7 +35,7 @@ func TestEachVariableSetsOneKey(t *testing.T) {
 // The environment sets every key to what the file would, in the short form and as TOML.
 func TestVariablesSetAllKeys(t *testing.T) {
 	want := fullConfig()
-	want.Lists, want.Policies, want.Filters, want.DNS.Zones, want.Recipients.Aliases, want.Publish.Stages = nil, nil, nil, nil, nil, nil
+	want.Lists, want.Policies, want.Filters, want.DNS.Zones, want.Recipients.Aliases, want.HTTP.OIDC, want.Publish.Stages = nil, nil, nil, nil, nil, nil, nil
 	text, err := toml.Marshal(want)
 	if err != nil {
 		t.Fatal(err)

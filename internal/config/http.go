@@ -47,6 +47,8 @@ type HTTP struct {
 	Socket string `toml:"socket"`
 	// The group that may connect to the socket, a name or a number; "" is that of the process.
 	SocketGroup string `toml:"socket_group"`
+	// The identity provider with which people sign in; without it they sign in with tokens alone.
+	OIDC *OIDC `toml:"oidc,omitempty"`
 }
 
 // defaultHTTP is [http] of an empty file. A rate of 1,000 is more than mail and people
@@ -66,6 +68,7 @@ func (h HTTP) validate(f *Faults) {
 	if _, err := h.Address(); err != nil {
 		f.add("http.url", "%v", err)
 	}
+	h.validateOIDC(f)
 	if h.SessionIdle > h.SessionMax {
 		f.add("http.session_idle", "longer than http.session_max, %s", h.SessionMax)
 	}

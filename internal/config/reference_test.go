@@ -32,7 +32,8 @@ func references(t *testing.T) (keys []reference, tables map[string]string) {
 	c.Publish.Stages = []PublishStage{{}}
 	c.Lists, c.Policies, c.DNS.Zones, c.Filters = []List{defaultList()}, []Policy{{}}, []DNSZone{defaultZone()}, []KeptFilter{defaultFilter()}
 	source := defaultSource()
-	c.Lists[0].Source, c.Recipients.Aliases = &source, &Aliases{Kind: "file"}
+	oidc := defaultOIDC()
+	c.Lists[0].Source, c.Recipients.Aliases, c.HTTP.OIDC = &source, &Aliases{Kind: "file"}, &oidc
 	text, err := toml.Marshal(c)
 	if err != nil {
 		t.Fatal(err)

@@ -47,6 +47,9 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 	if s.URL, err = h.Address(); err != nil {
 		return fmt.Errorf("http.url: %w", err)
 	}
+	if s.Provider, err = h.Provider(); err != nil {
+		return fmt.Errorf("http.oidc.client_secret_file: %w", err)
+	}
 	if s.Sessions, err = session.Open(session.Settings{Path: d.config.Index.Path + config.SessionsSuffix, Idle: time.Duration(h.SessionIdle), Max: time.Duration(h.SessionMax)}); err != nil {
 		d.log.Error("sessions cannot be read: browsers sign in again", slog.Any("error", err))
 	}

@@ -1,0 +1,278 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"blockd/addr"
+	"blockd/audit"
+	"blockd/httpapi/session"
+)
+
+// What a caller of scope Admin may: say who else may, and end the sessions of others. The scope Write changes what is filtered, and that is all
+// that it could ever change.
+
+// TokenRow is a token of the file, without what would let somebody use it.
+type TokenRow struct {
+	Name   string   `json:"name"`
+	Scope  string   `json:"scope" enum:"read,write,admin,report"`
+	Made   string   `json:"made" doc:"a date, for people"`
+	Owners []string `json:"owners" doc:"the mailboxes and domains that it is bound to; none = it is not"`
+}
+
+// TokenList is the answer to GET /v1/tokens.
+type TokenList struct {
+	Tokens []TokenRow `json:"tokens"`
+}
+
+// NewTokenRow asks for a token.
+type NewTokenRow struct {
+	Name   string   `json:"name" doc:"letters, digits and . _ -, at most 32"`
+	Scope  string   `json:"scope" enum:"read,write,admin,report"`
+	Owners []string `json:"owners,omitempty" doc:"mailboxes and domains that it is bound to"`
+}
+
+// MadeToken is the answer to POST /v1/tokens.
+type MadeToken struct {
+	TokenRow
+	Token string `json:"token" doc:"shown this once"`
+}
+
+// SessionRow is a session of a browser.
+type SessionRow struct {
+	ID       string    `json:"id" doc:"for DELETE; it lets nobody in"`
+	Name     string    `json:"name" doc:"of the token, or of the person"`
+	Provider bool      `json:"provider" doc:"the identity provider has vouched for the person"`
+	Made     time.Time `json:"made"`
+	Used     time.Time `json:"used" doc:"the last request, as exact as a sixteenth of http.session_idle"`
+	Ends     time.Time `json:"ends" doc:"at the latest"`
+	Own      bool      `json:"own" doc:"it is the one that asks"`
+}
+
+// SessionList is the answer to GET and DELETE /v1/sessions.
+type SessionList struct {
+	Sessions []SessionRow `json:"sessions"` // the newest first
+}
+
+// administering admits only callers of scope Admin.
+func (s *Server) administering(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch c := s.callerOf(r); {
+		case c.scope == Admin:
+			next(w, r)
+		case !c.known && !c.local:
+			s.refused(refusedToken)
+			unauthorized(w, r, "this wants a token of scope admin (blockd token new --admin)")
+		default:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="blockd", error="insufficient_scope"`)
+			fail(w, http.StatusForbidden, "this wants the scope admin (blockd token new --admin)")
+		}
+	}
+}
+
+func rowOf(t Token) TokenRow {
+	row := TokenRow{Name: t.Name, Scope: t.Scope.String(), Made: t.Made, Owners: []string{}}
+	for _, owner := range t.Owners {
+		row.Owners = append(row.Owners, owner.Text)
+	}
+	return row
+}
+
+// listTokens answers GET /v1/tokens.
+func (s *Server) listTokens(w http.ResponseWriter, _ *http.Request) {
+	all, err := ReadTokens(s.tokens.path)
+	if err != nil {
+		s.tokensFail(w, err)
+		return
+	}
+	l := TokenList{Tokens: []TokenRow{}}
+	for _, t := range all {
+		l.Tokens = append(l.Tokens, rowOf(t))
+	}
+	send(w, http.StatusOK, typeJSON, l)
+}
+
+// makeToken answers POST /v1/tokens.
+func (s *Server) makeToken(w http.ResponseWriter, r *http.Request) {
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != typeJSON[0] {
+		w.Header().Set("Accept-Post", typeJSON[0])
+		fail(w, http.StatusUnsupportedMediaType, "want Content-Type application/json")
+		return
+	}
+	body, ok := s.body(w, r, 64<<10)
+	if !ok {
+		return
+	}
+	var q NewTokenRow
+	d := json.NewDecoder(strings.NewReader(string(body)))
+	d.DisallowUnknownFields()
+	err := d.Decode(&q)
+	scope, known := parseScope(q.Scope)
+	var owners []addr.Key
+	for _, text := range q.Owners {
+		owner, fault := addr.ParseOwner(text)
+		err = errors.Join(err, fault)
+		owners = append(owners, owner)
+	}
+	switch {
+	case err != nil:
+	case !known:
+		err = fmt.Errorf("scope: want read, write, admin or report, have %q", q.Scope)
+	case !tokenName.MatchString(q.Name):
+		err = fmt.Errorf("name: want letters, digits and . _ - (at most 32), have %q", q.Name)
+	case (scope == Admin || scope == Reporting) && len(owners) > 0:
+		err = fmt.Errorf("owners: a token of scope %s is bound to nobody", scope)
+	}
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	token, err := NewToken(s.tokens.path, q.Name, scope, s.journal(), authorOf("", s.callerOf(r)), owners...)
+	if err != nil {
+		s.tokensFail(w, err)
+		return
+	}
+	send(w, http.StatusOK, typeJSON, MadeToken{rowOf(Token{Name: q.Name, Scope: scope, Made: time.Now().UTC().Format(time.DateOnly), Owners: owners}), token})
+}
+
+// revokeToken answers DELETE /v1/tokens?name=.
+func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) {
+	values, err := parseQuery(r.URL.RawQuery)
+	var v map[string]string
+	if err == nil {
+		v, err = onlyOnce(values, []string{"name"})
+	}
+	if err == nil && v["name"] == "" {
+		err = errors.New("name: want that of a token")
+	}
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	switch found, err := RevokeToken(s.tokens.path, v["name"], s.journal(), authorOf("", s.callerOf(r))); {
+	case err != nil:
+		s.tokensFail(w, err)
+	case !found:
+		fail(w, http.StatusNotFound, "no token of this name")
+	default:
+		s.listTokens(w, r)
+	}
+}
+
+func (s *Server) journal() *audit.Log {
+	if s.settings.Audit == nil {
+		return nil
+	}
+	return s.settings.Audit.Log
+}
+
+// tokensFail answers about a file of tokens that cannot be used, or does not take a token.
+func (s *Server) tokensFail(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, audit.ErrUnwritable):
+		fail(w, http.StatusInsufficientStorage, err.Error())
+	case errors.Is(err, errTokenTaken):
+		fail(w, http.StatusConflict, err.Error())
+	default:
+		s.log.Error("tokens cannot be changed", slog.Any("error", err))
+		fail(w, http.StatusServiceUnavailable, "the daemon cannot read or write the file of http.tokens: use blockd token as a user who may, or let the daemon's user write its folder")
+	}
+}
+
+// listSessions answers GET /v1/sessions.
+func (s *Server) listSessions(w http.ResponseWriter, r *http.Request) {
+	send(w, http.StatusOK, typeJSON, s.sessionList(r))
+}
+
+func (s *Server) sessionList(r *http.Request) SessionList {
+	own, l := s.callerOf(r).session, SessionList{Sessions: []SessionRow{}}
+	for _, one := range s.sessions.All(time.Now()) {
+		ends, _ := s.sessions.Until(one)
+		l.Sessions = append(l.Sessions, SessionRow{ID: one.ID, Name: s.nameOf(one), Provider: one.Person != nil, Made: one.Made, Used: one.Used, Ends: ends, Own: own != nil && own.ID == one.ID})
+	}
+	return l
+}
+
+// endSessions answers DELETE /v1/sessions?id= and ?name=.
+func (s *Server) endSessions(w http.ResponseWriter, r *http.Request) {
+	values, err := parseQuery(r.URL.RawQuery)
+	var v map[string]string
+	if err == nil {
+		v, err = onlyOnce(values, []string{"id", "name"})
+	}
+	if err == nil && (v["id"] == "") == (v["name"] == "") {
+		err = errors.New("want id or name, one of the two")
+	}
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	ids := map[string]string{} // names
+	for _, one := range s.sessions.All(time.Now()) {
+		if name := s.nameOf(one); one.ID == v["id"] || v["name"] != "" && name == v["name"] {
+			ids[one.ID] = name
+		}
+	}
+	if len(ids) == 0 {
+		fail(w, http.StatusNotFound, "no such session")
+		return
+	}
+	by := authorOf("", s.callerOf(r))
+	for _, name := range ids {
+		if !s.record(w, audit.Line{By: by, Action: audit.SessionEnd, Subject: name, Detail: "ended by another"}) {
+			return
+		}
+	}
+	ended, err := s.sessions.End(time.Now(), func(one session.Session) bool { return ids[one.ID] != "" })
+	if err != nil {
+		s.log.Error("a session that has ended stands in its file still", slog.Any("error", err))
+	}
+	s.ended.WithLabelValues(endedByOther).Add(float64(len(ended)))
+	s.listSessions(w, r)
+}
+
+func (d *document) administers(op *huma.Operation, statuses ...int) *huma.Operation {
+	op.Description = op.Summary + ". It wants the scope admin."
+	d.problems(op, append(statuses, http.StatusBadRequest)...)
+	return op
+}
+
+func describeTokens(d *document) *huma.Operation {
+	return d.administers(&huma.Operation{OperationID: "tokens", Summary: "Who has a token",
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, TokenList{})}}}, http.StatusServiceUnavailable)
+}
+
+func describeMakeToken(d *document) *huma.Operation {
+	return d.administers(&huma.Operation{OperationID: "makeToken", Summary: "Make a token, which is shown once",
+		RequestBody: &huma.RequestBody{Required: true, Content: d.content(typeJSON, NewTokenRow{})},
+		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, MadeToken{})}}},
+		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
+}
+
+func describeRevokeToken(d *document) *huma.Operation {
+	name := parameter("name", "of the token", "")
+	name.Required = true
+	return d.administers(&huma.Operation{OperationID: "revokeToken", Summary: "Make a token worthless, at once", Parameters: []*huma.Param{name},
+		Responses: map[string]*huma.Response{"200": {Description: "those that are left", Content: d.content(typeJSON, TokenList{})}}},
+		http.StatusNotFound, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
+}
+
+func describeSessions(d *document) *huma.Operation {
+	return d.administers(&huma.Operation{OperationID: "sessions", Summary: "Which browsers have signed in",
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, SessionList{})}}})
+}
+
+func describeEndSessions(d *document) *huma.Operation {
+	return d.administers(&huma.Operation{OperationID: "endSessions", Summary: "End a session, or all of somebody",
+		Parameters: []*huma.Param{parameter("id", "one session", ""), parameter("name", "all sessions of this name", "")},
+		Responses:  map[string]*huma.Response{"200": {Description: "those that are left", Content: d.content(typeJSON, SessionList{})}}},
+		http.StatusNotFound, http.StatusInsufficientStorage)
+}

@@ -1,0 +1,83 @@
+package httpapi
+
+import (
+	"strings"
+	"testing"
+)
+
+// Who may what: each scope may what those before it may, and what a token of scope write could do before there was admin it does still.
+func TestScopes(t *testing.T) {
+	f := newEntryFixture(t)
+	boss := newToken(t, f.tokens.path, "boss", Admin)
+	tests := []struct {
+		method, target, body string
+		want                 [4]int // nobody, read, write, admin
+	}{
+		{"GET", "/v1/entries", "", [4]int{401, 200, 200, 200}},
+		{"POST", "/v1/entries", `{"entry":"x.example"}`, [4]int{401, 403, 200, 200}},
+		{"GET", "/v1/tokens", "", [4]int{401, 403, 403, 200}},
+		{"POST", "/v1/tokens", `{"name":"NAME","scope":"admin"}`, [4]int{401, 403, 403, 200}},
+		{"DELETE", "/v1/tokens?name=NAME", "", [4]int{401, 403, 403, 200}},
+		{"GET", "/v1/sessions", "", [4]int{401, 403, 403, 200}},
+		{"DELETE", "/v1/sessions?name=nobody", "", [4]int{401, 403, 403, 404}},
+	}
+	for _, tt := range tests {
+		for i, credential := range []string{"X-None: x", f.read, f.write, boss} {
+			if w := f.ask(tt.method, tt.target, tt.body, credential, json1); w.Code != tt.want[i] {
+				t.Errorf("%s %s by number %d is %d, want %d: %s", tt.method, tt.target, i, w.Code, tt.want[i], w.Body)
+			}
+		}
+	}
+}
+
+// A token that is made over HTTP is worth what it says, is shown once, and nothing when it is revoked; and an admin ends the sessions of others.
+func TestTokensOverHTTP(t *testing.T) {
+	f := newEntryFixture(t)
+	boss := newToken(t, f.tokens.path, "boss", Admin)
+	w := f.ask("POST", "/v1/tokens", `{"name":"ann","scope":"write","owners":["Ann@Here.example"]}`, boss, json1)
+	made := decoded[MadeToken](t, w, 200, asJSON)
+	if made.Scope != "write" || len(made.Owners) != 1 || made.Owners[0] != "ann@here.example" {
+		t.Errorf("%+v", made)
+	}
+	ann := "Authorization: Bearer " + made.Token
+	if w := f.ask("POST", "/v1/owners/ann@here.example/entries", `{"entry":"x@y.example"}`, ann, json1); w.Code != 200 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	w = f.ask("GET", "/v1/tokens", "", boss)
+	if list := decoded[TokenList](t, w, 200, asJSON); len(list.Tokens) != 4 || strings.Contains(w.Body.String(), made.Token) || strings.Contains(w.Body.String(), "sha256") {
+		t.Errorf("%+v", list)
+	}
+	for _, body := range []string{`{"name":"a b","scope":"read"}`, `{"name":"x","scope":"root"}`, `{"name":"x"}`, `{"name":"x","scope":"admin","owners":["a@b.example"]}`, `{"name":"x","scope":"read","owners":["?"]}`, `[]`, `{"name":"x","scope":"read","hash":"1"}`} {
+		if w := f.ask("POST", "/v1/tokens", body, boss, json1); w.Code != 400 {
+			t.Errorf("%s: %d %s", body, w.Code, w.Body)
+		}
+	}
+	one, other, own := signIn(t, f.fixture, ann), signIn(t, f.fixture, f.read), signIn(t, f.fixture, boss)
+	w = f.ask("GET", "/v1/sessions", "", own)
+	sessions := decoded[SessionList](t, w, 200, asJSON).Sessions
+	if _, secret, _ := strings.Cut(one, "="); len(sessions) != 3 || strings.Contains(w.Body.String(), secret) {
+		t.Errorf("%+v", sessions)
+	}
+	for _, s := range sessions {
+		if s.Own != (s.Name == "boss") {
+			t.Errorf("%+v", s)
+		}
+		if s.Name == "viewer" {
+			if w := f.ask("DELETE", "/v1/sessions?id="+s.ID, "", own, fromPage); w.Code != 200 {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		}
+	}
+	if w := f.ask("GET", "/v1/entries", "", other); w.Code != 401 {
+		t.Errorf("an ended session: %d", w.Code)
+	}
+	if !who(t, f.fixture, one).SignedIn || !who(t, f.fixture, own).SignedIn {
+		t.Error("other sessions have ended too")
+	}
+	if w := f.ask("DELETE", "/v1/tokens?name=ann", "", own, fromPage); w.Code != 200 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if who(t, f.fixture, one).SignedIn || f.ask("GET", "/v1/owners/ann@here.example/entries", "", ann).Code != 401 {
+		t.Error("a revoked token, or its session, is worth something")
+	}
+}
