@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -39,7 +40,7 @@ func (s *store) Close() error { return nil }
 func TestListThatIsAsked(t *testing.T) {
 	s := &store{}
 	r := newRig(t, func(r *rig) {
-		set := ask.New(ask.Options{Store: s, Cache: 1, Positive: 1, Negative: 1, Source: index.Source{List: "asked", Path: "a store"}}, slog.New(slog.DiscardHandler))
+		set := ask.New(ask.Options{Store: s, Timeout: time.Minute, Cache: 1, Positive: 1, Negative: 1, Source: index.Source{List: "asked", Path: "a store"}}, slog.New(slog.DiscardHandler))
 		t.Cleanup(set.Close)
 		f := ask.NewFilter(10)
 		for _, text := range []string{"listed.example", "clear.example"} {

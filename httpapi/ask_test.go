@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -40,7 +41,7 @@ func (s *store) Close() error { return nil }
 // TestListThatIsAsked: a verdict if the store answers, "unknown" if it is away and no other list decides.
 func TestListThatIsAsked(t *testing.T) {
 	s := &store{}
-	set := ask.New(ask.Options{Store: s, Cache: 1, Positive: 1, Negative: 1, Source: index.Source{List: "asked", Path: "a store"}}, slog.New(slog.DiscardHandler))
+	set := ask.New(ask.Options{Store: s, Timeout: time.Minute, Cache: 1, Positive: 1, Negative: 1, Source: index.Source{List: "asked", Path: "a store"}}, slog.New(slog.DiscardHandler))
 	t.Cleanup(set.Close)
 	filter := ask.NewFilter(10)
 	for _, text := range []string{"listed.example", "clear.example"} {

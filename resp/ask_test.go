@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	stores "blockd/ask"
 	"blockd/index"
@@ -37,7 +38,7 @@ func (s *store) Close() error { return nil }
 func TestListThatIsAsked(t *testing.T) {
 	s := &store{}
 	r := newRig(t)
-	set := stores.New(stores.Options{Store: s, Cache: 1, Positive: 1, Negative: 1, Source: index.Source{List: "asked", Path: "a store"}}, slog.New(slog.DiscardHandler))
+	set := stores.New(stores.Options{Store: s, Timeout: time.Minute, Cache: 1, Positive: 1, Negative: 1, Source: index.Source{List: "asked", Path: "a store"}}, slog.New(slog.DiscardHandler))
 	t.Cleanup(set.Close)
 	f := stores.NewFilter(10)
 	for _, text := range []string{"listed.example", "clear.example"} {
