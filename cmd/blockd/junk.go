@@ -149,7 +149,8 @@ A complaint counts only if the history has an accepted message from that sender
 (Original-Mail-From, or the Return-Path of the message in it) by that client (Source-IP) to
 that user: what it says beside that is the word of whoever has written it.
 
-Ends with 0 if all of them count, 1 with a line for each that does not, 2 on an error.`,
+Ends with 0 if all of them count, 1 with a line for each that does not, 2 if one could not
+be read or handed in; that one is named, and the others are taken all the same.`,
 		Example: `  blockd complaints <complaint
   blockd complaints /var/mail/abuse/new`,
 		RunE: answering(func(cmd *cobra.Command, names []string) error {
@@ -157,31 +158,43 @@ Ends with 0 if all of them count, 1 with a line for each that does not, 2 on an 
 			if err != nil {
 				return err
 			}
-			fault := false
-			take := func(name string, in io.Reader) error {
-				text, err := begin(in, junk.MaxComplaint)
-				if err != nil {
-					return err
+			fault, failed, all := false, 0, 0
+			var unsaid error // of standard output
+			take := func(name string, in io.Reader, err error) bool {
+				var a httpapi.ComplaintAnswer
+				var text []byte
+				if err == nil {
+					text, err = begin(in, junk.MaxComplaint)
 				}
-				a, err := control.Complain(cmd.Context(), c, text, userName())
-				if err != nil {
-					return fmt.Errorf("%s: %w", name, err)
+				if err == nil {
+					a, err = control.Complain(cmd.Context(), c, text, userName())
+				}
+				if all++; err != nil {
+					failed++
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s: %s\n", cmd.CommandPath(), term.Path(name), term.Visible(err.Error()))
+					return cmd.Context().Err() == nil
 				}
 				fault = fault || len(a.Users) == 0
-				return printComplaint(cmd.OutOrStdout(), name, a, asJSON)
+				unsaid = printComplaint(cmd.OutOrStdout(), name, a, asJSON)
+				return unsaid == nil
 			}
 			if len(names) == 0 {
-				err = take("standard input", cmd.InOrStdin())
+				take("standard input", cmd.InOrStdin(), nil)
 			}
 			for _, name := range names {
-				if err == nil {
-					err = eachFile(name, take)
+				if !eachFile(name, take) {
+					break
 				}
 			}
-			if err == nil && fault {
+			switch {
+			case unsaid != nil:
+				return unsaid
+			case failed > 0:
+				return fmt.Errorf("%d of %s could not be handed in", failed, term.Counted(all, "complaint"))
+			case fault:
 				return answer(exitFault)
 			}
-			return err
+			return nil
 		}),
 	}
 	configFlag(cmd, &path)
@@ -204,27 +217,30 @@ func printComplaint(w io.Writer, name string, a httpapi.ComplaintAnswer, asJSON 
 	return err
 }
 
-// eachFile reads a file; or the files of a folder by name, and those of its folders new and cur if it is a Maildir.
-func eachFile(name string, take func(name string, in io.Reader) error) error {
+// eachFile takes a file; or the files of a folder by name, and those of its folders new and cur if it is a Maildir. take gets what
+// cannot be opened too, with its error, and is false to end.
+func eachFile(name string, take func(name string, in io.Reader, err error) bool) bool {
 	info, err := os.Stat(name)
 	if err != nil {
-		return err
+		return take(name, nil, err)
 	}
 	if !info.IsDir() {
 		f, err := os.Open(name)
 		if err != nil {
-			return err
+			return take(name, nil, err)
 		}
 		defer f.Close()
-		return take(name, f)
+		return take(name, f, nil)
 	}
 	entries, err := os.ReadDir(name)
+	if err != nil && !take(name, nil, err) {
+		return false
+	}
 	for _, e := range entries {
-		path := filepath.Join(name, e.Name())
 		inside := e.IsDir() && (e.Name() == "new" || e.Name() == "cur")
-		if err == nil && (e.Type().IsRegular() && e.Name()[0] != '.' || inside) {
-			err = eachFile(path, take)
+		if (e.Type().IsRegular() && e.Name()[0] != '.' || inside) && !eachFile(filepath.Join(name, e.Name()), take) {
+			return false
 		}
 	}
-	return err
+	return true
 }
