@@ -327,6 +327,17 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request, changes []live.C
 	return s.commitBy(w, r, changes, func() ([]live.Outcome, error) { return s.settings.Entries.Apply(changes...) })
 }
 
+// howToForce is how a request to a resource says that a guard is to be passed over.
+func howToForce(path string) string {
+	switch {
+	case strings.HasSuffix(path, "/entries"):
+		return `say "force": true`
+	case strings.HasSuffix(path, "/grant"):
+		return `add the entry by /v1/entries with "force": true`
+	}
+	return "say force=1"
+}
+
 // commitBy is commit by a function of the live entries.
 func (s *Server) commitBy(w http.ResponseWriter, r *http.Request, changes []live.Change, apply func() ([]live.Outcome, error)) (outcomes []live.Outcome, ok bool) {
 	outcomes, err := apply()
@@ -354,7 +365,7 @@ func (s *Server) commitBy(w http.ResponseWriter, r *http.Request, changes []live
 		fail(w, http.StatusConflict, err.Error()+"; remove one first")
 		return nil, false
 	case errors.Is(err, live.ErrGuarded):
-		fail(w, http.StatusConflict, err.Error()+`; if that is meant, say "force": true`)
+		fail(w, http.StatusConflict, err.Error()+"; if that is meant, "+howToForce(r.URL.Path))
 		return nil, false
 	case errors.Is(err, live.ErrInvalid):
 		fail(w, http.StatusBadRequest, err.Error())

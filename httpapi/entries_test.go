@@ -316,3 +316,13 @@ func TestIfRev(t *testing.T) {
 		t.Errorf("there is none: %s", text)
 	}
 }
+
+// A refusal of the gate says what the resource that was asked understands.
+func TestHowToForce(t *testing.T) {
+	for path, want := range map[string]string{"/v1/entries": `say "force": true`, "/v1/owners/a@b.example/entries": `say "force": true`, "/v1/owners/a@b.example/junk": "say force=1",
+		"/v1/proposals/adopt": "say force=1", "/v1/requests/grant": `add the entry by /v1/entries with "force": true`} {
+		if got := howToForce(path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
