@@ -15,9 +15,11 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"blockd/httpapi"
@@ -31,7 +33,7 @@ const tokenVariable = "BLOCKD_TOKEN"
 // TokenHint is what helps where the daemon does not say how it is.
 const TokenHint = "put a token into " + tokenVariable + ", or ask as a user who may open its socket"
 
-// ErrNoDaemon is wrapped by the error of a question that nobody has heard.
+// ErrNoDaemon is wrapped by the error of a question that nobody has heard: whoever asks may do it alone.
 var ErrNoDaemon = errors.New("no daemon answers")
 
 // maxAnswer bounds an answer, in octets; that of 4,096 files and all overlaps has 12 MiB.
@@ -112,6 +114,9 @@ func sendRaw(ctx context.Context, c config.Config, method, path string, body []b
 	// The token goes to that address and nowhere else: neither to a proxy that the
 	// environment names, nor where a redirect leads.
 	transport := &http.Transport{DisableKeepAlives: true}
+	var reached atomic.Bool // a server that is ours: before that nobody has heard the question
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { reached.Store(true) }}
+	req = req.WithContext(httptrace.WithClientTrace(ctx, trace))
 	if conn != nil {
 		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
 	} else if err := authorize(c, req); err != nil {
@@ -121,10 +126,16 @@ func sendRaw(ctx context.Context, c config.Config, method, path string, body []b
 	}
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
-	if err != nil {
+	if err == nil {
+		return resp, nil
+	}
+	if conn != nil {
+		address = term.Path(socket)
+	}
+	if !reached.Load() {
 		return nil, fmt.Errorf("%w at %s: %w", ErrNoDaemon, address, Cause(err))
 	}
-	return resp, nil
+	return nil, fmt.Errorf("the daemon at %s has not answered, and may have done it: %w", address, Cause(err))
 }
 
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
@@ -166,7 +177,7 @@ func refusal(c config.Config, resp *http.Response, text *json.Decoder) error {
 	detail := term.Visible(problem.Detail)
 	switch resp.StatusCode {
 	case http.StatusConflict:
-		detail = strings.NewReplacer(`say "force": true`, "add --force", "say again=1", "add --again").Replace(detail)
+		detail = strings.NewReplacer(`say "force": true`, "add --force", "say force=1", "add --force", `by /v1/entries with "force": true`, "with blockd add --force", "say again=1", "add --again").Replace(detail)
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if resp.Request.Header.Get("Authorization") == "" {
 			how := "put one into " + tokenVariable + " (made by blockd token new --write)"
