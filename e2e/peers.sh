@@ -64,11 +64,12 @@ for peer in "${peers[@]}"; do
 done
 servers=$("${0%/*}/servers.sh" --where)
 promtool=$(command -v promtool || "${0%/*}/promtool.sh" --where)
+store=$("${0%/*}/versitygw.sh" --where)
 console=${0%/*}/console
 clients=${0%/*}/node
 openapi=${0%/*}/openapi
 validator=$(python3 -c 'import openapi_spec_validator; print("there")' 2>/dev/null || true)
-[ ${#missing[@]} -eq 0 ] && [ -d "$servers" ] && [ -x "$promtool" ] && [ -d "$console/node_modules" ] && [ -d "$clients/node_modules" ] && [ -d "$openapi/node_modules" ] && [ -n "$validator" ] && exit 0
+[ ${#missing[@]} -eq 0 ] && [ -d "$servers" ] && [ -x "$promtool" ] && [ -x "$store" ] && [ -d "$console/node_modules" ] && [ -d "$clients/node_modules" ] && [ -d "$openapi/node_modules" ] && [ -n "$validator" ] && exit 0
 
 if [ "${CI:-}" = true ]; then
 	export DEBIAN_FRONTEND=noninteractive
@@ -76,6 +77,7 @@ if [ "${CI:-}" = true ]; then
 	[ ${#missing[@]} -eq 0 ] || apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${missing[@]}" >/dev/null
 	"${0%/*}/servers.sh"
 	[ -x "$promtool" ] || "${0%/*}/promtool.sh"
+	[ -x "$store" ] || "${0%/*}/versitygw.sh"
 	[ -d "$console/node_modules" ] || npm --prefix "$console" ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	[ -d "$clients/node_modules" ] || npm --prefix "$clients" ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	[ -d "$openapi/node_modules" ] || npm --prefix "$openapi" ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
@@ -93,6 +95,10 @@ fi
 if [ ! -x "$promtool" ]; then
 	echo "not unpacked, the tests of packaging/prometheus and grafana will be skipped: promtool" >&2
 	echo "  hint: e2e/promtool.sh (needs no privileges, installs nothing)" >&2
+fi
+if [ ! -x "$store" ]; then
+	echo "not built, the test of publishing to S3 will be skipped: versitygw" >&2
+	echo "  hint: e2e/versitygw.sh (needs no privileges, installs nothing)" >&2
 fi
 if [ ! -d "$console/node_modules" ]; then
 	echo "not installed, the tests of the console will be skipped: Playwright" >&2

@@ -54,12 +54,13 @@ type preparing struct {
 	changes map[place]string // objects of deltas against the last sequence
 	written atomic.Int64
 	uploads errgroup.Group
+	sending context.Context // of uploads, which go on when the shards are made
 }
 
 // prepare sorts the lines into shards, and writes what is new into the store.
 func (p *Publisher) prepare(ctx context.Context, c Content) (*Manifest, *Published, error) {
 	told := &Published{Eases: true}
-	w := &preparing{Publisher: p, told: told, eases: p.last != nil, fresh: map[string]bool{}, changes: map[place]string{}}
+	w := &preparing{Publisher: p, told: told, eases: p.last != nil, fresh: map[string]bool{}, changes: map[place]string{}, sending: ctx}
 	m := &Manifest{Lists: slices.Clone(c.Lists), Ask: []Asked{}, Publisher: Maker{Gate: c.Gate}}
 	if m.Lists == nil {
 		m.Lists = []List{}
@@ -178,7 +179,7 @@ func (w *shardWriter) shard(ctx context.Context, list string, i int, sorter *run
 		return s, err
 	}
 	s.Object, s.Size = object, int64(len(packed))
-	if err := w.put(ctx, object, packed); err != nil {
+	if err := w.put(object, packed); err != nil {
 		return s, err
 	}
 	return s, w.delta(ctx, list, i, &s, before)
@@ -207,11 +208,11 @@ func (w *shardWriter) packDelta(ctx context.Context, from string, lines []byte, 
 	if err := w.cache(objectsName, object, packed); err != nil {
 		return d, false, err
 	}
-	return Delta{from, object, int64(len(packed))}, true, w.put(ctx, object, packed)
+	return Delta{from, object, int64(len(packed))}, true, w.put(object, packed)
 }
 
 // put puts an object into the store, unless the last sequence has it there already.
-func (w *preparing) put(ctx context.Context, object string, packed []byte) error {
+func (w *preparing) put(object string, packed []byte) error {
 	w.mu.Lock()
 	known := w.fresh[object]
 	w.fresh[object] = true
@@ -222,7 +223,7 @@ func (w *preparing) put(ctx context.Context, object string, packed []byte) error
 	w.written.Add(int64(len(packed)))
 	packed = bytes.Clone(packed)
 	w.uploads.Go(func() error { // which waits if many are under way
-		return w.To.Put(ctx, objectName(object), bytes.NewReader(packed), int64(len(packed)), false)
+		return w.To.Put(w.sending, objectName(object), bytes.NewReader(packed), int64(len(packed)), false)
 	})
 	return nil
 }
