@@ -87,6 +87,7 @@ var layers = map[string][]string{
 	"roster":               {},
 	"live/shared":          {"audit", "internal/durable", "lists", "live"},
 	"live/shared/postgres": {"live", "live/shared", "mirror/postgres"},
+	"live/shared/relay":    {"live", "live/shared"},
 	"live/shared/redis":    {"live", "live/shared", "redisclient"},
 
 	"ask":             {"addr", "bloom", "filter", "index", "internal/durable", "lists", "mirror", "verdict"},
@@ -129,7 +130,7 @@ var layers = map[string][]string{
 	"internal/version": {},
 	"catalogue":        {},
 	"internal/daemon": {"rollup", "catalogue", "internal/setup", "junk", "minisign", "snapshot", "correspondents", "forget", "internal/secret", "index/kept", "pause", "internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
-		"addr", "audit", "bell", "builder", "certificate", "dnsbl", "firstseen", "health", "history", "httpapi", "httpapi/session", "index", "internal/config", "keptfilter", "letter", "listener", "lists", "live", "live/shared", "live/shared/postgres", "live/shared/redis", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
+		"addr", "audit", "bell", "builder", "certificate", "dnsbl", "firstseen", "health", "history", "httpapi", "httpapi/session", "index", "internal/config", "keptfilter", "letter", "listener", "lists", "live", "live/shared", "live/shared/postgres", "live/shared/redis", "live/shared/relay", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "quarantine", "receipt", "reload", "remote", "repeat", "resp", "roster", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool", "verdict"},
 	"internal/control": {"roster", "internal/daemon", "live/shared", "junk", "correspondents", "forget", "hits", "letter", "lists", "rule", "addr", "index/kept", "pause", "audit", "access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "quarantine", "receipt", "reload"},
 	"internal/setup":   {"catalogue", "docs", "internal/durable", "lists"},

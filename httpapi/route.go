@@ -99,6 +99,8 @@ func (s *Server) routes(metrics http.Handler) []route {
 		all = append(all,
 			route{path: "/v1/live", about: "how the live entries are that machines share, and what their database has lost", methods: []method{
 				{name: http.MethodGet, serve: s.privately(s.liveShared), doc: describeLiveShared, private: true}}},
+			route{path: "/v1/live/changes", about: "?since=REVISION: what has changed in it, for nodes that ask this one in place of their database; wait=30", methods: []method{
+				{name: http.MethodGet, serve: s.privately(s.liveChanges), doc: describeLiveChanges, private: true}}},
 			route{path: "/v1/live/offer", about: "POST: what was lost is made once more", methods: []method{
 				{name: http.MethodPost, serve: s.writing(s.offerLost), doc: describeOfferLost, writes: true}}},
 			route{path: "/v1/live/dismiss", about: "POST: what was lost is forgotten", methods: []method{

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -93,6 +94,50 @@ func (s *Server) liveShared(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	sendTagged(w, r, l)
+}
+
+// mostWait bounds how long a question for changes is held.
+const mostWait = 30 * time.Second
+
+// liveChanges says what has changed since a revision, or waits until something has.
+func (s *Server) liveChanges(w http.ResponseWriter, r *http.Request) {
+	v := r.URL.Query()
+	since, err := strconv.ParseUint(v.Get("since"), 10, 64)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "since: want the highest revision that you have; 0 = none")
+		return
+	}
+	wait := uint64(0)
+	if text := v.Get("wait"); text != "" {
+		if wait, err = strconv.ParseUint(text, 10, 8); err != nil || wait > uint64(mostWait.Seconds()) {
+			fail(w, http.StatusBadRequest, fmt.Sprintf("wait: want 0 to %d seconds", int(mostWait.Seconds())))
+			return
+		}
+	}
+	limit := time.Duration(wait) * time.Second
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit + requestTimeout))
+	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	defer cancel()
+	c, err := s.settings.Shared.Since(ctx, since)
+	switch {
+	case errors.Is(err, shared.ErrAsk):
+		fail(w, http.StatusServiceUnavailable, err.Error())
+	case s.revoked(r): // while it waited
+		unauthorized(w, r, "this token was revoked")
+	default:
+		send(w, http.StatusOK, typeJSON, c)
+	}
+}
+
+func describeLiveChanges(d *document) *huma.Operation {
+	op := &huma.Operation{OperationID: "liveChanges", Summary: "What has changed in the shared live entries since a revision",
+		Description: "For nodes that ask this one in place of their database (live.relays).",
+		Parameters: []*huma.Param{
+			{Name: "since", In: "query", Required: true, Description: "the highest revision that the caller has; 0 = none", Schema: &huma.Schema{Type: huma.TypeInteger}},
+			{Name: "wait", In: "query", Description: "seconds, 30 at the most, for which the answer waits while nothing has changed", Schema: &huma.Schema{Type: huma.TypeInteger}}},
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, shared.Changes{})}}}
+	d.problems(op, http.StatusBadRequest, http.StatusServiceUnavailable)
+	return op
 }
 
 // whoAsks reads the body of an offer or a dismissal. If it is wrong, whoAsks has answered.

@@ -12,12 +12,18 @@ import (
 
 // Row is an entry, or its removal, as an engine has it. Owner, Entry and Scope say which one it is.
 type Row struct {
-	Owner, Entry, Scope string
-	Action, Why, By     string
-	Created, Expires    int64 // Unix seconds; Expires 0 = never
-	Forced, Proof       bool
-	Gone                int64 // when it was removed, in Unix seconds; 0 = it is in force
-	Rev                 uint64
+	Owner   string `json:"owner,omitempty"`
+	Entry   string `json:"entry"`
+	Scope   string `json:"scope"`
+	Action  string `json:"action,omitempty"`
+	Why     string `json:"why,omitempty"`
+	By      string `json:"by,omitempty"`
+	Created int64  `json:"created,omitempty" doc:"Unix seconds"`
+	Expires int64  `json:"expires,omitempty" doc:"Unix seconds; absent: never"`
+	Forced  bool   `json:"forced,omitempty"`
+	Proof   bool   `json:"proof,omitempty" doc:"an exception that wants SPF or DKIM"`
+	Gone    int64  `json:"gone,omitempty" doc:"when it was removed, in Unix seconds; absent: it is in force"`
+	Rev     uint64 `json:"rev" doc:"its revision"`
 }
 
 // RowOf returns the row of an entry.

@@ -99,6 +99,12 @@ func (s *Set) Take(rows []Row, to Cursor, always bool) (taken Taken, err error) 
 
 // Sum returns what the entries with revisions come to. The first call reads all of them.
 func (s *Set) Sum() Sum {
+	sum, _ := s.SumAt()
+	return sum
+}
+
+// SumAt is Sum, with the cursor of the same moment.
+func (s *Set) SumAt() (Sum, Cursor) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.sum == nil {
@@ -108,7 +114,7 @@ func (s *Set) Sum() Sum {
 		}
 		s.sum = &sum
 	}
-	return *s.sum
+	return *s.sum, s.cursor
 }
 
 // Every returns all entries, those of owners and those that have ended too, as they are when the iteration begins.

@@ -239,3 +239,42 @@ func TestTheTokenStaysHome(t *testing.T) {
 	default:
 	}
 }
+
+// A daemon behind a relay has what the others have, and its changes are theirs.
+func TestDaemonBehindARelay(t *testing.T) {
+	server := redisserver.Start(t)
+	first := sharing(t, "redis", server.URL(), 1)[0]
+	first.must(t, "add", "before.example")
+	dir := t.TempDir()
+	testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
+	for name, text := range map[string]string{"live.dsn": server.URL(), "relay.token": strings.TrimSpace(first.must(t, "token", "new", "--name", "relay"))} {
+		testkit.Write(t, filepath.Join(dir, name), text+"\n")
+		if err := os.Chmod(filepath.Join(dir, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testkit.Write(t, filepath.Join(dir, "config.toml"), anyPorts+fmt.Sprintf("[live]\nshared = \"redis\"\ndsn_file = \"live.dsn\"\nname = \"eu-mx\"\nrelays = [%q]\nrelay_token_file = \"relay.token\"\n", first.http))
+	d := serveIn(t, dir, "smtp", "http")
+	d.waitBlocked(t, "x@before.example", true)
+	testkit.Eventually(t, "the relay is asked", func() bool {
+		_, text := first.get(t, "/v1/live/changes?since=0", "Authorization", "Bearer "+strings.TrimSpace(string(testkit.Read(t, filepath.Join(dir, "relay.token")))))
+		return strings.Contains(text, `"entry":"before.example"`)
+	})
+	begun := time.Now()
+	for i := range 5 {
+		first.must(t, "add", fmt.Sprintf("x%d.example", i))
+		d.waitBlocked(t, fmt.Sprintf("x@x%d.example", i), true)
+	}
+	t.Logf("five entries after %s", time.Since(begun))
+	d.must(t, "add", "back.example")
+	first.waitBlocked(t, "x@back.example", true)
+	bearer := "Bearer " + strings.TrimSpace(string(testkit.Read(t, filepath.Join(dir, "relay.token"))))
+	for _, query := range []string{"", "?since=x", "?since=1&wait=31", "?since=1&more=1"} {
+		if status, said := first.get(t, "/v1/live/changes"+query, "Authorization", bearer); status != 400 {
+			t.Errorf("%s: %d %s", query, status, said)
+		}
+	}
+	if status, said := first.get(t, "/v1/live/changes?since=0"); status != 401 {
+		t.Errorf("without a token: %d %s", status, said)
+	}
+}

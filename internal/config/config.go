@@ -91,7 +91,7 @@ func Default() Config {
 		Auth:      defaultAuth(),
 		HTTP:      defaultHTTP(),
 		Report:    defaultReport(),
-		Live:      Live{Folder: Auto, OnOutage: "refuse"},
+		Live:      Live{Folder: Auto, OnOutage: "refuse", Relays: []string{}},
 		History:   defaultHistory(),
 		Audit:     defaultAudit(),
 		FirstSeen: defaultFirstSeen(),
@@ -140,6 +140,7 @@ func (c *Config) relativeTo(dir string) {
 	} else {
 		resolve(&c.Live.DSNFile)
 	}
+	resolve(&c.Live.RelayTokenFile)
 	resolve(&c.Fleet.FromFile)
 	if path := credential(c.Fleet.TokenFile); path != "" {
 		c.Fleet.TokenFile = path

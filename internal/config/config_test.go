@@ -129,7 +129,7 @@ func fullConfig() Config {
 		Fleet: Fleet{From: "https://lists.here.example/prod", FromFile: "/etc/blockd/from", Keys: []string{"minisign:RWRmiVOXZ1fYKcpc4VwsbNs61P0i0nHcdvDRFD15e4ARkRInafxgVULc"}, Every: Duration(30 * time.Second),
 			Channel: "test", Node: "mx1", Canary: true, Pin: "7", MaxAge: Duration(time.Hour), Relays: []string{"http://mx2:8527"}, Ask: []string{"*.mx.example"}, RelayListen: ":8527", Report: "https://publisher/v1/fleet", Address: "https://mx1:8025", TokenFile: "/etc/blockd/fleet.token"},
 		Publish: Publish{To: "file:///srv/www", ToFile: "/etc/blockd/to", KeyFile: "/etc/blockd/key", Channel: "test", Keep: 3, Brake: true, Lists: []string{"a"}, Stages: []PublishStage{{5, Duration(time.Minute)}}},
-		Live:    Live{Folder: "/var/lib/live", Shared: "redis", DSNFile: "/etc/blockd/live.dsn", Name: "eu-mx", OnOutage: "local"},
+		Live:    Live{Folder: "/var/lib/live", Shared: "redis", DSNFile: "/etc/blockd/live.dsn", Name: "eu-mx", OnOutage: "local", Relays: []string{"https://mx1:8025"}, RelayTokenFile: "/etc/blockd/relay.token"},
 		Log:     Log{"json", "debug"},
 		Lists: []List{{
 			Name: "a", Path: "/lists/a.txt", Format: "csv:sender", Action: "allow", Subdomains: &no, Mode: "shadow", Reason: "why — \"so\"",

@@ -27,6 +27,11 @@ type Live struct {
 	// What a change does while the database is away: "refuse" changes nothing, and says so; "local" acts on this machine alone until
 	// the database is back, and then on all.
 	OnOutage string `toml:"on_outage" want:"refuse|local"`
+	// Nodes that this one asks for changes in place of the database, "https://HOST:PORT" of their HTTP doors, in turn: for fleets of more than
+	// 200 nodes. Changes are made in the database all the same.
+	Relays []string `toml:"relays"`
+	// A file with a token that may read, of the relays.
+	RelayTokenFile string `toml:"relay_token_file"`
 }
 
 // maxSharedName bounds live.name, which is part of names in the database.
@@ -61,6 +66,12 @@ func (l Live) validateShared(f *Faults) {
 	}
 	if l.DSNFile == "" {
 		f.add("live.dsn_file", "is missing; want a file with the URL of the database in its first line")
+	}
+	for i, r := range l.Relays {
+		f.store(fmt.Sprintf("live.relays[%d]", i), "", r, "", "https", "http")
+	}
+	if len(l.Relays) > 0 && l.RelayTokenFile == "" {
+		f.add("live.relay_token_file", "is missing; want a file with a token that may read at live.relays (blockd token new there)")
 	}
 	plain := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`{}/\'"`, c) }
 	if l.Name == "" || len(l.Name) > maxSharedName || strings.ContainsFunc(l.Name, plain) {

@@ -210,7 +210,7 @@ func (d *daemon) tell(ctx context.Context) (up bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if d.shared != nil {
+	if d.shared != nil && (len(d.config.Live.Relays) == 0 || d.config.Fleet.Report == "") {
 		err = d.shared.Report(ctx, r.Node, text, roster.Life)
 	}
 	if to := d.config.Fleet.Report; to != "" {

@@ -11,6 +11,7 @@ import (
 	"blockd/live"
 	"blockd/live/shared"
 	"blockd/live/shared/redis"
+	"blockd/live/shared/relay"
 )
 
 // openEngine makes the database of live.shared. It makes no connection.
@@ -19,10 +20,20 @@ func openEngine(c config.Config) (shared.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	var e shared.Engine
 	if c.Live.Shared == "redis" {
-		return redis.Open(dsn, c.Live.Name)
+		e, err = redis.Open(dsn, c.Live.Name)
+	} else {
+		e, err = openSharedSQL(dsn, c.Live.Name)
 	}
-	return openSharedSQL(dsn, c.Live.Name)
+	if err != nil || len(c.Live.Relays) == 0 {
+		return e, err
+	}
+	var idle func()
+	if closes, ok := e.(interface{ Idle() }); ok { // a PostgreSQL has few connections
+		idle = closes.Idle
+	}
+	return relay.New(e, c.Live.Relays, func() (string, error) { return httpapi.ReadToken(c.Live.RelayTokenFile) }, idle), nil
 }
 
 // OpenShared has the changes of a set made by the database that its fleet shares; nil if the set is of this machine alone.
@@ -34,7 +45,11 @@ func OpenShared(c config.Config, set *live.Set, log *slog.Logger) (*shared.Node,
 	if err != nil {
 		return nil, fmt.Errorf("live.shared: %w", err)
 	}
-	n, err := shared.Open(shared.Options{Engine: e, Kind: c.Live.Shared, Name: c.Live.Name, Alone: c.Live.OnOutage == "local", Folder: c.LiveFolder(), Set: set, Log: log, Audit: c.Journal(), Token: httpapi.CheckToken})
+	var poll time.Duration
+	if len(c.Live.Relays) > 0 {
+		poll = relay.Poll
+	}
+	n, err := shared.Open(shared.Options{Poll: poll, Engine: e, Kind: c.Live.Shared, Name: c.Live.Name, Alone: c.Live.OnOutage == "local", Folder: c.LiveFolder(), Set: set, Log: log, Audit: c.Journal(), Token: httpapi.CheckToken})
 	if err != nil {
 		return nil, fmt.Errorf("live.shared: %w", err)
 	}

@@ -55,6 +55,7 @@ func (n *Node) follow(ctx context.Context) error {
 			n.top = 0
 		}
 		n.mu.Unlock()
+		n.note(&p)
 		if !p.More {
 			return nil
 		}
@@ -176,6 +177,7 @@ func (n *Node) readAll(ctx context.Context, p Page) error {
 	if err := n.takeRows(nil, live.Cursor{Origin: origin, Revision: p.Rev}, false); err != nil {
 		return err
 	}
+	n.noteAll(p.Epoch, p.Rev)
 	return n.kept.sees(p.Now)
 }
 

@@ -68,6 +68,7 @@ type Node struct {
 	offset  time.Duration
 	told    bool // that the clock is off
 	left    leftOut
+	recent  recent
 	removed map[[16]byte]uint64 // revisions of the last removals that were taken, at most mostRemoved
 	differs int                 // how often in turn the sums have differed
 	rev     uint64
@@ -86,6 +87,7 @@ func Open(o Options) (*Node, error) {
 	}
 	o.Poll, o.SumEvery = cmp.Or(o.Poll, pollEvery), cmp.Or(o.SumEvery, sumEvery)
 	n := &Node{o: o, turn: make(chan struct{}, 1), woken: make(chan struct{}, 1), removed: map[[16]byte]uint64{}, rev: o.Set.Cursor().Revision}
+	n.recent.from = n.rev
 	if err := n.read(); err != nil {
 		return nil, err
 	}

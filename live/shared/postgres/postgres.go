@@ -53,6 +53,9 @@ func (e *Engine) Close() {
 	e.hints = nil
 }
 
+// Idle closes the connection for questions; the next one connects again. It is for the goroutine of the questions.
+func (e *Engine) Idle() { e.hangUp() }
+
 func closing(conn *pgconn.PgConn) {
 	if conn != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -1,0 +1,193 @@
+package shared_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"blockd/internal/testkit"
+	"blockd/lists"
+	"blockd/live"
+	"blockd/live/shared"
+	"blockd/live/shared/relay"
+)
+
+// counted is an engine that counts what it is asked.
+type counted struct {
+	shared.Engine
+	changes, states, alls, sweeps, waits atomic.Int64
+}
+
+func (c *counted) Changes(ctx context.Context, since uint64, most int) (shared.Page, error) {
+	c.changes.Add(1)
+	return c.Engine.Changes(ctx, since, most)
+}
+func (c *counted) State(ctx context.Context) (shared.State, error) {
+	c.states.Add(1)
+	return c.Engine.State(ctx)
+}
+func (c *counted) Sweep(ctx context.Context) error {
+	c.sweeps.Add(1)
+	return c.Engine.Sweep(ctx)
+}
+func (c *counted) Wait(ctx context.Context) error {
+	c.waits.Add(1)
+	return c.Engine.Wait(ctx)
+}
+func (c *counted) All(ctx context.Context, each func([]live.Row, []string) error) error {
+	c.alls.Add(1)
+	return c.Engine.All(ctx, each)
+}
+
+// door answers as a node's HTTP door does, with or without the node behind it.
+type door struct {
+	*httptest.Server
+	asked atomic.Int64
+	node  atomic.Pointer[node]
+}
+
+func newDoor(t *testing.T) *door {
+	d := &door{}
+	d.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.asked.Add(1)
+		n := d.node.Load()
+		since, _ := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64)
+		wait, _ := strconv.Atoi(r.URL.Query().Get("wait"))
+		if n == nil || r.Header.Get("Authorization") != "Bearer the-token-of-a-test" || r.URL.Path != "/v1/live/changes" {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), time.Duration(wait)*time.Second)
+		defer cancel()
+		c, err := n.Since(ctx, since)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		json.NewEncoder(w).Encode(c)
+	}))
+	t.Cleanup(func() {
+		d.CloseClientConnections()
+		d.Close()
+	})
+	return d
+}
+
+// A node behind relays learns of everything by these, and asks the store for nothing but what no relay knows.
+func TestRelays(t *testing.T) {
+	onEach(t, func(t *testing.T, e engine) {
+		first := fleet(t, e, 1, nil)[0]
+		first.apply(t, block("old.example", "before the node began"))
+		away, there := newDoor(t), newDoor(t)
+		there.node.Store(first)
+		store := &counted{Engine: e.open(t, nil)}
+		token := func() (string, error) { return "the-token-of-a-test", nil }
+		idle := func() {}
+		if c, ok := store.Engine.(interface{ Idle() }); ok {
+			idle = c.Idle
+		}
+		b := begin(t, filepath.Join(t.TempDir(), "live"), e.kind, relay.New(store, []string{away.URL, there.URL}, token, idle), func(o *shared.Options) { o.SumEvery = 2 * time.Second })
+		b.eventually(t, "old.example", "block before the node began")
+		testkit.Eventually(t, "the relay answers", func() bool { return b.Status().Up && there.asked.Load() > 3 })
+		changes, alls := store.changes.Load(), store.alls.Load()
+		states, sweeps := store.states.Load(), store.sweeps.Load()
+
+		anna := ownerOf(t, "anna@here.example")
+		first.apply(t, block("one.example", "1"), live.Change{Owner: anna.Text, Entry: "two.example", Action: lists.Allow})
+		b.eventually(t, "one.example", "block 1")
+		first.apply(t, live.Change{Entry: "one.example", Remove: true})
+		b.eventually(t, "one.example", "")
+		if err := first.AddToken(t.Context(), shared.Token{Name: "desk", Scope: "read", Sum: "sha256:ab", By: "anna"}); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Eventually(t, "the token", func() bool {
+			text, _ := os.ReadFile(b.TokenFile())
+			return strings.Contains(string(text), "desk read")
+		})
+		summed := there.asked.Load()
+		testkit.Within(t, "sums are compared", 20*time.Second, func() bool { return there.asked.Load() > summed+6 })
+		if got := b.same(content(t, e)); got != "" {
+			t.Error(got)
+		}
+		if b.Status().Differs != 0 {
+			t.Error("it differs")
+		}
+		if store.changes.Load() != changes || store.alls.Load() != alls || store.states.Load() != states || store.sweeps.Load() != sweeps || store.waits.Load() != 0 {
+			t.Errorf("the store was asked: changes %d, all %d, states %d, sweeps %d, waits %d more", store.changes.Load()-changes, store.alls.Load()-alls, store.states.Load()-states, store.sweeps.Load()-sweeps, store.waits.Load())
+		}
+
+		// What it changes itself acts at once, whether the relay knows of it or not, and is no loss.
+		for _, name := range []string{"a.example", "b.example", "c.example"} {
+			if o := b.apply(t, block(name, "by b")); o[0].Entry == nil || b.has(name) == "" {
+				t.Errorf("%s: %+v", name, o)
+			}
+			first.eventually(t, name, "block by b")
+		}
+		// Without a relay it asks the store, and when there is one again it leaves the store alone.
+		there.node.Store(nil)
+		there.CloseClientConnections()
+		first.apply(t, block("without.example", "w"))
+		testkit.Within(t, "by the store", 20*time.Second, func() bool { return b.has("without.example") == "block w" })
+		there.node.Store(first)
+		first.apply(t, block("again.example", "a"))
+		testkit.Within(t, "by the relay", 20*time.Second, func() bool { return b.has("again.example") == "block a" })
+		if b.Status().Lost != 0 {
+			t.Errorf("%d are said to be lost", b.Status().Lost)
+		}
+		// A store that was emptied is noticed by both.
+		e.empty(t)
+		for _, n := range []*node{first, b} {
+			testkit.Within(t, "the loss", time.Minute, func() bool { return n.Status().Lost >= 6 && n.has("again.example") == "" })
+		}
+	})
+}
+
+// A question for changes waits for one, ends when nobody waits any more, and is refused while the store is away.
+func TestSince(t *testing.T) {
+	onEach(t, func(t *testing.T, e engine) {
+		link := testkit.NewProxy(t, e.address)
+		a := begin(t, filepath.Join(t.TempDir(), "live"), e.kind, e.open(t, link), nil)
+		testkit.Eventually(t, "the engine answers", func() bool { return a.Status().Up })
+		rev := a.apply(t, block("one.example", "1"))[0].Entry.Rev
+		came := make(chan shared.Changes, 1)
+		go func() {
+			c, err := a.Since(t.Context(), rev)
+			if err != nil {
+				t.Error(err)
+			}
+			came <- c
+		}()
+		next := a.apply(t, block("two.example", "2"))[0].Entry.Rev
+		if c := <-came; len(c.Rows) != 1 || c.Rows[0].Rev != next || c.Rev != next || c.Rows[0].Why != "2" || c.TooOld {
+			t.Errorf("Since() = %+v", c)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if c, err := a.Since(ended, next); err != nil || len(c.Rows) != 0 || c.Count != 2 {
+			t.Errorf("nothing new: %+v, %v", c, err)
+		}
+		// A node that has just begun does not know what came before.
+		a.stop()
+		a = begin(t, a.folder, e.kind, e.open(t, link), nil)
+		testkit.Eventually(t, "the engine answers", func() bool { return a.Status().Up })
+		if c, err := a.Since(t.Context(), rev-1); err != nil || !c.TooOld || len(c.Rows) != 0 {
+			t.Errorf("too old: %+v, %v", c, err)
+		}
+		link.Set(unreachable)
+		if _, err := a.set.Apply(block("three.example", "3")); !errors.Is(err, live.ErrAway) {
+			t.Errorf("away: %v", err)
+		}
+		if _, err := a.Since(t.Context(), next); !errors.Is(err, shared.ErrAsk) {
+			t.Errorf("while the store is away: %v", err)
+		}
+	})
+}
