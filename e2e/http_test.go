@@ -126,13 +126,13 @@ func TestHTTPDocumentIsValid(t *testing.T) {
 	}
 	d.must(t, "add", "one.example", "--why", "a test", "--for", "1h")
 	add("entries", "/v1/entries", "get", "application/json", d.fetch(t, "/v1/entries"))
-	res, err := http.Post("http://"+d.http+"/v1/check", "application/x-ndjson", strings.NewReader("\"a@bad.example\"\nnonsense\n"))
+	res, err := http.Post("http://"+d.http+"/v1/check/stream", "application/x-ndjson", strings.NewReader("\"a@bad.example\"\nnonsense\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
 	for in := bufio.NewScanner(res.Body); in.Scan(); {
-		add("stream", "/v1/check", "post", "application/x-ndjson", bytes.Clone(in.Bytes()))
+		add("stream", "/v1/check/stream", "post", "application/x-ndjson", bytes.Clone(in.Bytes()))
 	}
 	work := filepath.Join(d.dir, "judged.json")
 	text, err := json.Marshal(map[string]any{"document": json.RawMessage(whole), "answers": answers})
