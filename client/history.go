@@ -30,6 +30,7 @@ type Decision struct {
 // DecisionQuery selects decisions. What is not set selects all.
 type DecisionQuery struct {
 	Text, Sender, Recipient, Client, List, Ref string
+	Domain, Entry, Door                        string // the sender's domain; the entry that decided; where it came in
 	Verdict                                    Verdict
 	Outcome                                    string
 	Since, Until                               time.Time
@@ -39,7 +40,7 @@ type DecisionQuery struct {
 func (c *Client) Decisions(ctx context.Context, q DecisionQuery) iter.Seq2[Decision, error] {
 	v := values{url.Values{}}
 	for name, value := range map[string]string{"q": q.Text, "sender": q.Sender, "recipient": q.Recipient, "client": q.Client,
-		"list": q.List, "ref": q.Ref, "verdict": string(q.Verdict), "outcome": q.Outcome} {
+		"list": q.List, "ref": q.Ref, "domain": q.Domain, "entry": q.Entry, "door": q.Door, "verdict": string(q.Verdict), "outcome": q.Outcome} {
 		v.text(name, value)
 	}
 	v.time("since", q.Since)

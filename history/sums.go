@@ -52,7 +52,7 @@ type adder struct {
 	seed uint64
 	only int // the group that is wanted; -1: all
 	ids  map[facet]uint32
-	rows []map[adderKey]*adderRow
+	rows []map[adderKey]adderRow
 }
 
 type adderKey struct {
@@ -66,7 +66,7 @@ func newAdder(seed uint64, only int) *adder {
 	a := &adder{seed: seed, only: only, ids: map[facet]uint32{}}
 	a.head.Oldest, a.head.Newest = math.MaxInt64, math.MinInt64
 	for range Groups() {
-		a.rows = append(a.rows, map[adderKey]*adderRow{})
+		a.rows = append(a.rows, map[adderKey]adderRow{})
 	}
 	return a
 }
@@ -92,12 +92,12 @@ func (a *adder) add(r *Record, line int64) {
 			continue
 		}
 		key := adderKey{xxh3.HashStringSeed(name, a.seed), id}
-		row := a.rows[i][key]
-		if row == nil {
-			row = &adderRow{line: uint32(line)}
-			a.rows[i][key] = row
+		row, there := a.rows[i][key]
+		if !there {
+			row.line = uint32(line)
 		}
 		row.n = uint32(min(uint64(row.n)+n, math.MaxUint32))
+		a.rows[i][key] = row
 	}
 }
 

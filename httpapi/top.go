@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,6 +22,9 @@ const (
 	DefaultTop = 20
 	maxTopRows = 1000
 )
+
+// topWithin bounds a count: an answer must be written within requestTimeout.
+const topWithin = 25 * time.Second
 
 // Top is the answer of /v1/top.
 type Top struct {
@@ -104,11 +109,18 @@ func (s *Server) topOf(w http.ResponseWriter, r *http.Request) (t Top, ok bool) 
 		fail(w, http.StatusBadRequest, err.Error())
 		return t, false
 	}
-	found, err := s.settings.History.Most(r.Context(), q)
-	if err != nil {
-		if r.Context().Err() == nil {
-			s.historyFault(w, err)
-		}
+	ctx, end := context.WithTimeout(r.Context(), topWithin)
+	defer end()
+	found, err := s.settings.History.Most(ctx, q)
+	switch {
+	case err == nil:
+	case r.Context().Err() != nil: // the client has gone
+		return t, false
+	case errors.Is(err, context.DeadlineExceeded):
+		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("not counted within %s: ask about a shorter time, or use blockd history top", topWithin))
+		return t, false
+	default:
+		s.historyFault(w, err)
 		return t, false
 	}
 	t = Top{By: q.By, Decisions: found.Decisions, Without: found.Without, Distinct: found.Distinct, Damaged: found.Damaged, Top: []TopRow{}}

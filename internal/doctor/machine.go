@@ -119,8 +119,8 @@ func (d *doctor) checkDisks(_ context.Context, r *report) {
 	index := sizeOf(d.Index.Path)
 	d.checkRoom(r, "index.path", filepath.Dir(d.Index.Path), index, max(2*index, 16<<20), "a rebuild")
 	if d.History.Folder != config.None {
-		held := sizeOf(d.HistoryFolder())
-		d.checkRoom(r, "history.folder", d.HistoryFolder(), 0, max(int64(d.History.Max)-held, 0), "the history to be full")
+		held := sizeOf(d.HistoryFolder()) // with the sums of its files, which have up to three fifths of them
+		d.checkRoom(r, "history.folder", d.HistoryFolder(), 0, max(int64(d.History.Max)*8/5-held, 0), "the history to be full")
 	}
 	if d.SMTP.Quarantine != "" {
 		d.checkRoom(r, "smtp.quarantine", d.SMTP.Quarantine, 0, max(int64(d.SMTP.QuarantineMax)-sizeOf(d.SMTP.Quarantine), 0), "the quarantine to be full")
