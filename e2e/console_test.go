@@ -57,7 +57,7 @@ on_match = "quarantine"
 	cmd.Env = append(os.Environ(), "BLOCKD_TEST_CHROMIUM="+chromium, "BLOCKD_OUTPUT="+t.TempDir(), "BLOCKD_DIR="+d.dir, "BLOCKD_SMTP="+d.smtp,
 		"BLOCKD_URL=http://"+d.http, "BLOCKD_OPEN_URL=http://"+open.http, "BLOCKD_TOKEN="+token, "BLOCKD_READ_TOKEN="+readToken, "BLOCKD_DNS="+zone, "BLOCKD_RECEIPTS=http://"+receipts)
 	if *update {
-		cmd.Args = append(cmd.Args, "screenshots", "receipt")
+		cmd.Args = append(cmd.Args, "screenshots", "receipt", "states")
 		cmd.Env = append(cmd.Env, "BLOCKD_TEST_SCREENSHOTS="+filepath.Join(root, "docs"))
 	}
 	out, err := cmd.CombinedOutput()
@@ -65,6 +65,9 @@ on_match = "quarantine"
 		t.Fatalf("playwright: %v\n%s", err, out)
 	}
 	t.Logf("%s", out)
+	if *update {
+		shrink(t, filepath.Join(root, "docs", "console"))
+	}
 	log := d.wholeLog(t)
 	for _, secret := range []string{token, readToken} {
 		if strings.Contains(log, secret) {

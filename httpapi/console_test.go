@@ -18,7 +18,7 @@ func TestConsoleNeedsNothingElse(t *testing.T) {
 	if page.Code != http.StatusOK || page.Header().Get("Content-Type") != "text/html; charset=utf-8" {
 		t.Fatalf("/ is %d %s", page.Code, page.Header().Get("Content-Type"))
 	}
-	loads := regexp.MustCompile(`(?:src|href)="(?:\./)?([^"#]+)"|from '\./([^']+)'`)
+	loads := regexp.MustCompile(`(?:src|href)="(?:\./)?([^"#]+)"|(?:from |import\()'\./([^']+)'`)
 	seen, todo := map[string]bool{}, []string{page.Body.String()}
 	for len(todo) > 0 {
 		text := todo[0]

@@ -197,33 +197,37 @@ function ask(text, what) {
   if (text) preview();
 }
 
-/** listenToBulk serves the dialog; query gives what is searched for, and changed is called after changes. */
-export function listenToBulk(query, changed) {
+/** askMany asks for entries. changed is called after changes. */
+export function askMany(changed) {
   after = changed;
-  byId('bulk-open').addEventListener('click', () => ask('', 'block'));
-  byId('bulk-found').addEventListener('click', async (event) => {
-    event.target.disabled = true;
-    try {
-      ask((await found(query())).map(({ entry }) => entry).join('\n'), 'remove');
-    } catch (reason) {
-      if (!(reason instanceof Refusal)) throw reason;
-      show('entry-fault', trouble(reason));
-    } finally {
-      event.target.disabled = false;
-    }
-  });
-  byId('bulk-file').addEventListener('change', async (event) => {
-    const [file] = event.target.files;
-    if (!file) return;
-    byId('bulk-text').value = await file.text();
-    preview();
-  });
-  byId('bulk-form').addEventListener('submit', (event) => {
-    event.preventDefault();
-    preview();
-  });
-  byId('bulk-text').addEventListener('input', () => { byId('bulk-go').hidden = true; });
-  byId('bulk-form').addEventListener('change', () => { byId('bulk-go').hidden = true; });
-  byId('bulk-go').addEventListener('click', go);
-  byId('bulk-cancel').addEventListener('click', () => byId('bulk-dialog').close());
+  ask('', 'block');
 }
+
+/** askFound asks whether to remove the entries with a text. */
+export async function askFound(q, changed) {
+  after = changed;
+  byId('bulk-found').disabled = true;
+  try {
+    ask((await found(q)).map(({ entry }) => entry).join('\n'), 'remove');
+  } catch (reason) {
+    if (!(reason instanceof Refusal)) throw reason;
+    show('entry-fault', trouble(reason));
+  } finally {
+    byId('bulk-found').disabled = false;
+  }
+}
+
+byId('bulk-file').addEventListener('change', async (event) => {
+  const [file] = event.target.files;
+  if (!file) return;
+  byId('bulk-text').value = await file.text();
+  preview();
+});
+byId('bulk-form').addEventListener('submit', (event) => {
+  event.preventDefault();
+  preview();
+});
+byId('bulk-text').addEventListener('input', () => { byId('bulk-go').hidden = true; });
+byId('bulk-form').addEventListener('change', () => { byId('bulk-go').hidden = true; });
+byId('bulk-go').addEventListener('click', go);
+byId('bulk-cancel').addEventListener('click', () => byId('bulk-dialog').close());

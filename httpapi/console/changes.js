@@ -52,7 +52,7 @@ const load = () => fill(byId('changes'), {
   load: (signal) => read(`v1/audit?limit=25${cursor && `&cursor=${encodeURIComponent(cursor)}`}`, signal),
   draw, lacks: () => 'This daemon keeps no journal of changes.' });
 
-/** loadChanges shows them anew, where they are looked at. */
-export const loadChanges = () => place().name === 'changes' && load();
+// What somebody changes on this page is in the journal at once.
+document.addEventListener('changed', () => place().name === 'changes' && load());
 
-export const changeView = { title: () => 'Changes', enter: () => turn('', []) };
+export const view = { title: () => 'Changes', enter: () => turn('', []) };

@@ -2,7 +2,7 @@
 
 import { ago, badge, byId, count, html, show, until } from './dom.js';
 import { Refusal, write } from './door.js';
-import { listenToBulk } from './bulk.js';
+import { part } from './late.js';
 import { explained, insisting } from './gate.js';
 import { pages } from './pages.js';
 import { shown, written } from './names.js';
@@ -115,10 +115,13 @@ export function listenToEntries(after) {
     note({ sort: event.target.value });
     load();
   });
-  listenToBulk(() => place().params.get('q') ?? '', () => {
+  const bulk = part(() => import('./bulk.js'));
+  const reload = () => {
     loadEntries();
     changed();
-  });
+  };
+  byId('bulk-open').addEventListener('click', () => bulk(byId('entry-fault'), (of) => of.askMany(reload)));
+  byId('bulk-found').addEventListener('click', () => bulk(byId('entry-fault'), (of) => of.askFound(place().params.get('q') ?? '', reload)));
   byId('entry-form').addEventListener('submit', (event) => {
     event.preventDefault();
     const term = byId('term').value;

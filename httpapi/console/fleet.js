@@ -84,8 +84,8 @@ async function act(what) {
 
 let timer = 0;
 
-/** fleetView shows the nodes, and looks again as often as they report. */
-export const fleetView = {
+/** view shows the nodes, and looks again as often as they report. */
+export const view = {
   title: () => 'Fleet',
   enter() {
     load();

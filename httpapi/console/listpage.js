@@ -143,6 +143,4 @@ export function hideList() {
   leave(byId('list'));
 }
 
-/** refresh shows the list anew after a change. */
-export const refresh = () => place().name === 'lists' && place().item && showList(place());
-
+document.addEventListener('changed', () => place().name === 'lists' && place().item && showList(place()));

@@ -3,7 +3,7 @@
 import { acts, condition, source } from './listacts.js';
 import { ago, byId, count, html, show, table } from './dom.js';
 import { address, place } from './views.js';
-import { hideList, showList } from './listpage.js';
+import { part } from './late.js';
 import { drawHits } from './chart.js';
 import { fill } from './state.js';
 import { onLists } from './health.js';
@@ -29,6 +29,8 @@ function draw({ worth: lists }) {
 }
 
 
+const page = part(() => import('./listpage.js'));
+
 /** listView shows all lists, as they are at each look. */
 export const listView = {
   title: ({ item }) => (item ? `List ${item}` : 'Lists'),
@@ -37,10 +39,10 @@ export const listView = {
     byId('list').hidden = byId('lists-back').hidden = !at.item;
     byId('lists-title').textContent = at.item || 'Lists';
     show('list-time', at.item && ranges(at));
-    if (at.item) showList(at);
+    if (at.item) page(byId('list'), (of) => of.showList(place()));
     else fill(byId('lists'), { load: (signal) => read('v1/lists', signal), draw });
   },
-  leave: hideList,
+  leave: () => page.loaded?.hideList(),
 };
 
 /** listenToLists shows what each look at them finds. */

@@ -2,19 +2,14 @@
 
 import { again, begin, follow } from './views.js';
 import { askAgain, listenToQuestion } from './question.js';
-import { changeView, loadChanges } from './changes.js';
 import { decisionView, listenToDecisions } from './decisionview.js';
 import { entryView, listenToEntries } from './entries.js';
 import { listView, listenToLists } from './lists.js';
-import { refresh } from './listpage.js';
 import { byId } from './dom.js';
-import { fleetView } from './fleet.js';
+import { late } from './late.js';
 import { listenToSignIn } from './signin.js';
 import { showOwn } from './own.js';
 import { overview } from './overview.js';
-import { proposalView } from './proposals.js';
-import { quarantineView } from './quarantine.js';
-import { requestView } from './requests.js';
 import { watchHealth } from './health.js';
 import { watchPulse } from './pulse.js';
 import { watchWaiting } from './waiting.js';
@@ -46,13 +41,12 @@ function showViews() {
   listenToDecisions();
   listenToLists();
   begin({
-    overview, changes: changeView, decisions: decisionView, requests: requestView, quarantine: quarantineView,
-    lists: listView, entries: entryView, proposals: proposalView, fleet: fleetView,
+    overview, decisions: decisionView, lists: listView, entries: entryView,
+    changes: late('Changes', () => import('./changes.js')), fleet: late('Fleet', () => import('./fleet.js')), proposals: late('Proposals', () => import('./proposals.js')),
+    quarantine: late('Quarantine', () => import('./quarantine.js')), requests: late('Requests', () => import('./requests.js')),
   });
   follow(mark);
   document.addEventListener('token', again);
-  document.addEventListener('changed', loadChanges);
-  document.addEventListener('changed', refresh);
   watchHealth();
   watchWaiting();
 }

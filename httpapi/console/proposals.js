@@ -26,7 +26,7 @@ function draw({ proposals }) {
 
 const load = () => fill(byId('proposals'), { load: (signal) => read('v1/proposals?state=open', signal), draw, lacks: () => 'Users of this daemon have no lists of their own.' });
 
-export const proposalView = { title: () => 'Proposals', enter: load };
+export const view = { title: () => 'Proposals', enter: load };
 
 async function decide(proposal, path, words) {
   show('proposal-fault');

@@ -53,7 +53,7 @@ const load = () => fill(byId('quarantine'), {
   load: (signal) => read(`v1/quarantine?limit=25${cursor && `&cursor=${encodeURIComponent(cursor)}`}`, signal),
   draw, lacks: () => 'This daemon sets no mail aside.' });
 
-export const quarantineView = { title: () => 'Quarantine', enter: () => turn('', []) };
+export const view = { title: () => 'Quarantine', enter: () => turn('', []) };
 
 // attempt does something with a message and shows what came of it.
 async function attempt(what) {

@@ -32,7 +32,7 @@ function draw({ requests }) {
 
 const load = () => fill(byId('requests'), { load: (signal) => read('v1/requests?state=open', signal), draw, lacks: () => 'This daemon has no door for refused people.' });
 
-export const requestView = { title: () => 'Requests', enter: load };
+export const view = { title: () => 'Requests', enter: load };
 
 async function decide(request, path, words) {
   show('request-fault');
