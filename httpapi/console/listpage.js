@@ -61,10 +61,8 @@ function held({ held: { count: n, entries } }) {
   return n > 0 && card(`${count(n)} entries held back`, html('p', { class: 'hint' }, 'They would refuse senders who wrote lately, or to whom your users write. blockd compile --accept takes them.'),
     table(`The first ${count(entries.length)}`, [
       { head: 'Entry', cell: ({ entry }) => written(entry), address: true },
-      { head: 'Senders', cell: ({ senders }) => count(senders), number: true },
-      { head: 'Such as', cell: ({ example }) => written(example || '–'), address: true, wide: true },
-      { head: 'Since', cell: ({ since }) => ago(since), whole: true, wide: true },
-      { head: 'Where', cell: ({ file, line }) => html('code', {}, `${shortened(file)}:${line}`), wide: true },
+      { head: 'Senders', cell: ({ senders }) => count(senders), number: true, title: 'who wrote lately' },
+      { head: 'Your users write there', cell: ({ correspondents }) => (correspondents ? 'yes' : 'no'), wide: true },
     ], entries));
 }
 

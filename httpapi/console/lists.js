@@ -29,6 +29,7 @@ function draw({ worth: lists }) {
 }
 
 
+const adding = part(() => import('./addlist.js'));
 const page = part(() => import('./listpage.js'));
 
 /** listView shows all lists, as they are at each look. */
@@ -39,6 +40,7 @@ export const listView = {
     byId('list').hidden = byId('lists-back').hidden = !at.item;
     byId('lists-title').textContent = at.item || 'Lists';
     show('list-time', at.item && ranges(at));
+    show('list-new', html('button', { type: 'button', class: 'quiet', click: () => adding(byId('list-new'), (of) => of.showAdding()) }, 'Add a list…'));
     if (at.item) page(byId('list'), (of) => of.showList(place()));
     else fill(byId('lists'), { load: (signal) => read('v1/lists', signal), draw });
   },

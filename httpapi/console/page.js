@@ -8,7 +8,6 @@ import { listView, listenToLists } from './lists.js';
 import { byId } from './dom.js';
 import { late } from './late.js';
 import { listenToSignIn } from './signin.js';
-import { showOwn } from './own.js';
 import { overview } from './overview.js';
 import { watchHealth } from './health.js';
 import { watchPulse } from './pulse.js';
@@ -53,5 +52,5 @@ function showViews() {
 
 watchPulse();
 const me = await listenToSignIn(); // nobody, if the daemon does not answer
-if (me.owners) showOwn();
+if (me.owners) (await import('./own.js')).showOwn();
 else showViews();

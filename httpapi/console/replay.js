@@ -7,21 +7,19 @@ import { trouble } from './state.js';
 
 const spans = [['1h', '1 hour'], ['24h', '24 hours'], ['7d', '7 days'], ['30d', '30 days']];
 
-const rows = (title, head, all) => all.length > 0 && table(title, [
+const rows = (head, all) => all.length > 0 && table(`By ${head.toLowerCase()}, the most first`, [
   { head, cell: ({ name }) => written(name || '<>'), address: true },
   { head: 'Mails', cell: ({ mails }) => count(mails), number: true },
   { head: 'Last', cell: ({ last }) => ago(last), whole: true, wide: true },
-  { head: 'Entry', cell: ({ entry }) => written(entry || '–'), address: true, wide: true },
 ], all.slice(0, 20));
 
 function draw(answer) {
-  const others = [['already_listed', 'were listed elsewhere already'], ['exempt', 'were to exempt recipients'], ['allowed', 'an exception lets in'], ['wants_proof', 'hang on a proof'], ['unchecked', 'cannot be told']]
+  const others = [['refused_then', 'were refused then, too'], ['already_listed', 'were listed elsewhere already'], ['exempt', 'were to exempt recipients'], ['allowed', 'an exception lets in'], ['not_counted', 'do not count'], ['unchecked', 'cannot be told']]
     .filter(([name]) => answer[name] > 0).map(([name, text]) => html('span', {}, `${count(answer[name])} ${text}`));
-  return [html('p', { class: 'verdict' }, badge(answer.refused > 0 ? 'bad' : 'ok', `${count(answer.refused)} refused`), `of ${count(answer.accepted)} accepted mails, by ${count(answer.entries)} entries`),
-    html('p', { class: 'facts' }, `${count(answer.decisions)} decisions since ${new Date(answer.since).toLocaleString()}`, others),
+  return [html('p', { class: 'verdict' }, badge(answer.refused > 0 ? 'bad' : 'ok', `${count(answer.refused)} refused`), `of ${count(answer.accepted)} accepted mails, from ${count(answer.senders)} senders`),
+    html('p', { class: 'facts' }, html('span', {}, `${count(answer.decisions)} decisions since ${new Date(answer.since).toLocaleString()}`), others),
     answer.complete === false && html('p', { class: 'hint' }, 'This ended early: there is more history than is read here. blockd replay reads all of it.'),
-    answer.gate && !answer.gate.passes && html('p', { class: 'fault' }, `The gate would refuse this list: it refuses ${count(answer.gate.refused)} of ${count(answer.gate.senders)} senders who wrote lately.`),
-    rows('Domains', 'Domain', answer.domains), rows('Senders', 'Sender', answer.senders), rows('By entry', 'Entry of the list', answer.by_entry.map((one) => ({ ...one, entry: '' })))];
+    rows('Domain', answer.by_domain), rows('Sender', answer.by_sender), rows('Entry', answer.by_entry)];
 }
 
 /** replayPart is a part of the page that asks what a list would have refused. */
