@@ -21,8 +21,10 @@ import (
 	"blockd/mirror"
 )
 
-// Keeping says where a list's filter comes from: Origin or Fetch.
+// Keeping says where a list's filter comes from: Open, Fetch or Given.
 type Keeping struct {
+	// Given says that another machine makes the filter: the file at Path is read whenever it is another one.
+	Given bool
 	// Path is the file of the list's own filter, which makes a restart fast.
 	Path string
 	// Open makes the driver that reads the keys of the store, of which the hashes alone are kept. nil with Fetch.
@@ -52,6 +54,7 @@ type keeper struct {
 	saved  time.Time
 	dirty  bool
 	told   time.Time
+	stamp  fs.FileInfo // of the file that is Given, as it was read
 }
 
 // Status is how the filter of a list is kept up to date, in the words of copies.
@@ -116,6 +119,9 @@ func (k *keeper) load() {
 }
 
 func (k *keeper) attempt(ctx context.Context) (err error) {
+	if k.Given {
+		return k.given()
+	}
 	if k.Fetch != nil {
 		f, err := k.Fetch(ctx)
 		if err == nil {
@@ -138,6 +144,27 @@ func (k *keeper) attempt(ctx context.Context) (err error) {
 		}
 	}
 	return k.build(ctx, fingerprint)
+}
+
+// given reads the file of a filter that another machine has made.
+func (k *keeper) given() error {
+	now, err := os.Stat(k.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &mirror.Error{Class: mirror.ClassSchema, Err: errors.New("the snapshot in force has no filter of this list: want a list of the same name with mode = \"ask\" at the publisher")}
+	case err != nil:
+		return &mirror.Error{Class: mirror.ClassDisk, Err: err}
+	case k.stamp != nil && os.SameFile(k.stamp, now):
+		return nil
+	}
+	f, err := OpenFilter(k.Path)
+	if err != nil {
+		return &mirror.Error{Class: mirror.ClassDisk, Err: err}
+	}
+	k.stamp = now
+	k.UseFilter(f)
+	k.log.Info("filter of a list taken from the snapshot", slog.Uint64("keys", f.keys.Load()))
+	return nil
 }
 
 // follow adds what has come to the store. What has gone stays in the filter, and costs a question each time.

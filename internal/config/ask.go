@@ -8,6 +8,7 @@ import (
 
 	"blockd/ask"
 	"blockd/index"
+	"blockd/snapshot"
 )
 
 // Breaker is [list.source.breaker]: when the source of a list with mode = "ask" is left alone.
@@ -29,6 +30,18 @@ func (c Config) asked(l *List) {
 		l.Path = filepath.Join(c.Index.Path+".mirror", l.Name)
 	}
 	l.Path, l.Format = l.Path+".bdf", "entries"
+	if kind, _ := l.Source.FilterFrom(); kind == filterSnapshot {
+		l.Path = snapshot.FilterFile(c.FleetFolder(), l.Name)
+	}
+}
+
+// fromSnapshot reports whether a list is asked by a filter that a publisher has made.
+func (l List) fromSnapshot() bool {
+	if !l.Asked() {
+		return false
+	}
+	kind, _ := l.Source.FilterFrom()
+	return kind == filterSnapshot
 }
 
 // Where the filter of a list that is asked comes from.
@@ -68,12 +81,11 @@ func (s Source) validateAsk(f *Faults, key string) {
 	}
 	switch kind, name := s.FilterFrom(); {
 	case kind == filterKeys && name == "" && s.Filter != "keys:":
-	case kind == filterSnapshot:
-		f.add(key+".filter", `"snapshot" is not in this version of blockd; want "keys", "redisbloom:KEY" or "redisson:KEY"`)
+	case kind == filterSnapshot && name == "" && s.Filter == filterSnapshot:
 	case kind != filterRedisBloom && kind != filterRedisson || name == "":
-		f.add(key+".filter", `want "keys", "redisbloom:KEY" or "redisson:KEY", have %q`, s.Filter)
+		f.add(key+".filter", `want "keys", "snapshot", "redisbloom:KEY" or "redisson:KEY", have %q`, s.Filter)
 	case s.Kind == "postgres":
-		f.add(key+".filter", `want "keys" with kind = "postgres", have %q`, s.Filter)
+		f.add(key+".filter", `want "keys" or "snapshot" with kind = "postgres", have %q`, s.Filter)
 	}
 }
 
@@ -94,5 +106,5 @@ func (c Config) AskOptions(l List) ask.Options {
 
 // Keeping says how the filter of a list that is asked is kept up to date, but for its source.
 func (c Config) Keeping(l List) ask.Keeping {
-	return ask.Keeping{Path: l.Path, Every: l.Source.Poll(), Reconcile: time.Duration(l.Source.Reconcile), MaxRows: int64(l.Source.MaxRows)}
+	return ask.Keeping{Given: l.fromSnapshot(), Path: l.Path, Every: l.Source.Poll(), Reconcile: time.Duration(l.Source.Reconcile), MaxRows: int64(l.Source.MaxRows)}
 }

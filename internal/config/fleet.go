@@ -149,6 +149,11 @@ func (c Config) validateFleet(f *Faults) {
 			f.add(fmt.Sprintf("fleet.ask[%d]", i), `want a host such as "mx17.example", "*.mx.example", or "http://10.0.0.7:8025", have %q`, a)
 		}
 	}
+	for i, l := range c.Lists {
+		if l.fromSnapshot() && !n.On() {
+			f.add(fmt.Sprintf("list[%d].source.filter", i), `"snapshot" goes with [fleet]: it is a filter that a publisher has made`)
+		}
+	}
 	for i, key := range n.Keys {
 		if _, err := minisign.ParsePublicKey(key); err != nil {
 			f.add(fmt.Sprintf("fleet.keys[%d]", i), "%v", err)

@@ -59,8 +59,8 @@ type Source struct {
 	// The number of parts of blockd's own hash and stream in a Redis, a power of two; 0 is one.
 	Shards int `toml:"shards,omitempty" want:"0 to 1024"`
 	// With "ask", where the filter comes from: "keys" reads the keys of the source once and follows its changes,
-	// "redisbloom:KEY" and "redisson:KEY" take a filter that another program keeps in the same Redis. "keys" if
-	// it is not set. With "postgres" it is always "keys".
+	// "snapshot" takes the one that the publisher of [fleet] has made, "redisbloom:KEY" and "redisson:KEY" one that another program keeps in
+	// the same Redis. "keys" if it is not set.
 	Filter string `toml:"filter,omitempty"`
 	// How long a question may take, all attempts in it; 50ms if it is not set.
 	Timeout *Duration `toml:"timeout,omitempty" want:"1ms to 10s"`

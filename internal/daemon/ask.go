@@ -86,6 +86,10 @@ func (d *daemon) keepAsked(ctx context.Context) error {
 				continue
 			}
 			from := d.config.Keeping(l)
+			if from.Given {
+				all.Go(func() error { return s.Keep(ctx, from) })
+				continue
+			}
 			if kind, key := l.Source.FilterFrom(); kind == "keys" {
 				from.Open = func() (mirror.Source, error) { return OpenSource(l) }
 			} else {
