@@ -34,7 +34,7 @@ type Changes struct {
 	Rows   []live.Row `json:"rows" doc:"what has changed since, in the order of revisions; tokens have the scope token"`
 	More   bool       `json:"more,omitempty" doc:"there are more after these"`
 	TooOld bool       `json:"too_old,omitempty" doc:"not all changes since then are known here: ask the store"`
-	Count  int64      `json:"count" doc:"entries in force with a revision, at rev; -1: ask the store"`
+	Count  int64      `json:"count" minimum:"-1" doc:"entries in force with a revision, at rev; -1: ask the store"`
 	XOR    [2]uint64  `json:"xor" doc:"of their hashes"`
 }
 
