@@ -214,6 +214,9 @@ func TakeComplaint(ctx context.Context, box *junk.Box, text io.Reader, mailbox f
 	return a, nil
 }
 
+// complaintTime is how long the history is searched for one complaint. An answer has to be written within requestTimeout.
+const complaintTime = 15 * time.Second
+
 // complain answers POST /v1/complaints.
 func (s *Server) complain(w http.ResponseWriter, r *http.Request) {
 	values, err := parseQuery(r.URL.RawQuery)
@@ -230,7 +233,9 @@ func (s *Server) complain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	desk := s.settings.Junk
-	a, err := TakeComplaint(r.Context(), desk.Box, bytes.NewReader(text), s.settings.Mailbox, s.settings.History.Search, time.Now().Add(-desk.Life), authorOf(v["author"], s.callerOf(r)), func(l audit.Line) error {
+	ctx, cancel := context.WithTimeout(r.Context(), complaintTime)
+	defer cancel()
+	a, err := TakeComplaint(ctx, desk.Box, bytes.NewReader(text), s.settings.Mailbox, s.settings.History.Search, time.Now().Add(-desk.Life), authorOf(v["author"], s.callerOf(r)), func(l audit.Line) error {
 		if s.settings.Audit == nil {
 			return nil
 		}
@@ -240,6 +245,10 @@ func (s *Server) complain(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, history.ErrBusy):
 		w.Header().Set("Retry-After", "1")
 		fail(w, http.StatusServiceUnavailable, err.Error())
+		return
+	case errors.Is(err, context.DeadlineExceeded):
+		w.Header().Set("Retry-After", "60")
+		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("the history was searched for %v, and not to its end: nothing is counted; hand it in again when the machine is less busy", complaintTime))
 		return
 	case err != nil:
 		s.proposalFault(w, err)

@@ -163,6 +163,17 @@ func TestProposals(t *testing.T) {
 	}
 	wantProblem(t, f.ask("POST", "/v1/proposals/decline?entry=promo@bulk.example", "", desk), 409, "decided already: adopted")
 
+	// What complaints alone say may be said by the sender of the messages, under another's name: a person has to mean it.
+	for _, user := range []string{"ann@here.example", "bob@here.example"} {
+		if err := f.settings.Junk.Box.Say("victim@there.example", user, junk.Complaint, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantProblem(t, f.ask("POST", "/v1/proposals/adopt?entry=victim@there.example", "", desk), 409, "nobody has moved mail of victim@there.example to Junk")
+	if w := f.ask("POST", "/v1/proposals/decline?entry=victim@there.example", "", desk); w.Code != 200 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+
 	// A correspondent of the users is blocked only with force.
 	for _, user := range []string{"ann@here.example", "bob@here.example"} {
 		say(user, "friend@there.example", "?force=1")
@@ -174,7 +185,7 @@ func TestProposals(t *testing.T) {
 	if got := decoded[Proposal](t, f.ask("POST", "/v1/proposals/decline?entry=friend@there.example", "", desk), 200, asJSON); got.State != junk.Declined {
 		t.Errorf("declined: %+v", got)
 	}
-	if len(list("open")) != 0 || len(list("adopted")) != 1 || len(list("declined")) != 1 {
+	if len(list("open")) != 0 || len(list("adopted")) != 1 || len(list("declined")) != 2 {
 		t.Errorf("in the end: %+v", list(""))
 	}
 	wantProblem(t, f.ask("GET", "/v1/proposals?state=odd", "", desk), 400, "state: want open, adopted or declined")

@@ -145,6 +145,10 @@ func (s *Server) adoptProposal(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusConflict, "users of this server write to "+p.Entry+`; if that is meant, say force=1`)
 		return
 	}
+	if p.Complaints == p.Users && v["force"] != "1" {
+		fail(w, http.StatusConflict, "nobody has moved mail of "+p.Entry+` to Junk: complaints alone say so, and the sender of the messages can write these, also under another's name; if that is meant, say force=1`)
+		return
+	}
 	change := live.Change{Entry: p.Entry, Action: lists.Block, Why: "users agree: " + why(p), Author: by, Expires: now.Add(life), Force: v["force"] == "1"}
 	if !s.record(w, AdoptProposalLine(p, by, change.Expires)) {
 		return

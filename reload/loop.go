@@ -176,7 +176,10 @@ func (r *Reloader) look(ctx context.Context, forced bool) (next state, err error
 	if r.live.Load() == nil {
 		return resting, err // Open returns it
 	}
-	return r.conclude(out, problems, forced, len(r.askers) == 0), err
+	if next = r.conclude(out, problems, forced, len(r.askers) == 0); next == resting && r.unweighed() {
+		next = probing
+	}
+	return next, err
 }
 
 // decide finds the outcome of a look: the first case that applies. It returns why the lists

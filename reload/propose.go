@@ -104,9 +104,12 @@ func (r *Reloader) proposalOf(ctx context.Context, v *view, l List, pin kept.Pin
 		if w := pin.Proposal.Weighed; r.live.Load() == nil || w != nil && (w.Failed == "" || time.Since(w.Time).Abs() < weighAgain) {
 			return nil, nil
 		}
-		same := *pin.Proposal
+		same, was := *pin.Proposal, pin.Proposal.Weighed
 		pin.Proposal = &same
-		return &pin, r.weigh(ctx, v, l, pin.Proposal)
+		if err := r.weigh(ctx, v, l, pin.Proposal); err != nil || was == nil && same.Weighed == nil {
+			return nil, err
+		}
+		return &pin, nil
 	}
 	store := r.settings.Kept
 	next := kept.Proposal{Since: time.Now().UTC().Truncate(time.Second)}

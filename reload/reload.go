@@ -146,6 +146,7 @@ type Reloader struct {
 	former     *index.Index            // of another configuration, while there is nothing else to compare with
 	lacks      lacking
 	files      fileCache
+	putOff     int       // looks for which proposals have waited for other lists
 	decidedOn  []content // what led to the last outcome; nil: look again
 	problems   []problem
 	unfinished int                // looks in a row that met a file being written

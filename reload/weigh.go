@@ -3,6 +3,7 @@ package reload
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -24,22 +25,36 @@ const (
 	mostWeighedNames = 20               // entries that a proposal names for one reason
 	weighMailFor     = 10 * time.Second // the past mail is read for so long, the newest first
 	weighAgain       = 10 * time.Minute // after a fault, such as a full disk
+	mostPutOff       = 20               // looks that a proposal waits for other lists: one that is refused for long never serves as it is
 )
 
-// weigh notes in p what speaks against its adoption. A fault is noted as well; the error is that of ctx.
-func (r *Reloader) weigh(ctx context.Context, v *view, l List, p *kept.Proposal) error {
+// weigh notes in p what speaks against its adoption. A fault is noted as well; the error is that of ctx. It gives way: p is not weighed, and the next look comes
+// soon, as long as other lists have changed, which come first and would be counted with it.
+func (r *Reloader) weigh(end context.Context, v *view, l List, p *kept.Proposal) error {
+	p.Weighed = nil
 	serving := r.live.Load()
 	if serving == nil {
 		return nil // it is weighed when something serves
 	}
+	if r.putOff++; r.putOff <= mostPutOff && !slices.Equal(v.contents, contents(serving.Lists(), nil, nil)) {
+		return nil
+	}
+	r.putOff = 0
+	ctx, calm := r.calm(end, *v)
+	defer calm()
+	defer func() {
+		if errors.Is(context.Cause(ctx), errDisturbed) {
+			p.Weighed = nil
+		}
+	}()
 	w := &kept.Weighed{Time: time.Now().UTC().Truncate(time.Second), Refuse: l.tooOldNow(p.Content), First: []kept.HeldBack{}}
 	p.Weighed = w
-	ix, end, err := r.trial(ctx, v, l, p.Content)
+	ix, discard, err := r.trial(ctx, v, l, p.Content)
 	if err != nil {
 		w.Failed = strings.ReplaceAll(err.Error(), "\n", "; ")
-		return ctx.Err()
+		return end.Err()
 	}
-	defer end()
+	defer discard()
 	w.Refuse = append(w.Refuse, r.wholeAgainst(l, serving, ix)...)
 	held, odd := r.holdEntries(ix, r.held, func(string) bool { return false })
 	for _, o := range odd {
@@ -61,7 +76,20 @@ func (r *Reloader) weigh(ctx context.Context, v *view, l List, p *kept.Proposal)
 		}
 	}
 	runtime.KeepAlive(serving)
-	return ctx.Err()
+	return end.Err()
+}
+
+// unweighed reports whether a proposal waits for the next look.
+func (r *Reloader) unweighed() bool {
+	if r.live.Load() == nil {
+		return false
+	}
+	for _, pin := range r.pins {
+		if pin.Proposal != nil && pin.Proposal.Weighed == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // tooOldNow says which files are older than the list may be.
@@ -89,7 +117,7 @@ func (r *Reloader) trial(ctx context.Context, v *view, l List, c kept.Content) (
 			return ix, func() {}, nil
 		}
 	}
-	draft, err := r.settings.Build(ctx, r.settings.Path, w.sources, index.Options{KeepGoing: true, LastGood: true, Cache: r.cache(), Memory: r.settings.Memory}, false)
+	draft, err := r.settings.Build(ctx, r.settings.Path, w.sources, index.Options{KeepGoing: true, LastGood: true, Cache: r.cache(), Memory: r.settings.Memory, Hashes: r.settings.Hashes}, false)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -127,6 +127,45 @@ func TestProposalIsTriedOnPastMail(t *testing.T) {
 	}
 }
 
+// What else has changed in the same look comes first, and is not counted as what the adoption would do.
+func TestProposalIsTriedAlone(t *testing.T) {
+	for _, from := range []uint64{0, 1} { // built, or updated in memory
+		d, _ := newReviewDaemon(t, 100)
+		d.settings.updateFrom = from
+		mail := []history.Refusal{{Sender: "x@new.example"}, {Sender: "x@elsewhere.example"}, {Sender: "x@always.example"}}
+		d.settings.PastMail = func(_ context.Context, since time.Time, each func(time.Time, *history.Refusal) bool) error {
+			for i := range mail {
+				if !each(time.Now(), &mail[i]) {
+					return nil
+				}
+			}
+			return nil
+		}
+		d.settings.Judge = func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool) {
+			all, err := ix.Lookup(nil, parsed(t, past.Sender), time.Now())
+			if err != nil || len(all) == 0 {
+				return m, false, false
+			}
+			return all[0], true, true
+		}
+		d.write("b.txt", "always.example\n")
+		d.open()
+		d.lookOnce()
+		d.write("a.txt", "new.example\n")
+		d.write("b.txt", "always.example\nelsewhere.example\n")
+		next, _ := d.look(t.Context(), false)
+		if w := d.Status().Pins[0].Proposal.Weighed; w != nil || next != probing {
+			t.Errorf("weighed before what else has changed serves: %+v, and the next state is %v", w, next)
+		}
+		for range 3 {
+			d.lookOnce()
+		}
+		if m := d.proposal().Weighed.Mail; m == nil || m.Refused != 1 || m.Passed != 0 {
+			t.Errorf("from %d: %+v, want the one that the proposal refuses", from, m)
+		}
+	}
+}
+
 // A list that more correspondents speak against than can be held back is not let in by an adoption either.
 func TestAdoptionAgainstVeryManyCorrespondents(t *testing.T) {
 	var all []string

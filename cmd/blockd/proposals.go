@@ -103,7 +103,8 @@ func newAdoptProposal() *cobra.Command {
 		Use:   "adopt [-c config.toml] [--for 90d] [--force] [--json] SENDER...",
 		Short: "block a proposed sender for everybody",
 		Long: `Add a live entry that blocks the sender for everybody. It acts at once, as one of blockd add
-does, and ends by itself. A sender that users of this server write to wants --force.`,
+does, and ends by itself. A sender that users of this server write to wants --force,
+and so does one whom complaints alone accuse: who has sent the messages can write these.`,
 		Args: oneProposal,
 	}
 	cmd.RunE = func(cmd *cobra.Command, senders []string) error {

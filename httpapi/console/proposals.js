@@ -19,7 +19,7 @@ function draw({ proposals }) {
     { head: 'Domains', cell: (proposal) => count(proposal.domains), wide: true },
     { head: 'Complaints', cell: (proposal) => count(proposal.complaints), wide: true },
     { head: 'Last', cell: (proposal) => ago(proposal.last), whole: true },
-    { head: 'Note', cell: (proposal) => proposal.correspondent ? 'users here write to it' : '', why: true },
+    { head: 'Note', cell: (proposal) => [proposal.correspondent && 'users here write to it', proposal.complaints === proposal.users && 'complaints alone, which its sender can write'].filter(Boolean).join('; '), why: true },
     { act: true, cell: (proposal) => html('span', { class: 'buttons' }, act(proposal, 'Block', 'ok', adopt), act(proposal, 'Decline', 'quiet', decline)) },
   ], proposals.slice(0, shown));
 }
@@ -28,15 +28,17 @@ const load = () => fill(byId('proposals'), { load: (signal) => read('v1/proposal
 
 export const view = { title: () => 'Proposals', enter: load };
 
-async function decide(proposal, path, words) {
+async function decide(proposal, path, words, force = false) {
   show('proposal-fault');
   try {
-    const done = await write('POST', `v1/proposals/${path}?entry=${encodeURIComponent(proposal.entry)}`);
+    const done = await write('POST', `v1/proposals/${path}?entry=${encodeURIComponent(proposal.entry)}${force ? '&force=1' : ''}`);
     show('done', html('span', {}, html('code', {}, visible(proposal.entry)), words(done)),
       html('button', { type: 'button', class: 'small', 'aria-label': 'Close this message', click: () => { byId('done').hidden = true; } }, '×')).hidden = false;
   } catch (fault) {
     if (!(fault instanceof Refusal)) throw fault;
-    show('proposal-fault', html('p', { class: 'fault' }, fault.message));
+    const [because] = fault.message.split('; if that is meant');
+    show('proposal-fault', html('p', { class: 'fault' }, `${because}. `, because !== fault.message
+      && html('button', { type: 'button', class: 'quiet small', click: () => decide(proposal, path, words, true) }, `Block ${visible(proposal.entry)} all the same`)));
   }
   await Promise.all([load(), countWaiting()]);
 }
