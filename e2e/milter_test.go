@@ -70,6 +70,35 @@ func withMilter(t *testing.T, unix bool, options ...string) (*daemon, *postfix) 
 	return serve(t, s), p
 }
 
+// A Postfix behind a proxy, or one that was told so by XCLIENT, knows no address of the client, and says so with the family of its socket: mail goes on, and entries of
+// senders count.
+func TestMilterOfAnUnknownClient(t *testing.T) {
+	_, p := withMilter(t, false)
+	for _, address := range []string{"[UNAVAILABLE]", "192.0.2.7", "198.51.100.7"} {
+		c := dialTalk(t, p.smtp)
+		for _, command := range []string{"EHLO client.example", "XCLIENT NAME=[UNAVAILABLE] ADDR=" + address, "EHLO client.example"} {
+			if reply := c.command("%s", command); reply[0] != '2' {
+				t.Fatalf("%s = %q", command, reply)
+			}
+		}
+		want := "250"
+		if address == "192.0.2.7" {
+			want = "550" // listed
+		}
+		if reply := c.command("MAIL FROM:<friend@there.example>"); !strings.HasPrefix(reply, "250") {
+			t.Errorf("MAIL of client %s = %q", address, reply)
+		}
+		if reply := c.command("RCPT TO:<you@here.example>"); !strings.HasPrefix(reply, want) {
+			t.Errorf("RCPT of client %s = %q, want %s", address, reply, want)
+		}
+		c.command("RSET")
+		c.command("MAIL FROM:<promo@bad.example>")
+		if reply := c.command("RCPT TO:<you@here.example>"); !strings.HasPrefix(reply, "550") {
+			t.Errorf("RCPT of client %s and a listed sender = %q", address, reply)
+		}
+	}
+}
+
 func TestMilterWithPostfix(t *testing.T) {
 	for name, unix := range map[string]bool{"TCP": false, "Unix socket": true} {
 		t.Run(name, func(t *testing.T) {

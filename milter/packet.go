@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
+	"strings"
 	"sync"
 )
 
@@ -78,6 +80,20 @@ func check(command byte, data []byte) error {
 		return refuse("more than %d texts in a packet of macros", maxStrings)
 	}
 	return nil
+}
+
+// mend gives a client whose address is none the family of unknown ones, for which the library reads no address. A Postfix that does not know the
+// address, such as after XCLIENT, says "unknown" with the family of its socket, and the library would end the session. data has passed check.
+func mend(data []byte) {
+	family := bytes.IndexByte(data, 0) + 1
+	if data[family] != '4' && data[family] != '6' || len(data) < family+3 {
+		return
+	}
+	address, _, _ := bytes.Cut(data[family+3:], []byte{0}) // behind the port
+	text := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(string(address), "IPv6:"), "["), "]")
+	if ip, err := netip.ParseAddr(text); err != nil || ip.Zone() != "" || data[family] == '4' && !ip.Unmap().Is4() {
+		data[family] = 'U'
+	}
 }
 
 // bufferSize is the size of a connection's buffer while packets have their usual size: the
@@ -157,6 +173,9 @@ func (p *packets) examine() (done bool, err error) {
 	}
 	if err := check(command, have[lengthOctets+1:size]); err != nil {
 		return false, err
+	}
+	if command == cmdConnect {
+		mend(have[lengthOctets+1 : size])
 	}
 	p.negotiated = true
 	p.whole = size

@@ -9,7 +9,7 @@ import (
 )
 
 // golden reads a stream as a whole. It says how much of it may be returned, and whether the
-// rest is refused.
+// rest is refused. Clients without an address are mended in stream, as TestMend has it.
 func golden(stream []byte) (good int, refused bool) {
 	for first := true; ; first = false {
 		rest := stream[good:]
@@ -52,6 +52,9 @@ func golden(stream []byte) (good int, refused bool) {
 		if refused {
 			return good, true
 		}
+		if command == 'C' {
+			mend(data)
+		}
 		good += 4 + length
 	}
 }
@@ -70,7 +73,8 @@ func FuzzPackets(f *testing.F) {
 	f.Add(append(bytes.Clone(first), packet('L', string(make([]byte, 9000)))...), uint8(200))
 	f.Add(packet('M', "<a@b>\x00"), uint8(2))
 	f.Fuzz(func(t *testing.T, stream []byte, piece uint8) {
-		good, refused := golden(stream)
+		wanted := bytes.Clone(stream)
+		good, refused := golden(wanted)
 		var p packets
 		var out []byte
 		for rest := stream; ; {
@@ -102,7 +106,7 @@ func FuzzPackets(f *testing.F) {
 				t.Fatalf("a buffer of %d octets for %d that are there", len(p.buf), p.tail-p.head)
 			}
 		}
-		if refused || !bytes.Equal(out, stream[:good]) {
+		if refused || !bytes.Equal(out, wanted[:good]) {
 			t.Fatalf("handed out %d octets, want %d and refused %v", len(out), good, refused)
 		}
 	})
@@ -113,6 +117,22 @@ func TestCorpusHasEveryCommand(t *testing.T) {
 	for _, command := range "OCHMRTLNBEAKQUD" {
 		if _, err := os.Stat("testdata/fuzz/FuzzPackets/command-" + string(command)); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A client whose address is none is an unknown one; every other packet stays as it is.
+func TestMend(t *testing.T) {
+	for data, want := range map[string]byte{
+		"unknown\x004\x00\x00unknown\x00": 'U', "unknown\x006\x00\x00unknown\x00": 'U', "h\x004\x00\x19192.0.2.1\x00": '4', "h\x004\x00\x19::ffff:192.0.2.1\x00": '4',
+		"h\x004\x00\x192001:db8::1\x00": 'U', "h\x006\x00\x19IPv6:2001:db8::1\x00": '6', "h\x006\x00\x19[2001:db8::1]\x00": '6', "h\x006\x00\x19fe80::1%eth0\x00": 'U',
+		"h\x00L\x00\x00/run/x\x00": 'L', "h\x00U": 'U', "h\x004": '4', "h\x004\x00": '4', "h\x004\x00\x00": 'U', "h\x004\x00\x19192.0.2.1": '4',
+	} {
+		have := []byte(data)
+		mend(have)
+		at := bytes.IndexByte(have, 0) + 1
+		if rest := append([]byte(data[:at]), have[at]); have[at] != want || string(have) != string(rest)+data[at+1:] {
+			t.Errorf("%q is %q, want family %c", data, have, want)
 		}
 	}
 }
