@@ -37,7 +37,8 @@ func TestDocumentIsLinted(t *testing.T) {
 	spectral, redocly := openapiTool(t, "spectral"), openapiTool(t, "redocly")
 	document := filepath.Join(root, "docs/openapi.json")
 	made(t, filepath.Join(root, "e2e/openapi"), spectral, "lint", "--fail-severity=hint", document)
-	if said := made(t, t.TempDir(), redocly, "lint", document); !strings.Contains(said, "Your API description is valid") || strings.Contains(said, "Warning was generated") {
+	// Two resources lead a browser on, and have no other answer.
+	if said := made(t, t.TempDir(), redocly, "lint", "--skip-rule=operation-2xx-response", document); !strings.Contains(said, "Your API description is valid") || strings.Contains(said, "Warning was generated") {
 		t.Errorf("redocly:\n%s", said)
 	}
 }
