@@ -70,6 +70,7 @@ func (p *Places) quarantine(ctx context.Context, f *Forgotten, who *person, w Wi
 		return nil
 	}
 	var all []string
+	shared := 0
 	q := quarantine.Query{Limit: quarantine.MaxFound}
 	for {
 		found, err := p.Quarantine.List(ctx, q)
@@ -77,7 +78,12 @@ func (p *Places) quarantine(ctx context.Context, f *Forgotten, who *person, w Wi
 			return err
 		}
 		for _, m := range found.Messages {
-			if who.is(m.Sender) || slices.ContainsFunc(m.Recipients, who.gets) || who.named(m.From) {
+			switch gets := slices.ContainsFunc(m.Recipients, who.gets); {
+			case who.is(m.Sender) || who.named(m.From):
+				all = append(all, m.ID)
+			case gets && w.Quarantine && slices.ContainsFunc(m.Recipients, func(r string) bool { return !who.gets(r) }):
+				shared++ // it is theirs too
+			case gets:
 				all = append(all, m.ID)
 			}
 		}
@@ -87,9 +93,10 @@ func (p *Places) quarantine(ctx context.Context, f *Forgotten, who *person, w Wi
 		q.After = found.Messages[len(found.Messages)-1].ID
 	}
 	if !w.Quarantine {
-		f.remains("quarantine", len(all), "messages from or to the address, which somebody may wait for; --quarantine removes them")
+		f.remains("quarantine", len(all), "messages from or to the address, which somebody may wait for; --quarantine removes them, but for those to others too")
 		return nil
 	}
+	f.remains("quarantine", shared, "messages to the address that others get too; blockd quarantine remove takes one from all of them")
 	var errs []error
 	for _, id := range all {
 		done, err := p.Quarantine.Remove(id)

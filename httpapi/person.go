@@ -101,7 +101,7 @@ func LearnLine(by string, messages int) audit.Line {
 type ForgetQuestion struct {
 	Address    string `json:"address"`
 	Entries    bool   `json:"entries,omitempty" doc:"remove live entries for the address, too, that others have made"`
-	Quarantine bool   `json:"quarantine,omitempty" doc:"remove messages from and to it from quarantine, too"`
+	Quarantine bool   `json:"quarantine,omitempty" doc:"remove messages from it, and those to it alone, from quarantine too"`
 	Author     string `json:"author,omitempty" doc:"who asks"`
 	Why        string `json:"why,omitempty" doc:"a line for the journal, which keeps it; do not name the person"`
 }

@@ -25,8 +25,8 @@ let in, live entries whose owner it is, counts of hits, notes for the next lette
 written anew. It works with a daemon that runs and without.
 
 What stays is shown, with the reason: entries of lists; live entries that people have made for
-the address, unless --entries removes them; messages in quarantine, unless --quarantine does;
-lines of the audit journal. The line about the erasure names the person by a keyed hash. Not
+the address, unless --entries removes them; messages in quarantine, unless --quarantine removes them: those from the address, whoever waits
+for them, and those to nobody else, while those to others too stay; lines of the audit journal. The line about the erasure names the person by a keyed hash. Not
 looked at are the daemon's log on standard error, delivered mail, what lists held before, and
 backups. Ends with 0 also where nothing was kept.`,
 		Example: `  blockd forget bob@there.example --why "request of the 3rd of May"`,
@@ -59,7 +59,7 @@ backups. Ends with 0 also where nothing was kept.`,
 	}
 	configFlag(cmd, &path)
 	cmd.Flags().BoolVar(&wish.Entries, "entries", false, "remove live entries for the address too")
-	cmd.Flags().BoolVar(&wish.Quarantine, "quarantine", false, "remove messages from and to it from quarantine too")
+	cmd.Flags().BoolVar(&wish.Quarantine, "quarantine", false, "remove messages from it, and those to it alone, from quarantine too")
 	cmd.Flags().StringVar(&why, "why", "", "a line for the audit journal, which keeps it: do not name the person")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	return cmd

@@ -1,0 +1,58 @@
+package forget
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"blockd/addr"
+	"blockd/internal/testkit"
+	"blockd/quarantine"
+)
+
+// Messages from the person go, and those to nobody else; what others get too stays, and is told of.
+func TestQuarantineOfOthersStays(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"tmp", "new", "cur"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, m := range []struct{ from, to string }{
+		{"x@bulk.example", "anna@here.example"},
+		{"x@bulk.example", "anna@here.example bob@here.example"},
+		{"anna@here.example", "bob@here.example carl@here.example"},
+		{"x@bulk.example", "bob@here.example"},
+		{"x@bulk.example", "Anna@HERE.example anna@here.example"},
+	} {
+		text := "Return-Path: <" + m.from + ">\r\n"
+		for _, to := range strings.Fields(m.to) {
+			text += "Delivered-To: " + to + "\r\n"
+		}
+		testkit.Write(t, filepath.Join(dir, "new", fmt.Sprintf("170000000%d.M%d.host", i, i)), text+"X-Blockd: list=bad ref=r\r\nReceived: from x\r\nSubject: s\r\n\r\nhello\r\n")
+	}
+	a, err := addr.Parse("anna@here.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := &Places{Quarantine: quarantine.Folder(dir), Index: filepath.Join(t.TempDir(), "index")}
+	f, err := places.Forget(t.Context(), a, Wish{Quarantine: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := quarantine.Folder(dir).List(t.Context(), quarantine.Query{Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, m := range left.Messages {
+		ids = append(ids, m.ID)
+	}
+	slices.Sort(ids)
+	if f.Quarantined != 3 || !slices.Equal(ids, []string{"1700000001.M1.host", "1700000003.M3.host"}) || !strings.Contains(fmt.Sprint(f.Remains), "messages to the address that others get too") {
+		t.Errorf("%d went, %v are left; %+v", f.Quarantined, ids, f.Remains)
+	}
+}
