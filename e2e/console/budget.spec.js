@@ -1,4 +1,4 @@
-// What the page may weigh, and how long it may take. TestConsoleAtScale runs this with a million live entries.
+// What the page may weigh, and how long it may take. The same holds for a daemon with a million live entries.
 
 import { expect, open, test } from './visit.js';
 

@@ -9,8 +9,8 @@ const interval = 2000; // ms between two looks
 
 const listeners = [];
 
-/** onLists has a function told what the lists are, at each look. */
-export const onLists = (listener) => listeners.push(listener);
+/** onLists has functions told what the lists are, at each look, and why they could not be had. */
+export const onLists = (listener, failed) => listeners.push([listener, failed]);
 
 function title(kind, text) {
   byId('health').className = `health ${kind}`;
@@ -54,10 +54,11 @@ export async function look() {
   try {
     const answer = await read('v1/lists');
     showHealth(answer);
-    for (const listener of listeners) listener(answer);
+    for (const [listener] of listeners) listener(answer);
   } catch (fault) {
     if (fault.status === undefined) throw fault;
-    title('bad', fault.status === 401 ? 'A token is needed to see anything.' : `No answer: ${fault.message}`);
+    title('bad', fault.status === 401 ? 'A token is needed to see anything.' : `${fault.status === 0 ? 'No answer' : 'It cannot be told'}: ${fault.message}`);
+    for (const [, failed] of listeners) failed(fault);
   }
 }
 

@@ -5,7 +5,7 @@ import { ago, byId, count, html, show, table } from './dom.js';
 import { address, place } from './views.js';
 import { part } from './late.js';
 import { drawHits } from './chart.js';
-import { fill } from './state.js';
+import { fill, trouble } from './state.js';
 import { onLists } from './health.js';
 import { ranges } from './range.js';
 import { read } from './door.js';
@@ -52,5 +52,7 @@ export function listenToLists() {
   onLists((answer) => {
     if (place().name === 'lists' && !place().item) fill(byId('lists'), { load: () => answer, draw });
     drawHits(answer.worth);
+  }, (fault) => {
+    if (byId('hits').querySelector('.loading, .forbidden, .failed')) show('hits', trouble(fault)); // else what it has is from before, as the page says
   });
 }

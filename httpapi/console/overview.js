@@ -4,6 +4,7 @@ import { hideCharts, showCharts } from './charts.js';
 import { drawTraffic } from './chart.js';
 import { ranges } from './range.js';
 import { show } from './dom.js';
+import { trouble } from './state.js';
 import { showTops } from './tops.js';
 import { watch } from './stream.js';
 
@@ -19,7 +20,8 @@ export const overview = {
     showTops(at);
     if (running) return;
     running = new AbortController();
-    watch(running.signal, { event: (name, data) => { if (name === 'traffic') drawTraffic(data); } });
+    watch(running.signal, { event: (name, data) => { if (name === 'traffic') drawTraffic(data); },
+      lost: (fault) => show('traffic', trouble(fault)) });
   },
   leave() {
     running?.abort();
