@@ -105,6 +105,9 @@ func (e *Explanation) Veil(v verdict.Verdict, hides verdict.Veil) verdict.Verdic
 			e.Keys[i].Matches[k] = at[match]
 		}
 	}
+	e.Lists = slices.DeleteFunc(e.Lists, func(o ListOrigin) bool { // the list of what is hidden may be known by it
+		return !slices.ContainsFunc(v.Matches, func(m index.Match) bool { return v.Lists[m.Row].Source.List == o.List })
+	})
 	e.Decider, e.Shadow = v.Decider, v.Shadow
 	return v
 }

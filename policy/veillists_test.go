@@ -1,0 +1,17 @@
+package policy
+
+import (
+	"testing"
+
+	"blockd/addr"
+	"blockd/verdict"
+)
+
+// Whoever may not see an owner's entry does not learn which list it is in.
+func TestVeilHidesTheListOfWhatIsHidden(t *testing.T) {
+	e := Explanation{Decider: -1, Shadow: -1, Lists: []ListOrigin{{List: "theirs", Homepage: "https://list.example/"}}}
+	e.Veil(verdict.Verdict{Decider: -1, Shadow: -1}, func(addr.Key) bool { return true })
+	if len(e.Lists) != 0 {
+		t.Errorf("shown: %+v", e.Lists)
+	}
+}
