@@ -74,7 +74,7 @@ test('blocks a sender at the SMTP door, undoes it, and does it again', async ({ 
   await expect(answer(page)).toContainText('On no list.');
   await expect(answer(page)).toContainText('Mail from there');
   await answer(page).getByRole('button', { name: 'Block…' }).click();
-  await page.getByLabel('Why', { exact: true }).fill('phishing, ticket 4711');
+  await page.locator('#entry-form').getByLabel('Why', { exact: true }).fill('phishing, ticket 4711');
   await page.getByRole('button', { name: 'Block', exact: true }).click();
   await expect(done(page)).toContainText(`block ${sender} is in force.`);
   await expect(answer(page)).toContainText('blocked');
@@ -238,7 +238,7 @@ test('shows what strangers write as text', async ({ page }) => {
   await expect(answer(page)).toContainText('<script>alert(1)</script>@listed.example');
   await view(page, 'Entries');
   await page.getByLabel('Address, domain or network').fill('hostile@shop.example');
-  await page.getByLabel('Why', { exact: true }).fill('<img src=x onerror=alert(1)>');
+  await page.locator('#entry-form').getByLabel('Why', { exact: true }).fill('<img src=x onerror=alert(1)>');
   await page.getByRole('button', { name: 'Block', exact: true }).click();
   await expect(page.locator('#entries')).toContainText('<img src=x onerror=alert(1)>');
   expect(await page.locator('main img, main script').count()).toBe(0);
