@@ -123,7 +123,7 @@ var layers = map[string][]string{
 	"httpapi/provider": {},
 	"httpapi":          {"rollup", "httpapi/provider", "httpapi/session", "correspondents", "forget", "index/kept", "pause", "audit", "addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "junk", "letter", "listener", "lists", "live", "live/shared", "msgauth", "policy", "quarantine", "receipt", "reload", "roster", "verdict"},
 
-	"internal/config": {"httpapi/provider", "junk", "minisign", "snapshot", "correspondents", "catalogue", "index/kept", "access", "addr", "ask", "audit", "bell", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
+	"internal/config": {"httpapi/session", "httpapi/provider", "junk", "minisign", "snapshot", "correspondents", "catalogue", "index/kept", "access", "addr", "ask", "audit", "bell", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
 		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
 	"internal/carried": {},
 	"internal/upgrade": {},
@@ -132,7 +132,7 @@ var layers = map[string][]string{
 	"internal/daemon": {"rollup", "catalogue", "internal/setup", "junk", "minisign", "snapshot", "correspondents", "forget", "internal/secret", "index/kept", "pause", "internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
 		"addr", "audit", "bell", "builder", "certificate", "dnsbl", "firstseen", "health", "history", "httpapi", "httpapi/session", "index", "internal/config", "keptfilter", "letter", "listener", "lists", "live", "live/shared", "live/shared/postgres", "live/shared/redis", "live/shared/relay", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "quarantine", "receipt", "reload", "remote", "repeat", "resp", "roster", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool", "verdict"},
-	"internal/control": {"roster", "internal/daemon", "live/shared", "junk", "correspondents", "forget", "hits", "letter", "lists", "rule", "addr", "index/kept", "pause", "audit", "access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "quarantine", "receipt", "reload"},
+	"internal/control": {"httpapi/session", "roster", "internal/daemon", "live/shared", "junk", "correspondents", "forget", "hits", "letter", "lists", "rule", "addr", "index/kept", "pause", "audit", "access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "quarantine", "receipt", "reload"},
 	"internal/setup":   {"catalogue", "docs", "internal/durable", "lists"},
 	"docs":             {},
 	"packaging":        {},

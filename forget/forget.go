@@ -34,6 +34,7 @@ type Places struct {
 	Hits           *hits.Table
 	HitsPath       string
 	Report         func(names func(text string) bool) (int, error) // the notes for the next letter
+	Sessions       func(names func(text string) bool) (int, error) // those of browsers of people for whom an identity provider has vouched
 	Live           *live.Set
 	Quarantine     quarantine.Folder // "" = none
 	Purged         func()            // is called after messages have gone from there
@@ -60,6 +61,7 @@ type Forgotten struct {
 	Proposals     int  `json:"proposals"`     // words about the address as a sender that users do not want, and of its own about others
 	Hits          int  `json:"hits"`          // counts of entries that name it
 	Report        int  `json:"report"`        // notes for the next letter that named it
+	Sessions      int  `json:"sessions"`      // of browsers of the person, which have ended
 	Own           int  `json:"own"`           // live entries whose owner it was
 	Entries       int  `json:"entries"`       // other live entries for it; 0 unless they were to go
 	Quarantined   int  `json:"quarantined"`   // messages; 0 unless they were to go
@@ -76,7 +78,7 @@ type Remainder struct {
 
 // Nothing reports whether there was nothing to erase.
 func (f Forgotten) Nothing() bool {
-	return !f.Correspondent && !f.Recent && f.Held+f.Decisions+f.Requests+f.Proposals+f.Hits+f.Report+f.Own+f.Entries+f.Quarantined == 0
+	return !f.Correspondent && !f.Recent && f.Held+f.Decisions+f.Requests+f.Proposals+f.Hits+f.Report+f.Sessions+f.Own+f.Entries+f.Quarantined == 0
 }
 
 // Forget erases an address from all places. After an error it has tried the others all the same.
@@ -112,6 +114,10 @@ func (p *Places) Forget(ctx context.Context, a addr.Addr, w Wish) (f Forgotten, 
 	}
 	if p.Report != nil {
 		f.Report, err = p.Report(who.named)
+		try(err)
+	}
+	if p.Sessions != nil {
+		f.Sessions, err = p.Sessions(who.gets)
 		try(err)
 	}
 	try(p.entries(ctx, &f, &who, w))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"blockd/correspondents"
 	"blockd/forget"
 	"blockd/history"
+	"blockd/httpapi/session"
 	"blockd/index"
 	"blockd/policy"
 	"blockd/reload"
@@ -38,6 +40,8 @@ func TestLearnExplainForget(t *testing.T) {
 	journal := audit.New(audit.Settings{Folder: filepath.Join(dir, "audit"), Max: 1 << 20, Keep: time.Hour})
 	f.settings.Audit = &Audit{Log: journal, Folder: filepath.Join(dir, "audit")}
 	f.settings.Person = &forget.Places{Correspondents: set, Index: filepath.Join(dir, "index"), History: past.Forget}
+	sessions, secret := sessionsOfBob(t, dir)
+	f.settings.Person.Sessions = func(names func(string) bool) (int, error) { return sessions.Forget(time.Now(), names) }
 	ix := f.fixture.live
 	checker := policy.New(func() *index.Index { return ix }, policy.Settings{Correspondents: policy.Correspondents{Known: set}}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	f.Server = New(f.settings, checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
@@ -75,8 +79,14 @@ func TestLearnExplainForget(t *testing.T) {
 	if w := f.ask("GET", "/v1/check?explain=1&sender=bob@there.example", ""); strings.Contains(w.Body.String(), "correspondent") {
 		t.Errorf("explained to anybody: %s", w.Body)
 	}
-	if w := f.ask("POST", "/v1/forget", `{"address":"Bob@there.example"}`, f.write); w.Code != 200 || w.Body.String() != `{"correspondent":true,"recent":false,"held":0,"decisions":1,"requests":0,"proposals":0,"hits":0,"report":0,"own":0,"entries":0,"quarantined":0,"remains":[]}`+"\n" {
+	if w := f.ask("POST", "/v1/forget", `{"address":"Bob@there.example"}`, f.write); w.Code != 200 || w.Body.String() != `{"correspondent":true,"recent":false,"held":0,"decisions":1,"requests":0,"proposals":0,"hits":0,"report":0,"sessions":1,"own":0,"entries":0,"quarantined":0,"remains":[]}`+"\n" {
 		t.Errorf("forget: %d, %s", w.Code, w.Body)
+	}
+	if _, found, _ := sessions.Find(time.Now(), secret); found {
+		t.Error("a forgotten person is signed in")
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "sessions")); err != nil || strings.Contains(string(text), "there.example") || !strings.Contains(string(text), "carl") {
+		t.Errorf("the file of sessions: %v, %s", err, text)
 	}
 	if got := explained(f.read); got != "" {
 		t.Errorf("a forgotten person is explained: %q", got)
@@ -85,4 +95,19 @@ func TestLearnExplainForget(t *testing.T) {
 	if text := w.Body.String(); !strings.Contains(text, "person.forget") || !strings.Contains(text, "correspondents.learn") || strings.Contains(strings.ToLower(text), "bob") {
 		t.Errorf("the journal: %s", text)
 	}
+}
+
+// sessionsOfBob are two: one of bob, of which it returns the secret, and one of another.
+func sessionsOfBob(t *testing.T, dir string) (set *session.Set, secret string) {
+	t.Helper()
+	set, err := session.Open(session.Settings{Path: filepath.Join(dir, "sessions"), Idle: time.Hour, Max: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []session.Person{{Subject: "7", Name: "carl", Scope: "read"}, {Subject: "8", Name: "Bob", Scope: "write", Owners: []string{"bob@there.example"}}} {
+		if secret, _, err = set.Begin(time.Now(), session.Session{Person: &p}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return set, secret
 }

@@ -82,7 +82,7 @@ func shownForgotten(f forget.Forgotten) string {
 	for _, part := range []struct {
 		n    int
 		what string
-	}{{f.Own, "own live entry"}, {f.Entries, "other live entry"}, {f.Quarantined, "quarantined message"}, {f.Hits, "hit count"}, {f.Report, "letter's note"}} {
+	}{{f.Own, "own live entry"}, {f.Entries, "other live entry"}, {f.Quarantined, "quarantined message"}, {f.Hits, "hit count"}, {f.Report, "letter's note"}, {f.Sessions, "session of a browser"}} {
 		if part.n > 0 {
 			text += ", " + term.Counted(part.n, part.what)
 		}

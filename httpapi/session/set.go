@@ -106,6 +106,15 @@ func (s *Set) End(now time.Time, which func(Session) bool) (ended []Session, err
 	return ended, err
 }
 
+// Forget ends the sessions of people whose subject, name or owner is accepted, and returns how many they were. Its error is that of End.
+func (s *Set) Forget(now time.Time, about func(text string) bool) (int, error) {
+	ended, err := s.End(now, func(one Session) bool {
+		p := one.Person
+		return p != nil && (about(p.Subject) || about(p.Name) || slices.ContainsFunc(p.Owners, about))
+	})
+	return len(ended), err
+}
+
 // All are the sessions that have not ended, the newest first.
 func (s *Set) All(now time.Time) []Session {
 	s.mu.Lock()

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"blockd/addr"
 	"blockd/httpapi"
+	"blockd/httpapi/session"
 )
 
 // HTTP is [http]: checks, state of the lists, metrics and the console (docs/http.md).
@@ -86,6 +88,11 @@ func (h HTTP) validate(f *Faults) {
 
 // SessionsSuffix is behind the index's path: the file of the sessions of browsers.
 const SessionsSuffix = ".sessions"
+
+// SessionSettings are those of the sessions of browsers.
+func (c Config) SessionSettings() session.Settings {
+	return session.Settings{Path: c.Index.Path + SessionsSuffix, Idle: time.Duration(c.HTTP.SessionIdle), Max: time.Duration(c.HTTP.SessionMax)}
+}
 
 // Address is url with a slash at its end; nil if there is none.
 func (h HTTP) Address() (*url.URL, error) {

@@ -16,6 +16,7 @@ import (
 	"blockd/history"
 	"blockd/hits"
 	"blockd/httpapi"
+	"blockd/httpapi/session"
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/letter"
@@ -119,6 +120,13 @@ func Forget(ctx context.Context, c config.Config, a addr.Addr, w forget.Wish, wh
 	}
 	if folder := c.ReceiptsFolder(); folder != "" {
 		p.Requests = receipt.NewStore(folder, nil)
+	}
+	if _, missing := os.Stat(c.SessionSettings().Path); missing == nil {
+		p.Sessions = func(names func(string) bool) (int, error) {
+			set, damaged := session.Open(c.SessionSettings()) // then it is written anew
+			n, err := set.Forget(time.Now(), names)
+			return n, errors.Join(damaged, err)
+		}
 	}
 	if c.History.Folder != config.None {
 		p.History = func(ctx context.Context, about func(*history.Record) bool) (int, error) {

@@ -50,8 +50,11 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 	if s.Provider, err = h.Provider(); err != nil {
 		return fmt.Errorf("http.oidc.client_secret_file: %w", err)
 	}
-	if s.Sessions, err = session.Open(session.Settings{Path: d.config.Index.Path + config.SessionsSuffix, Idle: time.Duration(h.SessionIdle), Max: time.Duration(h.SessionMax)}); err != nil {
+	if s.Sessions, err = session.Open(d.config.SessionSettings()); err != nil {
 		d.log.Error("sessions cannot be read: browsers sign in again", slog.Any("error", err))
+	}
+	if s.Person != nil {
+		s.Person.Sessions = func(names func(string) bool) (int, error) { return s.Sessions.Forget(time.Now(), names) }
 	}
 	for _, host := range h.Hosts {
 		s.Hosts = append(s.Hosts, strings.ToLower(host))
