@@ -128,6 +128,8 @@ func (s *Server) makeToken(w http.ResponseWriter, r *http.Request) {
 		err = fmt.Errorf("scope: want read, write, admin or report, have %q", q.Scope)
 	case !tokenName.MatchString(q.Name):
 		err = fmt.Errorf("name: want letters, digits and . _ - (at most 32), have %q", q.Name)
+	case len(owners) > MaxTokenOwners:
+		err = errManyOwners
 	case (scope == Admin || scope == Reporting) && len(owners) > 0:
 		err = fmt.Errorf("owners: a token of scope %s is bound to nobody", scope)
 	}
@@ -179,7 +181,7 @@ func (s *Server) tokensFail(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, audit.ErrUnwritable):
 		fail(w, http.StatusInsufficientStorage, err.Error())
-	case errors.Is(err, errTokenTaken):
+	case errors.Is(err, errTokenTaken), errors.Is(err, errTokensFull):
 		fail(w, http.StatusConflict, err.Error())
 	default:
 		s.log.Error("tokens cannot be changed", slog.Any("error", err))

@@ -173,6 +173,8 @@ func (t Token) row() string {
 
 var (
 	errTokenTaken = errors.New("has a token named")
+	errTokensFull = errors.New("no room for another token: revoke some, or bind them to fewer owners")
+	errManyOwners = fmt.Errorf("a token has %d owners at most", MaxTokenOwners)
 	errAdminOwner = errors.New("a token of scope admin is bound to nobody")
 )
 
@@ -192,16 +194,19 @@ func NewToken(path, name string, scope Scope, journal *audit.Log, by string, own
 		return "", fmt.Errorf("%s %w %s", path, errTokenTaken, name)
 	}
 	if len(all) == maxTokens {
-		return "", fmt.Errorf("%s has %d tokens", path, maxTokens)
+		return "", fmt.Errorf("%s: %w: it has %d", path, errTokensFull, maxTokens)
 	}
 	token, t, err := DrawToken(name, scope, owners...)
 	if err != nil {
 		return "", err
 	}
+	if all = append(all, t); len(tokensText(all)) > maxTokensFile { // which nobody could read: then no token is valid
+		return "", fmt.Errorf("%s: %w: it has %d octets at most", path, errTokensFull, maxTokensFile)
+	}
 	if err := journal.Add(audit.Line{By: by, Action: audit.TokenAdd, Subject: name, Detail: t.May()}); err != nil {
 		return "", err
 	}
-	return token, writeTokens(path, append(all, t))
+	return token, writeTokens(path, all)
 }
 
 // DrawToken draws a token, and returns its row too, which stands in no file yet.
@@ -216,7 +221,7 @@ func DrawToken(name string, scope Scope, owners ...addr.Key) (token string, t To
 		return "", t, errAdminOwner
 	}
 	if len(owners) > MaxTokenOwners {
-		return "", t, fmt.Errorf("a token has %d owners at most", MaxTokenOwners)
+		return "", t, errManyOwners
 	}
 	token = randomToken()
 	return token, Token{Name: name, Scope: scope, Made: time.Now().UTC().Format(time.DateOnly), Owners: owners, hash: sha256.Sum256([]byte(token))}, nil
@@ -294,12 +299,16 @@ func lockTokens(path string) (unlock func() error, err error) {
 // daemon often runs as another user than the writer. Hashes of 32 random octets reveal
 // nothing.
 func writeTokens(path string, all []Token) error {
+	return durable.WriteFile(path, []byte(tokensText(all)), 0o644)
+}
+
+func tokensText(all []Token) string {
 	var text strings.Builder
 	text.WriteString("# Tokens of blockd's HTTP door: name, scope, hash, date. Made by blockd token new.\n")
 	for _, t := range all {
 		text.WriteString(t.row())
 	}
-	return durable.WriteFile(path, []byte(text.String()), 0o644)
+	return text.String()
 }
 
 // tokens are the tokens of a file as it is now, so a revoked one is refused at once.

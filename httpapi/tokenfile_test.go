@@ -1,12 +1,15 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
+	"blockd/addr"
 	"blockd/internal/testkit"
 )
 
@@ -62,5 +65,30 @@ func TestFirstToken(t *testing.T) {
 	testkit.Write(t, path, "short\n")
 	if _, made, err := FirstToken(path); err == nil || made {
 		t.Errorf("a file that holds no token: %t, %v", made, err)
+	}
+}
+
+// A token for which the file has no room is refused: a file that is too long would make all of them worthless.
+func TestTokenFileHasABound(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	var owners []addr.Key
+	for i := range MaxTokenOwners {
+		owner, err := addr.ParseOwner(fmt.Sprintf("%d%s@here.example", i, strings.Repeat("ü", 25)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		owners = append(owners, owner)
+	}
+	made := 0
+	for ; made < maxTokens; made++ {
+		if _, err := NewToken(path, fmt.Sprintf("n%d", made), Read, nil, "", owners...); err != nil {
+			if !errors.Is(err, errTokensFull) {
+				t.Errorf("the last one: %v", err)
+			}
+			break
+		}
+	}
+	if all, err := ReadTokens(path); err != nil || len(all) != made || made == 0 {
+		t.Errorf("%d tokens after %d, %v", len(all), made, err)
 	}
 }
