@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -175,7 +176,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.text.Write(b)
 }
 
-// A stream ends when its token is revoked, and when the server does.
+// A stream ends when its token is revoked or may no longer see it, and when the server does.
 func TestEventsEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	viewer := newToken(t, path, "viewer", Read)
@@ -188,6 +189,22 @@ func TestEventsEnd(t *testing.T) {
 			}
 		})
 	})
+	for as, row := range map[string]string{"a token that reports": "viewer report %s\n", "a token that is bound": "viewer read %s ann@here.example\n"} {
+		t.Run(as, func(t *testing.T) {
+			os.Remove(path)
+			viewer := newToken(t, path, "viewer", Read)
+			watchUntil(t, f, viewer, func(context.CancelFunc) {
+				all, err := ReadTokens(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text := fmt.Sprintf(row, fmt.Sprintf("sha256:%x %s", all[0].hash, all[0].Made))
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
 }
 
 func watchUntil(t *testing.T, f *fixture, token string, end func(context.CancelFunc)) {

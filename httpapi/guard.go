@@ -285,10 +285,10 @@ func (s *Server) privately(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// gone reports whether the caller of a private stream has lost its right.
+// gone reports whether the caller of a private stream has lost its right: its token was revoked, or has another scope or owners now.
 func (s *Server) gone(r *http.Request) bool {
 	c := s.callerOf(r)
-	return !c.local && !c.known
+	return !c.local && !c.known || c.scope < Read || len(c.owners) > 0
 }
 
 // revoked reports whether the caller of a stream has lost its right since the stream began.

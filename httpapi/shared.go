@@ -122,7 +122,7 @@ func (s *Server) liveChanges(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.Is(err, shared.ErrAsk):
 		fail(w, http.StatusServiceUnavailable, err.Error())
-	case s.revoked(r): // while it waited
+	case s.gone(r): // while it waited
 		unauthorized(w, r, "this token was revoked")
 	default:
 		send(w, http.StatusOK, typeJSON, c)
