@@ -60,11 +60,10 @@ on_match = "quarantine"
 		cmd.Args = append(cmd.Args, "screenshots", "receipt", "states")
 		cmd.Env = append(cmd.Env, "BLOCKD_TEST_SCREENSHOTS="+filepath.Join(root, "docs"))
 	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("playwright: %v\n%s", err, out)
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output() // line by line: a run that hangs says where
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("playwright: %v", err)
 	}
-	t.Logf("%s", out)
 	if *update {
 		shrink(t, filepath.Join(root, "docs", "console"))
 	}

@@ -83,8 +83,9 @@ func TestSignIn(t *testing.T) {
 	cmd.Dir = "console"
 	cmd.Env = append(os.Environ(), "BLOCKD_TEST_CHROMIUM="+chromium, "BLOCKD_OUTPUT="+t.TempDir(), "BLOCKD_DIR="+d.dir, "BLOCKD_SMTP="+d.smtp, "BLOCKD_URL="+strings.TrimSuffix(address, "/"),
 		"BLOCKD_TOKEN="+token, "BLOCKD_READ_TOKEN="+bound, "BLOCKD_ISSUER="+provider.Issuer, "BLOCKD_PASSWORD="+oidcserver.Password)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("playwright: %v\n%s", err, out)
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("playwright: %v", err)
 	}
 
 	byProvider, byToken, later := newBrowser(t, d), newBrowser(t, d), newBrowser(t, d)

@@ -7,8 +7,8 @@ export default defineConfig({
   outputDir: process.env.BLOCKD_OUTPUT,
   reporter: 'list',
   workers: 1, // the tests share a daemon
-  timeout: 60_000, // many times what they take: machines may be busy
-  expect: { timeout: 20_000 },
+  timeout: 180_000, // many times what they take: machines may be busy
+  expect: { timeout: 30_000 },
   use: {
     baseURL: process.env.BLOCKD_URL,
     launchOptions: {

@@ -53,7 +53,7 @@ export function mail(sender, recipient = 'user@here.example', message = null) {
     const lines = ['EHLO client.example', `MAIL FROM:<${sender}>`, `RCPT TO:<${recipient}>`, ...message === null ? [] : ['DATA', `${message}\r\n.`], 'QUIT'];
     const replies = [];
     let text = '';
-    const socket = createConnection({ host, port: Number(port), timeout: 10_000 });
+    const socket = createConnection({ host, port: Number(port), timeout: 60_000 });
     socket.setEncoding('utf8').on('data', (chunk) => {
       text += chunk;
       for (let end; (end = text.indexOf('\r\n')) >= 0; text = text.slice(end + 2)) {
