@@ -18,7 +18,13 @@ const (
 
 	// tallySteps divides hashes, so that a fraction of the rows is in memory at a time.
 	tallySteps = 64
+
+	// mostUnsummed bounds the rows of files without sums that one count has in memory, in octets: many lack them after an upgrade, and on a full disk.
+	mostUnsummed = 32 << 20
 )
+
+// errUnsummed reports that too many files lack their sums.
+var errUnsummed = errors.New("many files have no sums")
 
 // Most is the package's Most for a history that is written here, including decisions that wait for the disk. Where the query selects by
 // time, outcome, verdict, door and list alone, finished files are not read again: their sums are. It fails with ErrBusy rather than wait.
@@ -39,7 +45,10 @@ func (l *Log) Most(ctx context.Context, q TopQuery) (Top, error) {
 	q.Memory = cmp.Or(q.Memory, logTopMemory)
 	if q.summed() {
 		for range 3 { // a file may be damaged, or change meanwhile
-			top, err := mostBySums(ctx, l.settings.Folder, q)
+			top, err := mostBySums(ctx, l.settings.Folder, q, mostUnsummed)
+			if errors.Is(err, errUnsummed) { // all is read, in the memory that a count may have
+				break
+			}
 			if !errors.Is(err, errSums) {
 				return top, err
 			}
@@ -69,6 +78,8 @@ type counting struct {
 	top   Top
 	rows  []hashRow // those that may be among the first
 	least uint64    // that a further one must have
+
+	unsummed int // octets of rows that files without sums may still have
 }
 
 // countedPart are the rows of one segment.
@@ -91,9 +102,10 @@ type hashRow struct {
 	line    uint32
 }
 
-// mostBySums is Most by sums. The error wraps errSums if a file has changed meanwhile.
-func mostBySums(ctx context.Context, folder string, q TopQuery) (Top, error) {
-	c := &counting{q: &q, group: slices.Index(Groups(), q.By), top: Top{By: q.By, Rows: []TopRow{}}}
+// mostBySums is Most by sums. The error wraps errSums if a file has changed meanwhile, and errUnsummed if those without sums have more than
+// so many octets of rows.
+func mostBySums(ctx context.Context, folder string, q TopQuery, unsummed int) (Top, error) {
+	c := &counting{q: &q, unsummed: unsummed, group: slices.Index(Groups(), q.By), top: Top{By: q.By, Rows: []TopRow{}}}
 	seed, err := seedOf(folder, false)
 	if err != nil {
 		return c.top, errSums
@@ -152,7 +164,10 @@ func (c *counting) open(ctx context.Context, folder string) error {
 			if of, err = sumOf(s, c.seed, c.group, w); err != nil {
 				return err
 			}
-			part.rows = of.groups[c.group]
+			if part.rows = of.groups[c.group]; c.unsummed < len(part.rows) {
+				return errUnsummed
+			}
+			c.unsummed -= len(part.rows)
 		}
 		c.top.Damaged += int(of.head.Damaged)
 		part.wanted = make([]bool, len(of.facets))

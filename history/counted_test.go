@@ -1,6 +1,7 @@
 package history
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -74,7 +75,7 @@ func TestMostBySums(t *testing.T) {
 	if len(files) != 5 {
 		t.Fatalf("%d files of sums", len(files))
 	}
-	if _, err := mostBySums(t.Context(), l.settings.Folder, TopQuery{Query: Query{Limit: 5}, By: "sender"}); err != nil {
+	if _, err := mostBySums(t.Context(), l.settings.Folder, TopQuery{Query: Query{Limit: 5}, By: "sender"}, mostUnsummed); err != nil {
 		t.Fatal(err)
 	}
 	compare("with sums")
@@ -91,6 +92,15 @@ func TestMostBySums(t *testing.T) {
 		t.Fatal(err)
 	}
 	compare("removed")
+	for _, path := range files {
+		os.Remove(path)
+	}
+	if _, err := mostBySums(t.Context(), l.settings.Folder, TopQuery{Query: Query{Limit: 5}, By: "sender"}, 30_000); !errors.Is(err, errUnsummed) {
+		t.Errorf("more rows than memory: %v", err)
+	}
+	if err := l.sumSegments(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := l.Forget(t.Context(), func(r *Record) bool { return r.Sender == "u1@d1.example" }); err != nil {
 		t.Fatal(err)
 	}
