@@ -30,6 +30,20 @@ func TestScopes(t *testing.T) {
 	}
 }
 
+// A session whose token was revoked bears nobody else's name, in the list and in the journal.
+func TestSessionOfARevokedTokenHasNoName(t *testing.T) {
+	f := newEntryFixture(t)
+	boss := newToken(t, f.tokens.path, "boss", Admin)
+	signIn(t, f.fixture, f.read)
+	if found, err := RevokeToken(f.tokens.path, "viewer", nil, ""); !found || err != nil {
+		t.Fatal(found, err)
+	}
+	l := decoded[SessionList](t, f.ask("GET", "/v1/sessions", "", boss), 200, asJSON)
+	if len(l.Sessions) != 1 || l.Sessions[0].Name != "a revoked token" {
+		t.Errorf("%+v", l)
+	}
+}
+
 // A token that is made over HTTP is worth what it says, is shown once, and nothing when it is revoked; and an admin ends the sessions of others.
 func TestTokensOverHTTP(t *testing.T) {
 	f := newEntryFixture(t)

@@ -236,7 +236,11 @@ func (s *Server) nameOf(of session.Session) string {
 	}
 	var token [sha256.Size]byte
 	hex.Decode(token[:], []byte(of.Token))
-	return cmp.Or(s.holder(caller{}, token).name, "the token of the daemon")
+	c := s.holder(caller{}, token)
+	if !c.known {
+		return "a revoked token"
+	}
+	return cmp.Or(c.name, "the token of the daemon")
 }
 
 // noteSession writes a line of the journal. A sign-in is not refused where that fails: who is to mend the machine may need it, and changes
