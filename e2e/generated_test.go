@@ -80,6 +80,11 @@ refuse x@bad.example a
 		t.Errorf("TypeScript prints\n%swant\n%s", got, answers)
 	}
 
+	offline := exec.Command("go", "tool", "-n", "oapi-codegen")
+	offline.Dir, offline.Env = filepath.Join(root, "e2e/openapi/go"), append(os.Environ(), "GOPROXY=off")
+	if out, err := offline.CombinedOutput(); err != nil {
+		testkit.Missing(t, "the modules of e2e/openapi/go are not here (make peers): "+lastLine(out))
+	}
 	dir = filepath.Join(t.TempDir(), "go")
 	for _, name := range []string{"main.go", "go.mod", "go.sum"} {
 		testkit.Write(t, filepath.Join(dir, name), string(testkit.Read(t, filepath.Join(root, "e2e/openapi/go", name))))
