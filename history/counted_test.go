@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,6 +118,22 @@ func TestMostBySums(t *testing.T) {
 	}
 	if files, _ := filepath.Glob(filepath.Join(l.settings.Folder, "*"+sumsSuffix)); len(files) != 0 {
 		t.Errorf("%d files of sums without segments", len(files))
+	}
+}
+
+// TestOneFileWithoutSums: one that cannot have them does not keep the older ones from theirs.
+func TestOneFileWithoutSums(t *testing.T) {
+	l, r := open(t), rand.New(rand.NewPCG(3, 4))
+	busy(t, l, r, time.Now().Add(-time.Hour), 6, 700)
+	newest := l.older[len(l.older)-1]
+	if err := os.MkdirAll(filepath.Join(strings.TrimSuffix(newest.path, suffix)+sumsSuffix, "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.sumSegments(t.Context()); err == nil {
+		t.Error("no error")
+	}
+	if files, _ := filepath.Glob(filepath.Join(l.settings.Folder, "*"+sumsSuffix)); len(files) != len(l.older) {
+		t.Errorf("%d files of sums, with the one in the way, for %d segments", len(files), len(l.older))
 	}
 }
 

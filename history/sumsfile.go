@@ -148,11 +148,13 @@ func (l *Log) sumSegments(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var faults error // one file that cannot be summed does not keep the others from it
 	for i := len(older) - 1; i >= 0; i-- {
 		began := time.Now()
 		made, err := l.sumSegment(older[i], seed)
 		if err != nil {
-			return err
+			faults = errors.Join(faults, err)
+			continue
 		}
 		if !made {
 			continue
@@ -163,7 +165,7 @@ func (l *Log) sumSegments(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	return l.dropSums(older)
+	return errors.Join(faults, l.dropSums(older))
 }
 
 // sumSegment writes the sums of one segment, if they are not there.
