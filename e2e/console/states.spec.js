@@ -118,5 +118,6 @@ test('looks right when it has nothing to show', async ({ page }) => {
   await page.route('**/v1/**', () => {}); // it hangs
   await page.goto('/#overview');
   await expect(page.locator('#silence')).toContainText('No news from the daemon');
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('Overview'); // a second later: until then it waits to hear who has signed in
   await look(page, 'silent-overview');
 });

@@ -90,7 +90,7 @@ function loads({ loads: all, worth, undo }) {
     { head: 'Entries', cell: ({ entries }) => count(entries), number: true },
     { head: 'Came', cell: ({ added }) => change(added, '+'), number: true },
     { head: 'Went', cell: ({ removed }) => change(removed, '−'), number: true },
-    ...undo ? [{ act: true, cell: ({ generation, time }) => html('button', { type: 'button', class: 'quiet small', 'aria-label': `What came and went since ${new Date(time).toLocaleString()}`, click: () => compare(worth, generation) }, 'Since then') }] : [],
+    ...undo ? [{ act: true, cell: ({ generation, time }) => html('button', { type: 'button', class: 'quiet small', 'aria-label': `Since then, ${new Date(time).toLocaleString()}: what came and went`, click: () => compare(worth, generation) }, 'Since then') }] : [],
   ], all));
 }
 
