@@ -52,6 +52,16 @@ const day = (asked) => {
 const top = (by) => ({ by, decisions: 9210, distinct: 4120, without: 0, damaged: 0, top: ['mx.listed.example', 'second.example', 'listed.example', 'news.second.example', 'sub.listed.example'].map((name, i) => (
   { name, decisions: Math.floor(3811 / (i + 1)), share: 0.41 / (i + 1), list: 'own', entry: name })) });
 
+// fleet has a node of each kind: that is well, behind, and not ready; lost are changes that a database no longer has.
+const fleet = () => {
+  const at = new Date().toISOString();
+  const node = { node: 'mx1', at, version: '1.0', generation: 'abc', ready: true, gate_refusals: 0, begun: at, checks: 90_000, refused: 4100, since: { checks: 900, refused: 41 }, checks_per_second: 31.4, problems: [] };
+  const follows = { channel: 'stable', sequence: 41, newest: 42, lag: 7260, canary: true, pinned: 41, live_revision: 12, live_up: false, sources: [{ list: 'own', state: 'away' }] };
+  return { nodes: [node, { ...node, ...follows, node: 'mx2', gate_refusals: 2, problems: ['list own: away', 'list <b>other</b>: refused'] }, { ...node, node: 'mx3.a-long-name-of-a-machine.here.example', ready: false, problems: ['no index'] }],
+    sequences_differ: true, entries_differ: true, fault: 'the database does not answer' };
+};
+const lost = () => ({ lost: [{ change: 'add', entry: { entry: 'pest@shop.example', action: 'block', why: '<b>phishing</b>' }, found: new Date().toISOString() }, { change: 'revoke', token: 'helpdesk', found: new Date().toISOString() }], lost_total: 2 });
+
 test.describe.configure({ timeout: 600_000 });
 
 test('looks right in each view', async ({ page }) => {
@@ -69,7 +79,7 @@ test('looks right in each view', async ({ page }) => {
   await page.route('**/v1/series?*', (route) => route.fulfill({ json: day(new URL(route.request().url()).searchParams) }));
   await page.route('**/v1/top?*', (route) => route.fulfill({ json: top(new URL(route.request().url()).searchParams.get('by')) }));
   for (const [name, hash, ready] of [
-    ['overview', '#overview', '#top tbody tr'], ['decisions', '#decisions', '#decisions tbody tr'], ['search', '#decisions?time=24h&show=all&q=second', '#past tbody tr'],
+    ['overview', '#overview', '#top tbody tr'], ['decisions', '#decisions', '#decisions tbody tr'], ['search', '#decisions?time=24h&show=all&outcome=refuse&q=second', '#past tbody tr'],
     ['lists', '#lists', '#lists tbody tr'], ['list', '#lists/own', '#list .card'], ['entries', '#entries', '#entries tbody tr'],
     ['quarantine', '#quarantine', '#quarantine tbody tr'], ['requests', '#requests', '#requests .none, #requests tbody tr'], ['changes', '#changes', '#changes tbody tr'],
     ['answer', `#overview?ask=${encodeURIComponent(reply)}`, '#answer .verdict']]) {
@@ -94,6 +104,31 @@ test('looks right in each view', async ({ page }) => {
   await page.locator('#past').getByRole('button', { name: /^Block/ }).first().click();
   await expect(page.locator('#entry-dialog')).toBeVisible();
   await look(page, 'block');
+});
+
+test('looks right in what a list is asked, where one is added, and in a fleet', async ({ page }) => {
+  test.skip(Boolean(folder), 'there are pictures enough');
+  expect(await mail('axe@listed.example')).toMatch(/^550 /);
+  await open(page);
+  await page.goto('/#lists/own');
+  await page.getByLabel('Lines as they would stand in the file').fill('fine.example\nbad entry\ncom');
+  await page.getByRole('button', { name: 'Read them' }).click();
+  await expect(page.getByRole('region', { name: 'What the lines mean' }).getByRole('table')).toBeVisible();
+  await page.getByRole('button', { name: 'Replay' }).click();
+  await expect(page.getByRole('region', { name: 'What it would have refused' })).toContainText('were refused then, too');
+  await look(page, 'asked of a list');
+  await page.goto('/#lists');
+  await page.getByRole('button', { name: 'Add a list…' }).click();
+  await page.getByLabel('Address of a list').fill('https://lists.example/bad.txt');
+  await page.getByRole('button', { name: 'Show the text' }).click();
+  await expect(page.locator('#list-new pre')).toBeVisible();
+  await look(page, 'a list is added');
+  await page.route('**/v1/fleet', (route) => route.fulfill({ json: fleet() })); // this daemon is in none
+  await page.route('**/v1/live', (route) => route.fulfill({ json: lost() }));
+  await page.goto('/#fleet');
+  await expect(page.locator('#fleet').getByRole('row')).toHaveCount(4);
+  await expect(page.locator('#lost')).toContainText('2 changes of live entries were lost');
+  await look(page, 'fleet');
 });
 
 test('looks right when it has nothing to show', async ({ page }) => {

@@ -12,7 +12,7 @@ const percent = (part, whole) => (whole > 0 ? `${(100 * part / whole).toFixed(2)
 const sequence = (node) => {
   if (!node.channel) return '–';
   const text = node.sequence < node.newest ? `${node.sequence ?? 0} of ${node.newest}` : `${node.sequence ?? 0}`;
-  return [text, node.canary && [' ', badge('', 'canary')], node.pinned > 0 && [' ', badge('warn', 'pinned')]];
+  return [html('span', { class: 'whole' }, text), node.canary && [' ', badge('', 'canary')], node.pinned > 0 && [' ', badge('warn', 'pinned')]];
 };
 
 const live = (node) => (node.live_revision || node.live_up ? [`${node.live_revision ?? 0}`, !node.live_up && [' ', badge('bad', 'away')]] : '–');
@@ -26,7 +26,7 @@ const state = (node) => {
 const columns = [
   { head: 'Node', cell: (node) => html('strong', { title: `blockd ${node.version}` }, visible(node.node)), address: true },
   { head: 'State', cell: state },
-  { head: 'Sequence', cell: sequence, whole: true },
+  { head: 'Sequence', cell: sequence },
   { head: 'Lag', cell: (node) => (node.channel ? span(node.lag ?? 0) : '–'), wide: true, whole: true, title: 'since the sequence was made' },
   { head: 'Gate', cell: (node) => (node.gate_refusals > 0 ? badge('bad', count(node.gate_refusals)) : '0'), number: true, wide: true, title: 'lists whose newest content the gate refuses' },
   { head: 'Sources', cell: (node) => (node.sources ?? []).map((from) => html('div', {}, visible(from.list), ' ', badge('warn', from.state))), wide: true },
