@@ -28,7 +28,7 @@ HEAD postfix/smtp[1]: 4ABC123: to=<bob@there.example>, relay=x, dsn=2.0.0, statu
 		{"learn --maillog -", log, 0, "learned from 1 message of users to 1 recipient; 1 correspondent known; 3 lines read, 0 of no mail server"},
 		{"forget", "", exitUsage, "want one ADDRESS"},
 		{"forget there.example", "", exitUsage, "want an address with a domain"},
-		{"forget --json bob@there.example", "", 0, `{"correspondent":true,"recent":false,"held":0,"decisions":0,"requests":0,"proposals":0,"hits":0,"report":0,"own":0,"entries":0,"quarantined":0,"remains":[]}`},
+		{"forget --json bob@there.example", "", 0, `{"correspondent":true,"recent":false,"held":0,"decisions":0,"requests":0,"proposals":0,"hits":0,"report":0,"sessions":0,"own":0,"entries":0,"quarantined":0,"remains":[]}`},
 		{"forget bob@there.example", "", 0, "nothing was kept about this address"},
 	} {
 		words := strings.Fields(tt.args)
