@@ -60,7 +60,7 @@ peers=(
 PATH=$PATH:/usr/sbin:/sbin
 missing=()
 for peer in "${peers[@]}"; do
-	[ -e "${peer%%=*}" ] || command -v "${peer%%=*}" >/dev/null || missing+=("${peer##*=}")
+	case $peer in /*) [ -e "${peer%%=*}" ] ;; *) command -v "${peer%%=*}" >/dev/null ;; esac || missing+=("${peer##*=}") # a folder of the checkout has the name of a program
 done
 servers=$("${0%/*}/servers.sh" --where)
 promtool=$(command -v promtool || "${0%/*}/promtool.sh" --where)
