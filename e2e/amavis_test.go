@@ -30,7 +30,7 @@ func amavis(t *testing.T, tables string) func(sender, recipient string) string {
 	t.Helper()
 	program := testkit.Peer(t, "amavisd")
 	if os.Geteuid() != 0 {
-		t.Skip("amavisd takes another user's rights, which needs root")
+		testkit.Missing(t, "amavisd takes another user's rights, which needs root")
 	}
 	dir, err := os.MkdirTemp("", "blockd-amavis-") // its user has to get there, and may not write to its configuration
 	if err != nil {
@@ -68,33 +68,13 @@ $sa_local_tests_only = 1; $final_spam_destiny = D_PASS;
 	}
 	cmd := exec.Command(program, "-c", config, "foreground")
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
-		cmd.Process.Signal(os.Interrupt)
-		<-ended
 		log.Close()
-		if t.Failed() {
-			said := testkit.Read(t, log.Name())
+		if said := testkit.Read(t, log.Name()); t.Failed() {
 			t.Logf("amavisd, the end: %s", said[max(0, len(said)-2000):])
 		}
 	})
-	testkit.Eventually(t, "amavisd to listen", func() bool {
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("amavisd has ended: %v", err)
-		default:
-		}
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
+	startServer(t, cmd, address)
 	return func(sender, recipient string) string {
 		t.Helper()
 		before := len(testkit.Read(t, log.Name()))

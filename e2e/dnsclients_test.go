@@ -56,11 +56,14 @@ func startRspamd(t *testing.T, nameserver string) *dnsRspamd {
 	return r
 }
 
-// startServer runs a server of one TCP address in the foreground until the test ends.
+// startServer runs a server of one TCP address in the foreground until the test ends. What it says goes where cmd says, else into the log of a test that
+// fails.
 func startServer(t *testing.T, cmd *exec.Cmd, address string) {
 	t.Helper()
 	log := &testkit.Log{}
-	cmd.Stdout, cmd.Stderr = log, log
+	if cmd.Stdout == nil {
+		cmd.Stdout, cmd.Stderr = log, log
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.WaitDelay = 5 * time.Second // a child that is left keeps the pipes open
 	if err := cmd.Start(); err != nil {

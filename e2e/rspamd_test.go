@@ -14,7 +14,7 @@ import (
 	"blockd/internal/testkit"
 )
 
-// runRspamd starts a real rspamd with options and modules, and returns where it scans. It may not answer yet.
+// runRspamd starts a real rspamd with options and modules, and returns where it scans.
 func runRspamd(t *testing.T, options, modules string) (scanner string) {
 	t.Helper()
 	rspamd := testkit.Peer(t, "rspamd")
@@ -46,19 +46,7 @@ metric { name = "default"; actions { reject = 15; } }
 	} else if os.Geteuid() == 0 {
 		args = append(args, "-i")
 	}
-	var log testkit.Log
-	cmd := exec.Command(rspamd, args...)
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(os.Interrupt)
-		cmd.Wait()
-		if t.Failed() {
-			t.Logf("rspamd: %s", log.String())
-		}
-	})
+	startServer(t, exec.Command(rspamd, args...), scanner)
 	return scanner
 }
 

@@ -23,7 +23,8 @@ func mailbox(a addr.Addr) addr.Addr {
 	return a
 }
 
-// TestAliasesLeadToTheirOwner: an entry under the name of an alias would be heard by nobody, and what an alias is called gives no right.
+// TestAliasesLeadToTheirOwner: mail for an alias is judged by the entries of its owner, so an entry that is added for the alias is added for the owner. Who may not change
+// the owner may not do it by an alias either.
 func TestAliasesLeadToTheirOwner(t *testing.T) {
 	f, bear := ownersFixture(t)
 	anna, bob := bear(Write, "anna@here.example"), bear(Write, "bob@here.example")
