@@ -28,7 +28,6 @@ type csvFile struct {
 	at        columns
 	owners    bool // separator and columns are known, and usual may read lines of owners
 	same      usualLine
-	sameOwner string // whose line same is; "" = none was learned
 
 	// The record in hand.
 	lines []line

@@ -30,6 +30,7 @@ func (f *csvFile) ofOwners() bool {
 
 // usualLine is what lines in a row mostly have in common: all but the cell of the entry.
 type usualLine struct {
+	owner         string // "" = no line was learned
 	before, after []byte // the entry's cell, with its separators
 	allow         bool
 	reason        string
@@ -54,7 +55,7 @@ func (f *csvFile) usual(l line) bool {
 		return false
 	}
 	entry, same := f.same.entryOf(l.text, f.separator)
-	same = same && f.sameOwner == r.lastOwner
+	same = same && f.same.owner == r.lastOwner
 	if !same {
 		var ok bool
 		if entry, ok = f.learn(l.text); !ok {
@@ -88,7 +89,8 @@ func (f *csvFile) usual(l line) bool {
 // learn cuts a line of the same owner as the line before, and remembers all of it but the entry.
 func (f *csvFile) learn(text string) (entry string, ok bool) {
 	r := f.r
-	f.sameOwner = ""
+	u := &f.same
+	u.owner = ""
 	if strings.IndexByte(text, '"') >= 0 {
 		return "", false
 	}
@@ -123,11 +125,10 @@ func (f *csvFile) learn(text string) (entry string, ok bool) {
 	if reason = trim(reason); reason != "" {
 		said = cleanReason(reason)
 	}
-	u := &f.same
 	if said != u.reason {
 		u.reason = strings.Clone(said) // the line is gone with its block
 	}
 	u.before, u.after, u.allow = append(u.before[:0], text[:from]...), append(u.after[:0], text[from+len(entry):]...), action == "allow"
-	f.sameOwner = r.lastOwner
+	u.owner = r.lastOwner
 	return entry, true
 }
