@@ -1,3 +1,5 @@
+//go:build !nosql
+
 package main
 
 import (
