@@ -70,8 +70,8 @@ func withMilter(t *testing.T, unix bool, options ...string) (*daemon, *postfix) 
 	return serve(t, s), p
 }
 
-// A Postfix behind a proxy, or one that was told so by XCLIENT, knows no address of the client, and says so with the family of its socket: mail goes on, and entries of
-// senders count.
+// Postfix may not know the client's address: a proxy in front of it did not say, or XCLIENT said that it is unknown. It then tells the milter
+// "unknown" in place of an address, but still calls it IPv4 or IPv6. Such mail is filtered by its sender as usual.
 func TestMilterOfAnUnknownClient(t *testing.T) {
 	_, p := withMilter(t, false)
 	for _, address := range []string{"[UNAVAILABLE]", "192.0.2.7", "198.51.100.7"} {

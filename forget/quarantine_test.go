@@ -13,7 +13,8 @@ import (
 	"blockd/quarantine"
 )
 
-// Messages from the person go, and those to nobody else; what others get too stays, and is told of.
+// blockd forget --quarantine removes messages that the person has sent, and messages to the person alone. A message that has other recipients too stays,
+// and the answer says how many did.
 func TestQuarantineOfOthersStays(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"tmp", "new", "cur"} {

@@ -82,8 +82,8 @@ func check(command byte, data []byte) error {
 	return nil
 }
 
-// mend gives a client whose address is none the family of unknown ones, for which the library reads no address. A Postfix that does not know the
-// address, such as after XCLIENT, says "unknown" with the family of its socket, and the library would end the session. data has passed check.
+// mend marks a client as unknown (family U) if its address cannot be read. A Postfix that does not know the address, such as after XCLIENT, says
+// "unknown" in its place, but still calls it IPv4 or IPv6; the library would end the session there. With U it reads no address. data has passed check.
 func mend(data []byte) {
 	family := bytes.IndexByte(data, 0) + 1
 	if data[family] != '4' && data[family] != '6' || len(data) < family+3 {

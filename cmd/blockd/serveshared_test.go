@@ -240,7 +240,7 @@ func TestTheTokenStaysHome(t *testing.T) {
 	}
 }
 
-// A daemon behind a relay has what the others have, and its changes are theirs.
+// A daemon that asks another daemon (a relay) for changes gets every live entry, and entries that are added to it reach the other one.
 func TestDaemonBehindARelay(t *testing.T) {
 	server := redisserver.Start(t)
 	first := sharing(t, "redis", server.URL(), 1)[0]
