@@ -165,6 +165,16 @@ func (b *Box) CountOpen() int {
 	return len(all)
 }
 
+// Damaged is how many lines of the file cannot be read; 0 if the file cannot be. It makes no proposals, as All does.
+func (b *Box) Damaged() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.follow() != nil {
+		return 0
+	}
+	return b.bad
+}
+
 // Forget removes the senders and the users that are accepted, and returns how many words of them and about them it has removed.
 func (b *Box) Forget(sender, user func(address string) bool) (gone int, err error) {
 	err = b.change(func() ([]record, error) {

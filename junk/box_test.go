@@ -115,7 +115,7 @@ func TestBoxDamage(t *testing.T) {
 		}
 	}
 	all, damaged, err := b.All(Open, now)
-	if err != nil || len(all) != 1 || damaged != 5 {
+	if err != nil || len(all) != 1 || damaged != 5 || NewBox(b.settings).Damaged() != 5 {
 		t.Errorf("%d proposals, %d damaged, %v", len(all), damaged, err)
 	}
 }

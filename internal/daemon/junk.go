@@ -20,10 +20,7 @@ func (d *daemon) openJunk() {
 	d.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "blockd_proposals_open",
 		Help: "Senders whom several users do not want, that wait for a person to adopt or decline."}, func() float64 { return float64(box.CountOpen()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "blockd_proposals_damaged_lines",
-			Help: "Lines of the file of proposals that cannot be read, and are left out."}, func() float64 {
-			_, damaged, _ := box.All(junk.Open, time.Now())
-			return float64(damaged)
-		}))
+			Help: "Lines of the file of proposals that cannot be read, and are left out."}, func() float64 { return float64(box.Damaged()) }))
 }
 
 // proposed are the proposals of a configuration that wait for a person; nil = there can be none.
