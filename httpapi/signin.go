@@ -84,7 +84,7 @@ func (s *Server) browser(c caller, r *http.Request) caller {
 func (s *Server) sessionOf(r *http.Request) (found session.Session, ok bool) {
 	names := []string{plainCookie}
 	switch {
-	case onSocket(r): // another process may hand a request on
+	case onSocket(r), s.unnamed(r): // another process may hand a request on
 		names = []string{secureCookie, plainCookie}
 	case s.overTLS(r):
 		names[0] = secureCookie
@@ -103,9 +103,17 @@ func (s *Server) sessionOf(r *http.Request) (found session.Session, ok bool) {
 	return found, false
 }
 
-// overTLS reports whether the browser sends a request by TLS, at the latest to a web server in front.
+// overTLS reports whether the browser sends a request by TLS, at the latest to a web server in front. Where there is one, that is so
+// unless the browser says by Origin that it has come past it.
 func (s *Server) overTLS(r *http.Request) bool {
-	return r.TLS != nil || s.url != nil && s.url.Scheme == "https" && strings.EqualFold(s.url.Host, r.Host)
+	past := s.unnamed(r) && strings.HasPrefix(r.Header.Get("Origin"), "http://")
+	return r.TLS != nil || s.url != nil && s.url.Scheme == "https" && !past
+}
+
+// unnamed reports whether a request lacks the host of an https URL: the web server in front does not pass it on, or the browser has come
+// past it. Without Origin nobody can tell which.
+func (s *Server) unnamed(r *http.Request) bool {
+	return r.TLS == nil && s.url != nil && s.url.Scheme == "https" && !strings.EqualFold(s.url.Host, r.Host)
 }
 
 // identity answers GET /v1/session.

@@ -199,8 +199,11 @@ func TestSessionsEnd(t *testing.T) {
 // By TLS, at the door or at a web server before it, the cookie goes by TLS alone, and nobody else can set it.
 func TestCookies(t *testing.T) {
 	f := newEntryFixture(t)
-	ask := func(f *fixture, encrypted bool, host, cookie, target, body string) *httptest.ResponseRecorder {
+	ask := func(f *fixture, encrypted bool, host, origin, cookie, target, body string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(map[bool]string{true: "POST", false: "GET"}[body != ""], target, strings.NewReader(body))
+		if body != "" && origin != "" { // browsers say it of what may change something
+			r.Header.Set("Origin", origin)
+		}
 		r.Host, r.TLS = host, nil
 		if encrypted {
 			r.TLS = &tls.ConnectionState{}
@@ -221,25 +224,29 @@ func TestCookies(t *testing.T) {
 		f         *fixture
 		encrypted bool
 		host      string
+		origin    string
 		secure    bool
-	}{{"without TLS", f.fixture, false, "127.0.0.1:8025", false}, {"with TLS", f.fixture, true, "mail.example", true},
-		{"behind a web server", behind, false, "mail.example", true}, {"past the web server", behind, false, "127.0.0.1:8025", false}} {
-		w := ask(tt.f, tt.encrypted, tt.host, "", "/v1/session", body)
+	}{{"without TLS", f.fixture, false, "127.0.0.1:8025", "", false}, {"with TLS", f.fixture, true, "mail.example", "", true},
+		{"behind a web server", behind, false, "mail.example", "", true},
+		{"behind one that does not pass Host on", behind, false, "127.0.0.1:8025", "https://mail.example", true},
+		{"behind one that passes neither Host nor Origin on", behind, false, "127.0.0.1:8025", "", true},
+		{"past the web server", behind, false, "127.0.0.1:8025", "http://127.0.0.1:8025", false}} {
+		w := ask(tt.f, tt.encrypted, tt.host, tt.origin, "", "/v1/session", body)
 		c := w.Result().Cookies()[0]
 		if c.Secure != tt.secure || strings.HasPrefix(c.Name, "__Host-") != tt.secure || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || !c.Expires.IsZero() || c.MaxAge != 0 || len(c.Value) < 43 {
 			t.Errorf("%s: %s", tt.name, c)
 		}
-		if w := ask(tt.f, tt.encrypted, tt.host, cookieOf(t, w), "/v1/entries", ""); w.Code != 200 {
+		if w := ask(tt.f, tt.encrypted, tt.host, tt.origin, cookieOf(t, w), "/v1/entries", ""); w.Code != 200 {
 			t.Errorf("%s: %d %s", tt.name, w.Code, w.Body)
 		}
-		if tt.secure {
+		if tt.host == "mail.example" {
 			planted := "Cookie: " + plainCookie + "=" + c.Value
-			if w := ask(tt.f, tt.encrypted, tt.host, planted, "/v1/entries", ""); w.Code != 401 {
+			if w := ask(tt.f, tt.encrypted, tt.host, tt.origin, planted, "/v1/entries", ""); w.Code != 401 {
 				t.Errorf("%s: a cookie that any neighbour can set is taken: %d", tt.name, w.Code)
 			}
 		}
 	}
-	cookie := cookieOf(t, ask(f.fixture, false, "127.0.0.1:8025", "", "/v1/session", body))
+	cookie := cookieOf(t, ask(f.fixture, false, "127.0.0.1:8025", "", "", "/v1/session", body))
 	if w := f.ask("GET", "/v1/entries", "", "Cookie: "+plainCookie+"=planted; other=x; "+strings.TrimPrefix(cookie, "Cookie: ")); w.Code != 200 {
 		t.Errorf("a neighbour's cookie of the same name shuts out: %d", w.Code)
 	}
