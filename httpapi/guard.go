@@ -58,11 +58,11 @@ var errTokenText = errors.New("token must be one word of printable ASCII")
 
 // caller is the party that asks, and its rights.
 type caller struct {
-	name  string // of its token; "" without one
-	known bool   // by a valid token
-	local bool   // by a Unix socket, whose file mode admits it
-	scope Scope
-	stale bool // its token may write, and is of the fleet, whose store has been away for too long
+	name     string // of its token; "" without one
+	known    bool   // by a valid token
+	local    bool   // by a Unix socket, whose file mode admits it
+	scope    Scope
+	withheld Scope // of its token, which is of the fleet, whose store has been away for too long; Read = none is
 
 	owners []addr.Key // whose entries alone it may see and change; none = it is bound to nobody
 
@@ -217,15 +217,15 @@ func (s *Server) holder(c caller, token [sha256.Size]byte) caller {
 		}
 		if found {
 			if from == &s.fleet && t.Scope >= Write && !s.settings.Shared.MayWrite() {
-				t.Scope, c.stale = Read, true
+				c.withheld, t.Scope = t.Scope, Read
 			}
 			if t.Scope == Reporting {
 				return caller{name: t.Name, known: true, scope: Reporting}
 			}
 			if len(t.Owners) > 0 { // bound, by whatever way it comes
-				return caller{name: t.Name, known: true, scope: t.Scope, stale: c.stale, owners: t.Owners}
+				return caller{name: t.Name, known: true, scope: t.Scope, withheld: c.withheld, owners: t.Owners}
 			}
-			return caller{name: t.Name, known: true, local: c.local, stale: c.stale, scope: max(c.scope, t.Scope)}
+			return caller{name: t.Name, known: true, local: c.local, withheld: c.withheld, scope: max(c.scope, t.Scope)}
 		}
 	}
 	return c
@@ -296,6 +296,9 @@ func (s *Server) revoked(r *http.Request) bool {
 	return s.closed() && s.gone(r)
 }
 
+// fleetAway is the answer to a token of the fleet that would have the right.
+var fleetAway = fmt.Sprintf("the store of the fleet has not answered for %s, so tokens of the fleet may change nothing here; it may have been revoked", shared.WritesFor)
+
 // writing admits only callers that may write.
 func (s *Server) writing(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -303,8 +306,8 @@ func (s *Server) writing(next http.HandlerFunc) http.HandlerFunc {
 		switch {
 		case c.scope >= Write:
 			next(w, r)
-		case c.stale:
-			fail(w, http.StatusServiceUnavailable, fmt.Sprintf("the store of the fleet has not answered for %s, so tokens of the fleet may not write here; it may have been revoked", shared.WritesFor))
+		case c.withheld >= Write:
+			fail(w, http.StatusServiceUnavailable, fleetAway)
 		case !c.known:
 			unauthorized(w, r, "to change something wants a token of scope write (blockd token new --write), or the Unix socket (http.socket)")
 		default:

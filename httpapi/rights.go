@@ -68,6 +68,8 @@ func (s *Server) administering(next http.HandlerFunc) http.HandlerFunc {
 		switch c := s.callerOf(r); {
 		case c.scope == Admin:
 			next(w, r)
+		case c.withheld == Admin:
+			fail(w, http.StatusServiceUnavailable, fleetAway)
 		case !c.known && !c.local:
 			s.refused(refusedToken)
 			unauthorized(w, r, "this wants a token of scope admin (blockd token new --admin)")
@@ -269,12 +271,12 @@ func describeRevokeToken(d *document) *huma.Operation {
 
 func describeSessions(d *document) *huma.Operation {
 	return d.administers(&huma.Operation{OperationID: "sessions", Summary: "Which browsers have signed in",
-		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, SessionList{})}}})
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, SessionList{})}}}, http.StatusServiceUnavailable)
 }
 
 func describeEndSessions(d *document) *huma.Operation {
 	return d.administers(&huma.Operation{OperationID: "endSessions", Summary: "End a session, or all of somebody",
 		Parameters: []*huma.Param{parameter("id", "one session", ""), parameter("name", "all sessions of this name", "")},
 		Responses:  map[string]*huma.Response{"200": {Description: "those that are left", Content: d.content(typeJSON, SessionList{})}}},
-		http.StatusNotFound, http.StatusInsufficientStorage)
+		http.StatusNotFound, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
 }
