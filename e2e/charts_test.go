@@ -35,7 +35,8 @@ func (d *daemon) series(t *testing.T, query string) map[string]uint64 {
 	return all
 }
 
-// TestChartsAndTop: what is counted over time survives a stop and an upgrade, and agrees with the decisions that are behind it.
+// TestChartsAndTop: after a stop and after an upgrade the counts of /v1/series are still there, and they are those of the decisions
+// that were made.
 func TestChartsAndTop(t *testing.T) {
 	d := serve(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n[[list]]\nname = \"watch\"\npath = \"watch.txt\"\nmode = \"shadow\"\n",
 		files: map[string]string{"a.txt": "bad.example\nworse.example\n", "watch.txt": "ok.example\n"}})

@@ -36,7 +36,8 @@ func sumsPath(folder string, number uint64) string {
 // errSums reports a file that cannot be used: its segment is read in its place.
 var errSums = errors.New("no sums of this segment")
 
-// seedOf reads the seed of a folder, or makes it. Without one nobody outside can make two names share a hash.
+// seedOf reads the folder's random seed, by which names are hashed. If there is none, it writes one where makes is set, and fails else.
+// Whoever sends mail does not know it, and so cannot choose names with equal hashes.
 func seedOf(folder string, makes bool) (uint64, error) {
 	path := filepath.Join(folder, seedName)
 	text, err := os.ReadFile(path)

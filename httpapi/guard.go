@@ -69,7 +69,8 @@ type caller struct {
 	session *session.Session // by which it is known; nil: by a header, or not at all
 }
 
-// identity is whom rates are counted for: the name, but that people have the names of an identity provider.
+// identity is whose requests http.max_rate counts together: a token's by its name. Names of people come from an identity provider, and two
+// may have the same one, so their requests are counted by the provider's subject.
 func (c caller) identity() string {
 	if c.session != nil && c.session.Person != nil {
 		return "person " + c.session.Person.Subject // no token's name has a blank

@@ -46,9 +46,8 @@ type Settings struct {
 	// Token is needed as "Authorization: Bearer TOKEN" for everything but
 	// /healthz; "" = no token is needed. It has the scope Read. See ReadToken.
 	Token string
-	// First is a token of scope Admin. Resources that say who wrote to whom always need a
-	// token, and this one exists without an operator's work. It closes no other resource.
-	// "" = there is none. See FirstToken.
+	// First is a token of scope Admin that the daemon makes by itself, so that who has just installed it can see what
+	// always needs a token: who wrote to whom. What needs none without it needs none with it. "" = there is none. See FirstToken.
 	First string
 	// Tokens is a file of tokens, each with a scope; "" = none. With it every caller
 	// needs one, except over a Unix socket. See ReadTokens.
