@@ -34,8 +34,8 @@ const listing = () => pages('entries', {
 
 let load = () => {};
 
-/** loadEntries shows those in force, where they are looked at. */
-export const loadEntries = () => place().name === 'entries' && load(false);
+// loadEntries shows those in force, where they are looked at.
+const loadEntries = () => place().name === 'entries' && load(false);
 
 export const entryView = {
   title: () => 'Entries',

@@ -36,8 +36,8 @@ function decoded(text) {
   return String.fromCodePoint(...out);
 }
 
-/** otherSpelling is a name with its domain in the other of its two spellings; '' if it has one alone. */
-export function otherSpelling(text) {
+// otherSpelling is a name with its domain in the other of its two spellings; '' if it has one alone.
+function otherSpelling(text) {
   const at = text.lastIndexOf('@') + 1;
   const domain = text.slice(at);
   if (/(^|\.)xn--/i.test(domain)) {

@@ -42,8 +42,8 @@ function take(now) {
   byId('sign-out').hidden = me.by !== 'session';
 }
 
-/** whoAmI asks the daemon who is signed in. */
-export async function whoAmI() {
+// whoAmI asks the daemon who is signed in.
+async function whoAmI() {
   const { now } = await session('GET');
   if (now) take(now);
   return me;
