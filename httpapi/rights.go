@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,17 +16,19 @@ import (
 	"blockd/addr"
 	"blockd/audit"
 	"blockd/httpapi/session"
+	"blockd/live"
 )
 
 // What a caller of scope Admin may: say who else may, and end the sessions of others. The scope Write changes what is filtered, and that is all
 // that it could ever change.
 
-// TokenRow is a token of the file, without what would let somebody use it.
+// TokenRow is a token, without what would let somebody use it.
 type TokenRow struct {
 	Name   string   `json:"name"`
 	Scope  string   `json:"scope" enum:"read,write,admin,report"`
 	Made   string   `json:"made" doc:"a date, for people"`
 	Owners []string `json:"owners" doc:"the mailboxes and domains that it is bound to; none = it is not"`
+	Fleet  bool     `json:"fleet,omitempty" doc:"it is valid on all machines that share their live entries; absent: on this one alone"`
 }
 
 // TokenList is the answer to GET /v1/tokens.
@@ -38,6 +41,7 @@ type NewTokenRow struct {
 	Name   string   `json:"name" doc:"letters, digits and . _ -, at most 32"`
 	Scope  string   `json:"scope" enum:"read,write,admin,report"`
 	Owners []string `json:"owners,omitempty" doc:"mailboxes and domains that it is bound to"`
+	Local  bool     `json:"local,omitempty" doc:"of this machine alone, where machines share theirs (live.shared)"`
 }
 
 // MadeToken is the answer to POST /v1/tokens.
@@ -90,16 +94,32 @@ func rowOf(t Token) TokenRow {
 
 // listTokens answers GET /v1/tokens.
 func (s *Server) listTokens(w http.ResponseWriter, _ *http.Request) {
-	all, err := ReadTokens(s.tokens.path)
+	rows, err := s.tokenRows()
 	if err != nil {
 		s.tokensFail(w, err)
 		return
 	}
-	l := TokenList{Tokens: []TokenRow{}}
-	for _, t := range all {
-		l.Tokens = append(l.Tokens, rowOf(t))
+	send(w, http.StatusOK, typeJSON, TokenList{rows})
+}
+
+// tokenRows are the tokens of this machine, and then those of the fleet as this machine knows them.
+func (s *Server) tokenRows() ([]TokenRow, error) {
+	rows := []TokenRow{}
+	for _, from := range []*tokens{&s.tokens, &s.fleet} {
+		if from.path == "" {
+			continue
+		}
+		all, err := ReadTokens(from.path)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range all {
+			row := rowOf(t)
+			row.Fleet = from == &s.fleet
+			rows = append(rows, row)
+		}
 	}
-	send(w, http.StatusOK, typeJSON, l)
+	return rows, nil
 }
 
 // makeToken answers POST /v1/tokens.
@@ -139,29 +159,63 @@ func (s *Server) makeToken(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	token, err := NewToken(s.tokens.path, q.Name, scope, s.journal(), authorOf("", s.callerOf(r)), owners...)
+	row := rowOf(Token{Name: q.Name, Scope: scope, Made: time.Now().UTC().Format(time.DateOnly), Owners: owners})
+	var token string
+	by := authorOf("", s.callerOf(r))
+	if row.Fleet = s.settings.Shared != nil && !q.Local; row.Fleet {
+		token, err = NewFleetToken(r.Context(), s.settings.Shared, q.Name, scope, s.journal(), by, owners...)
+	} else if err = s.wantTokenFile(); err == nil {
+		token, err = NewToken(s.tokens.path, q.Name, scope, s.journal(), by, owners...)
+	}
 	if err != nil {
 		s.tokensFail(w, err)
 		return
 	}
-	send(w, http.StatusOK, typeJSON, MadeToken{rowOf(Token{Name: q.Name, Scope: scope, Made: time.Now().UTC().Format(time.DateOnly), Owners: owners}), token})
+	send(w, http.StatusOK, typeJSON, MadeToken{row, token})
 }
 
-// revokeToken answers DELETE /v1/tokens?name=.
+func (s *Server) wantTokenFile() error {
+	if s.tokens.path == "" {
+		return errNoTokenFile
+	}
+	return nil
+}
+
+// revokeToken answers DELETE /v1/tokens?name=, which is of a token of the fleet if there is one of that name, and local=1 does not ask for another.
 func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) {
 	values, err := parseQuery(r.URL.RawQuery)
 	var v map[string]string
 	if err == nil {
-		v, err = onlyOnce(values, []string{"name"})
+		v, err = onlyOnce(values, []string{"name", "local"})
 	}
+	local := v["local"] == "1"
 	if err == nil && v["name"] == "" {
 		err = errors.New("name: want that of a token")
+	}
+	if err == nil {
+		err = zeroOrOne(v, "local")
 	}
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	switch found, err := RevokeToken(s.tokens.path, v["name"], s.journal(), authorOf("", s.callerOf(r))); {
+	rows, err := s.tokenRows()
+	if err != nil {
+		s.tokensFail(w, err)
+		return
+	}
+	ofFleet := !local && slices.ContainsFunc(rows, func(row TokenRow) bool { return row.Fleet && row.Name == v["name"] })
+	here := slices.ContainsFunc(rows, func(row TokenRow) bool { return !row.Fleet && row.Name == v["name"] })
+	by, found := authorOf("", s.callerOf(r)), false
+	switch {
+	case ofFleet:
+		found, err = RevokeFleetToken(r.Context(), s.settings.Shared, v["name"], s.journal(), by)
+	case here:
+		found, err = RevokeToken(s.tokens.path, v["name"], s.journal(), by)
+	case !local && s.settings.Shared != nil && !s.settings.Shared.Status().Up:
+		err = fmt.Errorf("%w: the store of the fleet does not answer, so it is not known whether it has this token", live.ErrAway)
+	}
+	switch {
 	case err != nil:
 		s.tokensFail(w, err)
 	case !found:
@@ -183,8 +237,10 @@ func (s *Server) tokensFail(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, audit.ErrUnwritable):
 		fail(w, http.StatusInsufficientStorage, err.Error())
-	case errors.Is(err, errTokenTaken), errors.Is(err, errTokensFull):
+	case errors.Is(err, errTokenTaken), errors.Is(err, errTokensFull), errors.Is(err, errNoTokenFile):
 		fail(w, http.StatusConflict, err.Error())
+	case errors.Is(err, live.ErrAway):
+		fail(w, http.StatusServiceUnavailable, err.Error())
 	default:
 		s.log.Error("tokens cannot be changed", slog.Any("error", err))
 		fail(w, http.StatusServiceUnavailable, "the daemon cannot read or write the file of http.tokens: use blockd token as a user who may, or let the daemon's user write its folder")
@@ -262,9 +318,10 @@ func describeMakeToken(d *document) *huma.Operation {
 }
 
 func describeRevokeToken(d *document) *huma.Operation {
-	name := parameter("name", "of the token", "")
+	name := parameter("name", "of the token; one of the fleet is meant before one of this machine", "")
 	name.Required = true
-	return d.administers(&huma.Operation{OperationID: "revokeToken", Summary: "Make a token worthless, at once", Parameters: []*huma.Param{name},
+	local := switched("local", "of this machine alone, where machines share theirs")
+	return d.administers(&huma.Operation{OperationID: "revokeToken", Summary: "Make a token worthless, at once", Parameters: []*huma.Param{name, local},
 		Responses: map[string]*huma.Response{"200": {Description: "those that are left", Content: d.content(typeJSON, TokenList{})}}},
 		http.StatusNotFound, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
 }

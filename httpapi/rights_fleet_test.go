@@ -1,14 +1,21 @@
 package httpapi
 
 import (
+	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/internal/redisserver"
+	"blockd/internal/testkit"
 	"blockd/live/shared"
+	"blockd/live/shared/redis"
 )
 
 // While the store of the fleet is away, its tokens give less than they say. Who would be let in by it is told so; who would not is told that.
@@ -46,5 +53,111 @@ func TestRightsOfTheFleetWithoutItsStore(t *testing.T) {
 		if w.Code != tt.want || !strings.Contains(w.Body.String(), tt.says) {
 			t.Errorf("%s %s is %d, want %d with %q: %s", tt.method, tt.target, w.Code, tt.want, tt.says, w.Body)
 		}
+	}
+}
+
+// machine is a door of a machine that shares live entries and tokens by a Redis, and the node behind it.
+func machine(t *testing.T, dsn string) (*entryFixture, *shared.Node) {
+	t.Helper()
+	f := newEntryFixture(t)
+	engine, err := redis.Open(dsn, "eu-mx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := shared.Open(shared.Options{Engine: engine, Kind: "redis", Name: "eu-mx", Folder: t.TempDir(), Set: f.set, Log: f.log, Token: CheckToken, Poll: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var run sync.WaitGroup
+	run.Go(func() { node.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		run.Wait()
+		node.Close()
+	})
+	s := f.settings
+	s.Shared = node
+	f.Server = New(s, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	testkit.Eventually(t, "the store answers", func() bool { return node.Status().Up })
+	return f, node
+}
+
+// Where machines share tokens, one that is made over HTTP is valid on all of them, is listed by all, and worthless everywhere when any of them revokes it.
+func TestTokensOfTheFleetOverHTTP(t *testing.T) {
+	server := redisserver.Start(t)
+	link := testkit.NewProxy(t, server.Address)
+	a, _ := machine(t, "redis://"+server.Address)
+	b, node := machine(t, "redis://"+link.Address)
+	bossA, bossB := newToken(t, a.tokens.path, "boss", Admin), newToken(t, b.tokens.path, "boss", Admin)
+
+	made := decoded[MadeToken](t, a.ask("POST", "/v1/tokens", `{"name":"ann","scope":"write","owners":["ann@here.example"]}`, bossA, json1), 200, asJSON)
+	if !made.Fleet || len(made.Owners) != 1 {
+		t.Errorf("made: %+v", made)
+	}
+	ann := "Authorization: Bearer " + made.Token
+	worth := func(f *entryFixture) int { return f.ask("GET", "/v1/owners/ann@here.example/entries", "", ann).Code }
+	if code := worth(a); code != 200 {
+		t.Errorf("where it was made it is worth %d at once", code)
+	}
+	testkit.Eventually(t, "the token counts on the other machine", func() bool { return worth(b) == 200 })
+	local := decoded[MadeToken](t, a.ask("POST", "/v1/tokens", `{"name":"here","scope":"read","local":true}`, bossA, json1), 200, asJSON)
+	if local.Fleet {
+		t.Errorf("of one machine: %+v", local)
+	}
+	where := func(f *entryFixture, boss string) map[string]bool {
+		all := map[string]bool{}
+		for _, row := range decoded[TokenList](t, f.ask("GET", "/v1/tokens", "", boss), 200, asJSON).Tokens {
+			all[row.Name] = row.Fleet
+		}
+		return all
+	}
+	if got, want := where(b, bossB), map[string]bool{"viewer": false, "helpdesk": false, "boss": false, "ann": true}; !maps.Equal(got, want) {
+		t.Errorf("the other machine lists %v", got)
+	}
+	if w := b.ask("POST", "/v1/tokens", `{"name":"ann","scope":"read"}`, bossB, json1); w.Code != 409 || !strings.Contains(w.Body.String(), "the fleet has a token named ann") {
+		t.Errorf("a second of its name: %d %s", w.Code, w.Body)
+	}
+	if w := b.ask("DELETE", "/v1/tokens?name=here", "", bossB); w.Code != 404 {
+		t.Errorf("one of another machine alone: %d %s", w.Code, w.Body)
+	}
+	if w := b.ask("DELETE", "/v1/tokens?name=ann&local=1", "", bossB); w.Code != 404 || worth(b) != 200 {
+		t.Errorf("local, of the fleet: %d %s", w.Code, w.Body)
+	}
+	left := decoded[TokenList](t, b.ask("DELETE", "/v1/tokens?name=ann", "", bossB), 200, asJSON)
+	if len(left.Tokens) != 3 || worth(b) != 401 {
+		t.Errorf("revoked, it is worth %d where it was revoked; left are %+v", worth(b), left)
+	}
+	testkit.Eventually(t, "it is worthless on the other machine", func() bool { return worth(a) == 401 })
+	if w := a.ask("DELETE", "/v1/tokens?name=here", "", bossA); w.Code != 200 {
+		t.Errorf("of this machine: %d %s", w.Code, w.Body)
+	}
+
+	link.Set(testkit.Link{Down: true})
+	testkit.Eventually(t, "the store is away", func() bool { return !node.Status().Up })
+	for _, ask := range [][3]string{{"POST", "/v1/tokens", `{"name":"new","scope":"read"}`}, {"DELETE", "/v1/tokens?name=new", ""}} {
+		if w := b.ask(ask[0], ask[1], ask[2], bossB, json1); w.Code != 503 || strings.Contains(w.Body.String(), "http.tokens") {
+			t.Errorf("without the store %s is %d %s", ask[0], w.Code, w.Body)
+		}
+	}
+	for _, ask := range [][3]string{{"POST", "/v1/tokens", `{"name":"new","scope":"read","local":true}`}, {"DELETE", "/v1/tokens?name=new", ""}} {
+		if w := b.ask(ask[0], ask[1], ask[2], bossB, json1); w.Code != 200 {
+			t.Errorf("without the store, of this machine: %s is %d %s", ask[0], w.Code, w.Body)
+		}
+	}
+}
+
+// A machine whose tokens are all of the fleet has no file of its own, and the resource all the same.
+func TestTokensOfTheFleetAlone(t *testing.T) {
+	f, _ := machine(t, "redis://"+redisserver.Start(t).Address)
+	s := f.settings
+	s.Tokens, s.First = "", first
+	f.Server = New(s, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	decoded[MadeToken](t, f.ask("POST", "/v1/tokens", `{"name":"ann","scope":"read"}`, bearFirst, json1), 200, asJSON)
+	if w := f.ask("POST", "/v1/tokens", `{"name":"bob","scope":"read","local":true}`, bearFirst, json1); w.Code != 409 || !strings.Contains(w.Body.String(), "http.tokens") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if list := decoded[TokenList](t, f.ask("GET", "/v1/tokens", "", bearFirst), 200, asJSON); len(list.Tokens) != 1 || !list.Tokens[0].Fleet {
+		t.Errorf("%+v", list)
 	}
 }

@@ -59,7 +59,7 @@ func (s *Server) routes(metrics http.Handler) []route {
 	all = append(all, route{path: "/v1/sessions", about: "which browsers have signed in; DELETE ?id= or ?name= ends them", methods: []method{
 		{name: http.MethodGet, serve: s.administering(s.listSessions), doc: describeSessions, private: true},
 		{name: http.MethodDelete, serve: s.administering(s.endSessions), doc: describeEndSessions, writes: true}}})
-	if s.tokens.path != "" {
+	if s.tokens.path != "" || s.fleet.path != "" {
 		all = append(all, route{path: "/v1/tokens", about: "who has a token; POST makes one, DELETE ?name= revokes it", methods: []method{
 			{name: http.MethodGet, serve: s.administering(s.listTokens), doc: describeTokens, private: true},
 			{name: http.MethodPost, serve: s.administering(s.makeToken), doc: describeMakeToken, writes: true},

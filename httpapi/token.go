@@ -172,10 +172,11 @@ func (t Token) row() string {
 }
 
 var (
-	errTokenTaken = errors.New("has a token named")
-	errTokensFull = errors.New("no room for another token: revoke some, or bind them to fewer owners")
-	errManyOwners = fmt.Errorf("a token has %d owners at most", MaxTokenOwners)
-	errAdminOwner = errors.New("a token of scope admin is bound to nobody")
+	errTokenTaken  = errors.New("has a token named")
+	errNoTokenFile = errors.New(`this machine has no file of tokens of its own (http.tokens); without "local" one of the fleet is made`)
+	errTokensFull  = errors.New("no room for another token: revoke some, or bind them to fewer owners")
+	errManyOwners  = fmt.Errorf("a token has %d owners at most", MaxTokenOwners)
+	errAdminOwner  = errors.New("a token of scope admin is bound to nobody")
 )
 
 // NewToken draws a token, and adds its hash to the file under a name that is not

@@ -2,17 +2,12 @@ package control
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"blockd/addr"
-	"blockd/audit"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/daemon"
@@ -71,27 +66,12 @@ func tokenNode(c config.Config) (*shared.Node, error) {
 
 // NewFleetToken draws a token of the fleet. It is kept nowhere: the database has its hash alone.
 func NewFleetToken(ctx context.Context, c config.Config, name string, scope httpapi.Scope, by string, owners ...addr.Key) (token string, err error) {
-	token, t, err := httpapi.DrawToken(name, scope, owners...)
-	if err != nil {
-		return "", err
-	}
 	node, err := tokenNode(c)
 	if err != nil {
 		return "", err
 	}
 	defer node.Close()
-	if err := c.Journal().Add(audit.Line{By: by, Action: audit.TokenAdd, Subject: name, Detail: "of the fleet, " + t.May()}); err != nil {
-		return "", err
-	}
-	var bound []string
-	for _, owner := range owners {
-		bound = append(bound, url.PathEscape(owner.Text))
-	}
-	err = node.AddToken(ctx, shared.Token{Name: name, Scope: scope.String(), Sum: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(token))), Owners: strings.Join(bound, ","), By: by})
-	if errors.Is(err, shared.ErrTokenThere) {
-		err = fmt.Errorf("the fleet has a token named %s", name)
-	}
-	return token, err
+	return httpapi.NewFleetToken(ctx, node, name, scope, c.Journal(), by, owners...)
 }
 
 // FleetTokens are those of the fleet, as this machine knows them.
@@ -109,8 +89,5 @@ func RevokeFleetToken(ctx context.Context, c config.Config, name, by string) (bo
 		return false, err
 	}
 	defer node.Close()
-	if err := c.Journal().Add(audit.Line{By: by, Action: audit.TokenRevoke, Subject: name, Detail: "of the fleet"}); err != nil {
-		return false, err
-	}
-	return node.RevokeToken(ctx, name, by)
+	return httpapi.RevokeFleetToken(ctx, node, name, c.Journal(), by)
 }

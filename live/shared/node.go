@@ -65,6 +65,7 @@ type Node struct {
 	fault   error     // why the engine does not answer; nil = it does
 	since   time.Time // when that began
 	tried   bool      // the engine was asked at all
+	runs    bool      // Run follows the engine
 	offset  time.Duration
 	told    bool // that the clock is off
 	left    leftOut
@@ -125,6 +126,9 @@ func (n *Node) Run(ctx context.Context) error {
 	if err := n.read(); err != nil { // another process may have written it since
 		n.o.Log.Error("shared live entries", slog.Any("error", err))
 	}
+	n.mu.Lock()
+	n.runs = true
+	n.mu.Unlock()
 	var summed time.Time
 	pause := retryFrom
 	for ctx.Err() == nil {
@@ -240,15 +244,22 @@ func (n *Node) share(ctx context.Context, wants []live.Want, terms live.Terms) (
 	for i := range written.Given {
 		written.Given[i].Replicas = written.Replicas
 	}
-	if err := n.follow(ctx); err != nil && !errors.Is(err, live.ErrYielded) {
-		n.answered(err)
-		n.wake()
-		// The change is acknowledged. So it is known here, too: else nobody could tell if the engine lost it.
-		if err := n.takeGiven(wants, written.Given); err != nil && !errors.Is(err, live.ErrYielded) {
-			n.o.Log.Error("a change that the store has made cannot be written here", slog.Any("error", err))
-		}
-	}
+	n.catchUp(ctx, wants, written.Given)
 	return written.Given, nil
+}
+
+// catchUp takes what the engine has changed, with what it was just given. The caller has the engine.
+func (n *Node) catchUp(ctx context.Context, wants []live.Want, given []live.Given) {
+	err := n.follow(ctx)
+	if err == nil || errors.Is(err, live.ErrYielded) {
+		return
+	}
+	n.answered(err)
+	n.wake()
+	// The change is acknowledged. So it is known here, too: else nobody could tell if the engine lost it.
+	if err := n.takeGiven(wants, given); err != nil && !errors.Is(err, live.ErrYielded) {
+		n.o.Log.Error("a change that the store has made cannot be written here", slog.Any("error", err))
+	}
 }
 
 // takeGiven takes changes that the engine has made. What came before them is still to be read, so the cursor stays.

@@ -132,7 +132,7 @@ func (n *Node) RevokeToken(ctx context.Context, name, by string) (bool, error) {
 	return given.Was != nil, err
 }
 
-// direct writes one change that is of no live entry. The Set need not be open: a node that runs takes it.
+// direct writes one change that is of no live entry. A node that runs has taken it when direct returns; for another one the Set need not be open.
 func (n *Node) direct(ctx context.Context, w live.Want) (live.Given, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeLimit)
 	defer cancel()
@@ -140,9 +140,16 @@ func (n *Node) direct(ctx context.Context, w live.Want) (live.Given, error) {
 		return live.Given{}, err
 	}
 	defer n.release()
-	written, err := n.o.Engine.Write(ctx, []live.Want{w}, live.Terms{})
+	wants := []live.Want{w}
+	written, err := n.o.Engine.Write(ctx, wants, live.Terms{})
 	if err != nil {
 		return live.Given{}, fmt.Errorf("%w: %w", live.ErrAway, err)
+	}
+	n.mu.Lock()
+	runs := n.runs
+	n.mu.Unlock()
+	if runs {
+		n.catchUp(ctx, wants, written.Given)
 	}
 	return written.Given[0], nil
 }
