@@ -204,7 +204,8 @@ func (c *Checker) AskAll(b *Batch, questions []Question) []verdict.Verdict {
 // Needs returns what the lists want now.
 func (c *Checker) Needs() Needs { return c.now.Load().wanting() }
 
-// Contact is what a client reads at the end of a refusal by a list; "" = nothing.
+// Contact says where to ask about what a list has, as a client reads it at the end of a refusal; "" where the configuration
+// names nobody.
 func (c *Checker) Contact(list, ref string) string { return c.now.Load().contactOf(list, ref) }
 
 // Percent is the share of senders that the blocks of a list count for: 100 is all.

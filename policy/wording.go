@@ -177,9 +177,6 @@ func (c *checks) contactOf(list, ref string) string {
 	return reply.Contact(cmp.Or(c.rules[list].Contact, c.contact), list, ref)
 }
 
-// ContactOf says where to ask about what a list has, "" where the configuration names nobody.
-func (c *Checker) ContactOf(list, ref string) string { return c.now.Load().contactOf(list, ref) }
-
 // Sample is what the client of a listed sender reads because of a list, for people who
 // set its text. ID stands for the reference.
 func (s Settings) Sample(list string, sender addr.Addr) string {

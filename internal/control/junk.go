@@ -147,11 +147,7 @@ func decideProposal(ctx context.Context, c config.Config, path string, ask url.V
 	if c.JunkPath() == "" {
 		return errNoProposals
 	}
-	err := Ask(ctx, c, http.MethodPost, path+"?"+query(ask), nil, answer)
-	if errors.Is(err, ErrNoDaemon) {
-		err = fmt.Errorf("%w: it decides about proposals, so start it", err)
-	}
-	return err
+	return decide(ctx, c, "proposals", path, ask, answer)
 }
 
 // Untagged is the mailbox of a user, as look-ups mean it.

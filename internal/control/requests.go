@@ -40,21 +40,26 @@ func Grant(ctx context.Context, c config.Config, ref, life, author string, noPro
 	if noProof {
 		ask.Set("proof", string(receipt.NoProof))
 	}
-	return done, decide(ctx, c, "/v1/requests/grant", ask, &done)
+	return done, decideRequest(ctx, c, "/v1/requests/grant", ask, &done)
 }
 
 // Decline has the daemon decline a request.
 func Decline(ctx context.Context, c config.Config, ref, author string) (done receipt.Request, err error) {
-	return done, decide(ctx, c, "/v1/requests/decline", url.Values{"ref": {ref}, "author": {author}}, &done)
+	return done, decideRequest(ctx, c, "/v1/requests/decline", url.Values{"ref": {ref}, "author": {author}}, &done)
 }
 
-func decide(ctx context.Context, c config.Config, path string, ask url.Values, answer any) error {
+func decideRequest(ctx context.Context, c config.Config, path string, ask url.Values, answer any) error {
 	if c.ReceiptsFolder() == "" {
 		return errNoReceipts
 	}
+	return decide(ctx, c, "requests", path, ask, answer)
+}
+
+// decide has the daemon decide about what waits for a person; it alone can.
+func decide(ctx context.Context, c config.Config, what, path string, ask url.Values, answer any) error {
 	err := Ask(ctx, c, http.MethodPost, path+"?"+query(ask), nil, answer)
 	if errors.Is(err, ErrNoDaemon) {
-		err = fmt.Errorf("%w: it decides about requests, so start it", err)
+		err = fmt.Errorf("%w: it decides about %s, so start it", err, what)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,7 +72,7 @@ func Rollback(ctx context.Context, c config.Config, list string, q httpapi.UndoQ
 	if !errors.Is(err, ErrNoDaemon) {
 		return done, true, err
 	}
-	if err := cmpErr(undoable(c, list), httpapi.CheckWhy(q.Why)); err != nil {
+	if err := cmp.Or(undoable(c, list), httpapi.CheckWhy(q.Why)); err != nil {
 		return done, false, err
 	}
 	store := c.Kept()
@@ -87,7 +88,7 @@ func Adopt(ctx context.Context, c config.Config, list string, q httpapi.UndoQues
 	if !errors.Is(err, ErrNoDaemon) {
 		return done, true, err
 	}
-	if err := cmpErr(undoable(c, list), httpapi.CheckWhy(q.Why)); err != nil {
+	if err := cmp.Or(undoable(c, list), httpapi.CheckWhy(q.Why)); err != nil {
 		return done, false, err
 	}
 	store := c.Kept()
@@ -106,15 +107,6 @@ func undone(store *kept.Store, list string, pin kept.Pin) httpapi.ListUndone {
 func undoable(c config.Config, list string) error {
 	if !slices.Contains(c.Undoable(), list) {
 		return fmt.Errorf("no list %q can be taken back: live entries and lists that are asked have no earlier content", list)
-	}
-	return nil
-}
-
-func cmpErr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }

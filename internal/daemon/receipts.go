@@ -40,7 +40,7 @@ func (d *daemon) openReceipts(ctx context.Context) (err error) {
 	if o.key == nil {
 		return nil
 	}
-	srv := &receipt.Server{Key: o.key, Requests: o.requests, Log: d.log, Contact: d.checker.ContactOf, Proves: d.proves,
+	srv := &receipt.Server{Key: o.key, Requests: o.requests, Log: d.log, Contact: d.checker.Contact, Proves: d.proves,
 		About: func(list string) (homepage, complaints string) {
 			a := d.checker.About(list)
 			return a.Homepage, a.Complaints
