@@ -274,12 +274,14 @@ func TestUpgrade(t *testing.T) {
 		}
 	}
 	for n := range asked[0].Load() {
-		if _, body := d.get(fmt.Sprintf("/v1/check?sender=live%d@there.example", n)); !strings.Contains(body, `"verdict":"blocked"`) {
-			t.Errorf("live entry %d is lost: %s", n, body)
+		sender := fmt.Sprintf("live%d@there.example", n)
+		if body := d.asked(t, sender); !strings.Contains(body, `"verdict":"blocked"`) {
+			journal := testkit.Read(t, d.path("blockd.bdx.live/journal"))
+			t.Errorf("live entry %d is lost: %s\nasked again: %s\nthe journal:\n%s", n, body, d.asked(t, sender), journal)
 		}
 	}
 	for round := range rounds {
-		if _, body := d.get(fmt.Sprintf("/v1/check?sender=a@round%d.example", round)); strings.Contains(body, `"verdict":"blocked"`) != (round == rounds-1) {
+		if body := d.asked(t, fmt.Sprintf("a@round%d.example", round)); strings.Contains(body, `"verdict":"blocked"`) != (round == rounds-1) {
 			t.Errorf("the list of round %d: %s", round, body)
 		}
 	}
@@ -287,12 +289,27 @@ func TestUpgrade(t *testing.T) {
 		filtered[0].Load()+filtered[1].Load()+filtered[2].Load(), asked[0].Load(), time.Duration(f.longest.Load()).Round(time.Millisecond))
 }
 
-// freshly asks by a connection of its own each time.
+// freshly asks by a connection of its own each time: a kept one may lead to a former process.
 var freshly = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// asked is what the newest process answers about a sender.
+func (d *daemon) asked(t *testing.T, sender string) string {
+	t.Helper()
+	resp, err := freshly.Get("http://" + d.http + "/v1/check?sender=" + sender)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
 
 // sum adds all series of a counter.
 func (d *daemon) sum(name string) (sum float64) {
-	resp, err := freshly.Get("http://" + d.http + "/metrics") // a kept connection may lead to a former process
+	resp, err := freshly.Get("http://" + d.http + "/metrics")
 	if err != nil {
 		return 0
 	}
