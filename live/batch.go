@@ -1,9 +1,6 @@
 package live
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // What is written at once is there as a whole or not at all: each of its records says which part it is of how many. A crash
 // may leave a part of the last write, or other octets in its place; it was never acknowledged, so all of it is cut. Any
@@ -34,34 +31,44 @@ func (r *record) part() (n, of int) {
 // mostDamaged bounds the damaged lines that are kept until it is known what they belong to.
 const mostDamaged = 10_000
 
+// read is a line of the journal behind the head.
+type read struct {
+	number int // of the line
+	record record
+	fault  error // why it is no record
+}
+
 // tail keeps the last lines of a journal while they may be a write that is not whole: parts, and damaged lines among them
 // and before them.
 type tail struct {
 	to       *contents
 	from     int64 // where the first line begins
-	first    int   // its number
-	lines    []string
+	lines    []read
 	part, of int  // of the last one that is good; 0 = all are damaged
 	gaps     bool // a part is missing or damaged
 }
 
 // next takes the line that begins at an offset.
 func (t *tail) next(number int, line []byte, at int64) {
-	var r record
+	if number == 1 {
+		t.to.head(line)
+		return
+	}
+	one := read{number: number}
+	one.fault = one.record.decode(line)
 	part, of := 0, 0
-	damaged := number > 1 && r.decode(line) != nil
-	if number > 1 && !damaged {
-		part, of = r.part()
+	if one.fault == nil {
+		part, of = one.record.part()
 	}
 	switch {
-	case damaged:
+	case one.fault != nil:
 		if len(t.lines) >= mostDamaged && t.of == 0 {
 			t.apply()
 		}
 		t.gaps = true
 	case part == 0:
 		t.apply()
-		t.to.line(number, line)
+		t.to.line(&one)
 		return
 	case part == 1, t.of > 0 && (of != t.of || part <= t.part): // of another write
 		t.apply()
@@ -71,15 +78,15 @@ func (t *tail) next(number int, line []byte, at int64) {
 		t.part, t.of = part, of
 	}
 	if len(t.lines) == 0 {
-		t.from, t.first = at, number
+		t.from = at
 	}
-	t.lines = append(t.lines, strings.Clone(string(line)))
+	t.lines = append(t.lines, one)
 }
 
 // apply applies the lines that are kept, each by itself.
 func (t *tail) apply() {
-	for i, line := range t.lines {
-		t.to.line(t.first+i, []byte(line))
+	for i := range t.lines {
+		t.to.line(&t.lines[i])
 	}
 	*t = tail{to: t.to}
 }

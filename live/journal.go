@@ -217,27 +217,31 @@ func readLine(in *bufio.Reader) (line []byte, size int64, ended bool, err error)
 	return bytes.TrimSuffix(line, []byte("\n")), size, true, nil
 }
 
-// line applies one line, or records its damage.
-func (c *contents) line(number int, line []byte) {
-	why := ""
-	if number > 1 {
-		why = c.take(line)
-	} else if head := string(line) + "\n"; head != journalHead && head != secondHead {
-		why, c.headless = "no head", true
+// head takes the first line.
+func (c *contents) head(line []byte) {
+	if head := string(line) + "\n"; head != journalHead && head != secondHead {
+		c.headless = true
+		c.damages(1, "no head")
 	}
-	if why != "" {
-		if c.damaged++; len(c.damage) < shownDamage {
-			c.damage = append(c.damage, Damage{Line: number, Why: why})
-		}
+}
+
+// line applies one line, or records its damage.
+func (c *contents) line(one *read) {
+	if one.fault != nil {
+		c.damages(one.number, one.fault.Error())
+	} else if why := c.take(&one.record); why != "" {
+		c.damages(one.number, why)
+	}
+}
+
+func (c *contents) damages(number int, why string) {
+	if c.damaged++; len(c.damage) < shownDamage {
+		c.damage = append(c.damage, Damage{Line: number, Why: why})
 	}
 }
 
 // take applies one record, or returns why it cannot.
-func (c *contents) take(line []byte) (why string) {
-	var r record
-	if err := r.decode(line); err != nil {
-		return err.Error()
-	}
+func (c *contents) take(r *record) (why string) {
 	if r.N <= c.read {
 		return fmt.Sprintf("number %d behind number %d", r.N, c.read)
 	}
@@ -252,9 +256,9 @@ func (c *contents) take(line []byte) (why string) {
 	switch r.Op {
 	case opBase, opAfter:
 	case opRev:
-		c.cursor = cursorOf(&r)
+		c.cursor = cursorOf(r)
 	case opFold:
-		f, err := foldOf(&r)
+		f, err := foldOf(r)
 		if err != nil {
 			return err.Error()
 		}

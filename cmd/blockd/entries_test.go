@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"blockd/httpapi"
 	"blockd/internal/testkit"
+	"blockd/live"
 )
 
 // The command that undoes a removal is one, for entries that look like options too.
@@ -106,5 +109,30 @@ func TestAddRefusesWhatNobodyMeans(t *testing.T) {
 	// What no entry may be, --force does not help: nothing says so.
 	if code, _, errs := blockd(t, "", "add", "-c", config, "--action", "allow", "0.0.0.0/1"); code != 1 || strings.Contains(errs, "--force") {
 		t.Errorf("half of all: %d, %s", code, errs)
+	}
+}
+
+// Who adds thousands of entries where no daemon runs leaves a snapshot, so that the next start reads no change.
+func TestEntriesAddedWithoutADaemonAreTidied(t *testing.T) {
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config.toml")
+	testkit.Write(t, filepath.Join(dir, "l.txt"), "x.example\n")
+	testkit.Write(t, config, "[[list]]\nname = \"l\"\npath = \"l.txt\"\n[index]\npath = \"x.bdx\"\n[smtp]\nupstream = \"maildir:mail\"\n")
+	args := []string{"-c", config}
+	for i := range 1001 {
+		args = append(args, fmt.Sprintf("spam%d@bulk.example", i))
+	}
+	cmd := newAdd()
+	cmd.SetArgs(args)
+	cmd.SetOut(io.Discard)
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if journal := testkit.Read(t, filepath.Join(dir, "x.bdx.live/journal")); strings.Count(string(journal), "\n") > 10 {
+		t.Errorf("the journal has %d lines", strings.Count(string(journal), "\n"))
+	}
+	set, err := live.Read(filepath.Join(dir, "x.bdx.live"))
+	if err != nil || set.Len() != 1001 {
+		t.Errorf("%d entries: %v", set.Len(), err)
 	}
 }

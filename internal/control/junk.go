@@ -176,7 +176,11 @@ func change(ctx context.Context, c config.Config, here func(*live.Set) error, as
 				return true, err
 			}
 			defer node.Close()
-			return true, here(set)
+			if err := here(set); err != nil {
+				return true, err
+			}
+			set.Tidy() // or the daemon's next start would read each change; the journal has all if it fails
+			return true, nil
 		}
 		locked := errors.Is(err, live.ErrLocked)
 		if !locked && !errors.Is(err, os.ErrPermission) {
