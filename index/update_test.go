@@ -139,6 +139,7 @@ func answersOf(t testing.TB, ix *Index, seed uint64) answers {
 		}
 		a.all = append(a.all, e)
 	}
+	checkLines(t, ix)
 	slices.SortStableFunc(a.all, func(x, y Entry) int { // of one line the walk has any order
 		if x.Row != y.Row || x.Item.Line != y.Item.Line {
 			return 0

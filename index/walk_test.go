@@ -32,6 +32,7 @@ func walkAll(t *testing.T, ix *Index, want func(int) bool) (all []string, again 
 	}
 	if want == nil {
 		checkUnordered(t, ix, all, again)
+		checkLines(t, ix)
 	}
 	return all, again
 }
@@ -180,6 +181,10 @@ func TestEntriesOfADamagedFile(t *testing.T) {
 	if len(want) < 300 {
 		t.Fatalf("%d entries", len(want))
 	}
+	lines, err := linesOf(t.Context(), whole)
+	if err != nil || len(lines) < 300 {
+		t.Fatalf("%d lines, %v", len(lines), err)
+	}
 	rng := rand.New(rand.NewPCG(3, 3))
 	caught := 0
 	for range 400 {
@@ -205,6 +210,12 @@ func TestEntriesOfADamagedFile(t *testing.T) {
 		}
 		if !slices.Equal(have, want) {
 			t.Fatalf("octet %d: other entries, and no error", at)
+		}
+		switch got, err := linesOf(t.Context(), ix); {
+		case err != nil && !errors.Is(err, ErrRead):
+			t.Fatalf("octet %d: %v", at, err)
+		case err == nil && !slices.Equal(got, lines):
+			t.Fatalf("octet %d: other lines, and no error", at)
 		}
 	}
 	if caught == 0 {

@@ -387,16 +387,34 @@ func AppendEntryLine(dst []byte, it *Item) (line []byte, ok bool) {
 	if int(it.Action) >= len(actionLetters) || !canonical(it) || it.Expires < 0 || it.Expires > maxExpires {
 		return dst, false
 	}
-	dst = append(dst, it.Name()...)
-	dst = append(dst, '\t', actionLetters[it.Action], '\t', scopeLetters[it.Scope], '\t')
-	if it.Expires > 0 {
-		dst = strconv.AppendInt(dst, it.Expires, 10)
+	return appendDetails(append(dst, it.Name()...), it.Scope, it.Action, it.Expires, it.Origin, it.Reason), true
+}
+
+// AppendSimpleLine appends to dst, which ends with a key, what follows the key in the line of an entry without an origin. The key is one
+// that addr.Simple knows, as nearly all are; ok is false for any other, and for what the format cannot say: ask AppendEntryLine then.
+// It keeps nothing of key.
+func AppendSimpleLine(dst []byte, key string, s Scope, a Action, expires int64, reason string) (line []byte, ok bool) {
+	k, ok := addr.Simple(key)
+	if !ok || k.Text != key || int(a) >= len(actionLetters) || expires < 0 || expires > maxExpires {
+		return dst, false
+	}
+	if k.Kind == addr.Address && s != Exact || k.Kind == addr.Domain && s > Tree {
+		return dst, false
+	}
+	return appendDetails(dst, s, a, expires, "", reason), true
+}
+
+// appendDetails appends what follows the key in a line.
+func appendDetails(dst []byte, s Scope, a Action, expires int64, origin, reason string) []byte {
+	dst = append(dst, '\t', actionLetters[a], '\t', scopeLetters[s], '\t')
+	if expires > 0 {
+		dst = strconv.AppendInt(dst, expires, 10)
 	}
 	dst = append(dst, '\t')
-	dst = appendEscaped(dst, cutText(cleanText(it.Origin), maxOrigin))
+	dst = appendEscaped(dst, cutText(cleanText(origin), maxOrigin))
 	dst = append(dst, '\t')
-	dst = appendEscaped(dst, cleanReason(it.Reason))
-	return append(dst, '\n'), true
+	dst = appendEscaped(dst, cleanReason(reason))
+	return append(dst, '\n')
 }
 
 // appendEscaped appends a text that has no controls but tabs.
