@@ -82,10 +82,13 @@ func (r *fleetRun) run(ctx context.Context) error {
 	defer p.Close()
 	publish := func(now bool, lines ...string) (*snapshot.Published, error) {
 		return p.Publish(ctx, snapshot.Content{Lists: []snapshot.List{{Name: "spam", Action: "block", OnMatch: "refuse", Mode: "enforce"}},
-			Lines: func(_ context.Context, yield func(int, []byte) error) error {
+			Lines: func(_ context.Context, part, _ int, want func(int, []byte) bool, use func(int, []byte) error) error {
 				for _, l := range lines {
-					if err := yield(0, []byte(l)); err != nil {
-						return err
+					key, _, _ := strings.Cut(l, "\t")
+					if part == 0 && want(0, []byte(key)) {
+						if err := use(0, []byte(l)); err != nil {
+							return err
+						}
 					}
 				}
 				return nil

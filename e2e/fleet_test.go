@@ -165,3 +165,33 @@ func TestFleetBadListHitsCanariesAlone(t *testing.T) {
 		}
 	}
 }
+
+// Entries of one recipient, and about one, act on nodes as they do on the publisher.
+func TestFleetCarriesEntriesOfRecipients(t *testing.T) {
+	p := newPublisher(t, "[[list]]\nname = \"users\"\npath = \"users.csv\"\nformat = \"csv:entry\"\nper_recipient = true\n")
+	testkit.Write(t, filepath.Join(p.dir, "users.csv"), "owner,entry,action,reason\nanna@here.example,promo.example,block,enough\nhere.example,all.example,block,\n")
+	replace(t, filepath.Join(p.dir, "spam.txt"), "bulk.example\nrecipient:left@here.example\n")
+	p.run(t, "publish")
+	n := p.node(t, "mx1", "")
+	n.start(t)
+	for _, tt := range []struct {
+		sender, recipient string
+		blocked           bool
+	}{
+		{"x@bulk.example", "bob@here.example", true},
+		{"x@promo.example", "anna@here.example", true},
+		{"x@promo.example", "bob@here.example", false},
+		{"x@all.example", "bob@here.example", true},
+		{"x@all.example", "bob@there.example", false},
+		{"x@good.example", "left@here.example", true},
+	} {
+		ask := func() (body string) {
+			_, body = n.get("/v1/check?sender=" + tt.sender + "&recipient=" + tt.recipient)
+			return body
+		}
+		testkit.Eventually(t, "an answer", func() bool { return strings.Contains(ask(), `"verdict"`) })
+		if body := ask(); strings.Contains(body, `"verdict":"blocked"`) != tt.blocked {
+			t.Errorf("%s to %s: %s", tt.sender, tt.recipient, body)
+		}
+	}
+}

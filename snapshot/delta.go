@@ -128,54 +128,6 @@ type difference struct {
 	eases                   bool // nobody is refused because of it who was not refused before
 }
 
-// diff writes the delta that makes one shard of another.
-func diff(out io.Writer, old, fresh io.Reader) (d difference, err error) {
-	a, err := newLineReader(old)
-	if err != nil {
-		return d, err
-	}
-	b, err := newLineReader(fresh)
-	if err != nil {
-		return d, err
-	}
-	w := bufio.NewWriterSize(out, bufferSize)
-	w.WriteString(head)
-	d.eases = true
-	moreA, errA := a.next()
-	moreB, errB := b.next()
-	for errA == nil && errB == nil && (moreA || moreB) {
-		order := -1
-		if !moreA {
-			order = 1
-		} else if moreB {
-			order = bytes.Compare(a.id, b.id)
-		}
-		switch {
-		case order < 0:
-			d.removed++
-			d.eases = d.eases && !allows(a.id)
-			w.WriteString(removal)
-			w.Write(a.id)
-			w.WriteByte('\n')
-		case order > 0:
-			d.added++
-			d.eases = d.eases && allows(b.id)
-			w.Write(b.line)
-		case !bytes.Equal(a.line, b.line):
-			d.altered++
-			d.eases = d.eases && sameEnd(a.line, b.line)
-			w.Write(b.line)
-		}
-		if order <= 0 {
-			moreA, errA = a.next()
-		}
-		if order >= 0 {
-			moreB, errB = b.next()
-		}
-	}
-	return d, errors.Join(errA, errB, w.Flush())
-}
-
 // allows reports whether the entry of an id only lets mail pass: its action is "a".
 func allows(id []byte) bool { return len(id) > 3 && id[len(id)-3] == 'a' }
 

@@ -82,16 +82,26 @@ func (c *channel) remove(list string, addresses ...string) {
 }
 
 func (c *channel) content() Content {
-	return Content{Lists: c.lists, Lines: func(_ context.Context, yield func(int, []byte) error) error {
+	return Content{Lists: c.lists, Lines: linesOf(func(yield func(int, string)) {
 		for i, l := range c.lists {
 			for text := range c.model[l.Name] {
-				if err := yield(i, []byte(text)); err != nil {
-					return err
-				}
+				yield(i, text)
 			}
 		}
-		return nil
-	}}
+	})}
+}
+
+// linesOf makes Content.Lines of all lines, of which there is one for each key.
+func linesOf(all func(yield func(list int, line string))) func(context.Context, int, int, func(int, []byte) bool, func(int, []byte) error) error {
+	return func(_ context.Context, part, parts int, want func(int, []byte) bool, use func(int, []byte) error) (err error) {
+		all(func(list int, line string) {
+			key, _, _ := strings.Cut(line, "\t")
+			if err == nil && len(line)%parts == part && want(list, []byte(key)) {
+				err = use(list, []byte(line))
+			}
+		})
+		return err
+	}
 }
 
 func (c *channel) publisher() *Publisher {

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,11 +76,19 @@ func FuzzDelta(f *testing.F) {
 		if n, err := apply(&bytes.Buffer{}, bytes.NewReader(one), strings.NewReader(head)); err != nil || n == 0 || bytes.Contains(one, []byte("\n-\t")) {
 			return
 		}
-		var delta, again bytes.Buffer
-		if _, err := diff(&delta, bytes.NewReader(one), bytes.NewReader(two)); err != nil || bytes.Contains(two, []byte("\n-\t")) {
+		if _, err := apply(&bytes.Buffer{}, bytes.NewReader(two), strings.NewReader(head)); err != nil || bytes.Contains(two, []byte("\n-\t")) {
 			return
 		}
-		if _, err := apply(&again, bytes.NewReader(one), &delta); err != nil || !bytes.Equal(again.Bytes(), two) {
+		var r renewal
+		var again bytes.Buffer
+		err := r.begin(one, func([]byte) bool { return true })
+		for line := range bytes.Lines(two[len(head):]) {
+			err = errors.Join(err, r.put(line))
+		}
+		if err := errors.Join(err, r.end()); err != nil || !bytes.Equal(r.plain.Bytes(), two) {
+			t.Errorf("%v: %q, want %q", err, r.plain.Bytes(), two)
+		}
+		if _, err := apply(&again, bytes.NewReader(one), &r.delta); err != nil || !bytes.Equal(again.Bytes(), two) {
 			t.Errorf("%v: %q, want %q", err, again.Bytes(), two)
 		}
 	})

@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -36,42 +35,41 @@ const (
 	worthwhile = 3
 )
 
-// place is a shard of a list.
-type place struct {
-	list  string
-	shard int
-}
-
-// preparing makes the objects of one sequence.
+// preparing makes the objects of one sequence. The place of a shard is the number of its list times shardCount, and its own.
 type preparing struct {
 	*Publisher
 	told *Published
 
 	mu      sync.Mutex
 	eases   bool
-	fresh   map[string]bool  // objects that are not in the store yet
-	changes map[place]string // objects of deltas against the last sequence
+	differ  *buckets
+	lost    []bool          // by place: the shard of the last sequence cannot be had
+	fresh   map[string]bool // objects that are not in the store yet
+	changes map[int]string  // by place: objects of deltas against the last sequence
 	written atomic.Int64
 	uploads errgroup.Group
 	sending context.Context // of uploads, which go on when the shards are made
 }
 
-// prepare sorts the lines into shards, and writes what is new into the store.
+// prepare finds out which entries differ from the last sequence, sorts their lines into shards, and writes what is new into the store.
 func (p *Publisher) prepare(ctx context.Context, c Content) (*Manifest, *Published, error) {
 	told := &Published{Eases: true}
-	w := &preparing{Publisher: p, told: told, eases: p.last != nil, fresh: map[string]bool{}, changes: map[place]string{}, sending: ctx}
 	m := &Manifest{Lists: slices.Clone(c.Lists), Ask: []Asked{}, Publisher: Maker{Gate: c.Gate}}
 	if m.Lists == nil {
 		m.Lists = []List{}
 	}
-	parts := runs.NewParts(p.Folder, max(1, len(c.Lists)*shardCount), max(partsMemory/max(1, len(c.Lists)*shardCount), 1<<10))
-	defer parts.Close()
-	err := c.Lines(ctx, func(list int, line []byte) error {
-		key, _, _ := bytes.Cut(line, []byte("\t"))
-		return parts.Add(list*shardCount+lists.EntryShard(key), line)
-	})
+	places := len(m.Lists) * shardCount
+	w := &preparing{Publisher: p, told: told, eases: p.last != nil, fresh: map[string]bool{}, changes: map[int]string{}, sending: ctx, lost: make([]bool, places)}
+	differs, err := w.compare(ctx, c)
 	if err != nil {
 		return nil, nil, err
+	}
+	parts := runs.NewParts(p.Folder, max(1, places), max(partsMemory/max(1, places), 1<<10))
+	defer parts.Close()
+	if differs {
+		if err := w.collect(ctx, c, parts); err != nil {
+			return nil, nil, err
+		}
 	}
 	for i := range m.Lists {
 		m.Lists[i].Format, m.Lists[i].Shards = formatEntries, make([]Shard, shardCount)
@@ -102,11 +100,13 @@ func (p *Publisher) prepare(ctx context.Context, c Content) (*Manifest, *Publish
 	return m, told, nil
 }
 
+func (w *preparing) workers() int { return cmp.Or(w.Workers, min(runtime.GOMAXPROCS(0), 4)) }
+
 // sort writes the shards of all lists.
 func (w *preparing) sort(ctx context.Context, parts *runs.Parts, m *Manifest) error {
 	var next atomic.Int32
 	group, ctx := errgroup.WithContext(ctx)
-	for range cmp.Or(w.Workers, min(runtime.GOMAXPROCS(0), 4)) {
+	for range w.workers() {
 		group.Go(func() error {
 			sorter := runs.New(w.Folder, sortMemory)
 			defer sorter.Close()
@@ -128,7 +128,7 @@ func (w *preparing) sort(ctx context.Context, parts *runs.Parts, m *Manifest) er
 					return err
 				}
 				l := &m.Lists[n/shardCount]
-				if l.Shards[n%shardCount], err = worker.shard(ctx, l.Name, n%shardCount, sorter); err != nil {
+				if l.Shards[n%shardCount], err = worker.shard(ctx, l.Name, n, sorter); err != nil {
 					return fmt.Errorf("list %s: %w", l.Name, err)
 				}
 				sorter.Reset()
@@ -145,43 +145,74 @@ func (w *preparing) sort(ctx context.Context, parts *runs.Parts, m *Manifest) er
 type shardWriter struct {
 	*preparing
 	whole, small *packer
-	plain, text  bytes.Buffer
+	made         renewal
+	text         bytes.Buffer
+	old          []byte
 }
 
 // shard writes one shard, its object, and its delta against the last sequence.
-func (w *shardWriter) shard(ctx context.Context, list string, i int, sorter *runs.Sorter) (s Shard, err error) {
-	w.plain.Reset()
-	sum := newSummed(&w.plain)
-	out := bufio.NewWriterSize(sum, bufferSize)
-	out.WriteString(head)
-	for line, err := range lists.OneOfEach(sorter.Lines()) {
-		if err != nil {
-			return s, err
-		}
-		out.Write(line)
-		s.Entries++
+func (w *shardWriter) shard(ctx context.Context, list string, place int, sorter *runs.Sorter) (s Shard, err error) {
+	before := w.lastShard(list, place)
+	if before != nil && !w.lost[place] && !w.differ.any(place) {
+		return *before, nil
 	}
-	out.Flush() // into memory
-	s.Plain, s.Octets, s.Deltas = sum.sum(), sum.size, []Delta{}
-	var before *Shard
-	if w.last != nil {
-		before = w.last.shard(list, i)
+	if err := w.renew(before, place, sorter); err != nil {
+		return s, err
 	}
+	plain := w.made.plain.Bytes()
+	s = Shard{Plain: sumOf(plain), Octets: int64(len(plain)), Entries: w.made.entries, Deltas: []Delta{}}
 	if before != nil && before.Plain == s.Plain {
 		return *before, nil
 	}
-	if err := w.cache(filesName, s.Plain, w.plain.Bytes()); err != nil {
+	if w.lost[place] {
+		w.made.differs = difference{} // which is not known
+	}
+	w.note(w.made.differs)
+	if err := w.cache(filesName, s.Plain, plain); err != nil {
 		return s, err
 	}
-	object, packed, err := w.pack(w.whole, w.plain.Bytes())
+	object, packed, err := w.pack(w.whole, plain)
 	if err != nil {
 		return s, err
 	}
 	s.Object, s.Size = object, int64(len(packed))
-	if err := w.put(object, packed); err != nil {
+	if err := w.put(object, packed); err != nil || before == nil || w.lost[place] {
 		return s, err
 	}
-	return s, w.delta(ctx, list, i, &s, before)
+	made, ok, err := w.packDelta(ctx, before.Plain, w.made.delta.Bytes(), &s)
+	if ok {
+		s.Deltas = append(s.Deltas, made)
+		w.mu.Lock()
+		w.changes[place] = made.Object
+		w.mu.Unlock()
+	}
+	return s, err
+}
+
+// renew makes the shard of the last one and of the lines that differ.
+func (w *shardWriter) renew(before *Shard, place int, sorter *runs.Sorter) (err error) {
+	old := []byte(head)
+	if before != nil && !w.lost[place] {
+		if w.old, err = w.kept(before, w.old); err != nil {
+			return err // it was there a moment ago
+		}
+		old = w.old
+	}
+	if err := w.made.begin(old, func(key []byte) bool {
+		_, sum := lists.EntryPlace(key)
+		return w.differ.has(w.differ.of(place, sum))
+	}); err != nil {
+		return err
+	}
+	for line, err := range lists.OneOfEach(sorter.Lines()) {
+		if err != nil {
+			return err
+		}
+		if err := w.made.put(line); err != nil {
+			return err
+		}
+	}
+	return w.made.end()
 }
 
 // pack packs octets. What it returns holds until the next call.

@@ -47,9 +47,10 @@ type PublisherOptions struct {
 // Content is what is to be published.
 type Content struct {
 	Lists []List // without Entries and Shards
-	// Lines gives each entry of all lists, in any order, as a line of the format entries (lists.AppendEntryLine). It may be called from
-	// one goroutine, once.
-	Lines func(ctx context.Context, yield func(list int, line []byte) error) error
+	// Lines gives the entries of all lists that want wants, as lines of the format entries (lists.AppendEntryLine), in any order, but those
+	// of one key together. It calls use right after want has said yes, and both keep nothing. It does so for one of so many parts, which
+	// together have each entry, and is called by a goroutine for each part, and twice for all of them: with the same entries.
+	Lines func(ctx context.Context, part, parts int, want func(list int, key []byte) bool, use func(list int, line []byte) error) error
 	Ask   []AskedContent
 	Gate  Gate
 }

@@ -288,28 +288,18 @@ func SnapshotContent(c config.Config, ix *index.Index) (snapshot.Content, error)
 			return content, fmt.Errorf("list %s: nothing of it serves yet", l.Name)
 		}
 	}
-	content.Lines = func(ctx context.Context, yield func(int, []byte) error) error {
-		var line []byte
-		for e, err := range ix.Unordered(ctx) {
-			if err != nil {
-				return err
+	content.Lines = func(ctx context.Context, part, parts int, want func(int, []byte) bool, use func(int, []byte) error) error {
+		err := ix.Lines(ctx, part, parts, func(row int, key []byte) bool { return of[row] >= 0 && want(of[row], key) }, func(row int, line []byte) error {
+			l := &content.Lists[of[row]]
+			if !l.PerRecipient && len(lists.OwnerOfLine(line)) > 0 {
+				return fmt.Errorf("list %s: it has entries of single recipients, and is no list of such", l.Name)
 			}
-			n := of[e.Row]
-			if n < 0 {
-				continue
-			}
-			if e.Item.Owner.Text != "" && !content.Lists[n].PerRecipient {
-				return fmt.Errorf("list %s: it has entries of single recipients, and is no list of such", content.Lists[n].Name)
-			}
-			var ok bool
-			if line, ok = lists.AppendEntryLine(line[:0], &e.Item); !ok {
-				return fmt.Errorf("list %s: %q is a pattern, which a snapshot does not carry; name the others in publish.lists, or set patterns = false", content.Lists[n].Name, e.Item.Name())
-			}
-			if err := yield(n, line); err != nil {
-				return err
-			}
+			return use(of[row], line)
+		})
+		if no := (*index.NoLineError)(nil); errors.As(err, &no) {
+			return fmt.Errorf("list %s: %q is a pattern, which a snapshot does not carry; name the others in publish.lists, or set patterns = false", content.Lists[of[no.Row]].Name, no.Name)
 		}
-		return nil
+		return err
 	}
 	return content, nil
 }

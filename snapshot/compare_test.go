@@ -1,0 +1,166 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"blockd/internal/race"
+)
+
+// whole publishes the model by a publisher that has published nothing before, and returns what that says.
+func (c *channel) whole() *Manifest {
+	c.t.Helper()
+	other := *c
+	other.folder, other.store = filepath.Join(c.t.TempDir(), "publish"), Folder(filepath.Join(c.t.TempDir(), "store"))
+	p := other.publisher()
+	defer p.Close()
+	if _, err := p.Publish(c.t.Context(), other.content(), true); err != nil {
+		c.t.Fatal(err)
+	}
+	return p.last
+}
+
+// asWhole compares the last sequence with what a first publication of the same lines has.
+func (c *channel) asWhole() {
+	c.t.Helper()
+	text, err := os.ReadFile(PublishedFile(c.folder))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	m, err := ParseManifest(text)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	want := c.whole()
+	if len(m.Lists) != len(want.Lists) {
+		c.t.Fatalf("%d lists, want %d", len(m.Lists), len(want.Lists))
+	}
+	for k := range m.Lists {
+		for i, s := range m.Lists[k].Shards {
+			if w := want.Lists[k].Shards[i]; s.Plain != w.Plain || s.Octets != w.Octets || s.Entries != w.Entries {
+				c.t.Fatalf("sequence %d, list %s, shard %d: %d octets with %d entries, want %d with %d", m.Sequence, m.Lists[k].Name, i, s.Octets, s.Entries, w.Octets, w.Entries)
+			}
+		}
+	}
+}
+
+// What is published by the difference is what a first publication has, whatever changes: entries, their reasons and ends, lines that say
+// the same in several ways, lists that come and go, shards that are lost or damaged. A node has it too.
+func TestADifferenceIsAsGoodAsTheWhole(t *testing.T) {
+	seeds := uint64(4)
+	if testing.Short() || race.Enabled {
+		seeds = 1
+	}
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newChannel(t)
+		c.list("friends", "allow")
+		c.add("spam", addresses(0, 20_000)...)
+		n := c.node(c.options())
+		for round := range 12 {
+			for range 1 + rng.IntN(30) {
+				at := rng.IntN(20_500)
+				name := addresses(at, at+1)[0]
+				lines := c.model["spam"]
+				switch rng.IntN(5) {
+				case 0:
+					c.add("spam", name)
+				case 1:
+					c.remove("spam", name)
+				case 2: // another reason; the lines without one stay, so that two say the same
+					lines[fmt.Sprintf("%s\tb\tx\t\t\treason %d\n", name, rng.IntN(3))] = true
+				case 3:
+					lines[fmt.Sprintf("%s\tb\tx\t%d\t\t\n", name, 2_000_000_000+rng.IntN(3))] = true
+				case 4:
+					c.add("friends", name)
+				}
+			}
+			switch rng.IntN(6) {
+			case 0:
+				c.list(fmt.Sprintf("more%d", round), "block")
+				c.add(c.lists[len(c.lists)-1].Name, addresses(0, rng.IntN(3)*100)...)
+			case 1:
+				if len(c.lists) > 2 {
+					c.lists = slices.Delete(c.lists, 2, 3)
+				}
+			case 2:
+				files, err := os.ReadDir(filepath.Join(c.folder, filesName))
+				if err != nil || len(files) == 0 {
+					break
+				}
+				path := filepath.Join(c.folder, filesName, files[rng.IntN(len(files))].Name())
+				if rng.IntN(2) == 0 {
+					os.Remove(path)
+				} else {
+					os.WriteFile(path, []byte(head+"x@y.example\tb\tx\t\t\t\n"), 0o600)
+				}
+			case 3:
+				if rng.IntN(2) == 0 {
+					os.RemoveAll(c.folder)
+				}
+			}
+			c.publish()
+			c.asWhole()
+			once(t, n)
+			for _, l := range c.lists {
+				if got, want := len(served(t, n.Folder, l.Name)), int(entriesOf(c, l.Name)); got != want {
+					t.Fatalf("round %d, list %s: the node has %d lines, want %d", round, l.Name, got, want)
+				}
+			}
+		}
+	}
+}
+
+// entriesOf is how many entries a list's lines have, each counted once.
+func entriesOf(c *channel, list string) int {
+	ids := map[string]bool{}
+	for l := range c.model[list] {
+		key := l[:len(keyOf([]byte(l)))+len("\ta\tx")]
+		ids[key] = true
+	}
+	return len(ids)
+}
+
+// Nothing is asked for a second time if nothing has changed, and only what shares a bucket with a change if something has.
+func TestLittleIsSortedForALittleChange(t *testing.T) {
+	c := newChannel(t)
+	c.add("spam", addresses(0, 60_000)...)
+	c.publish()
+	publish := func() (told *Published, walks, lines int) {
+		p := c.publisher()
+		defer p.Close()
+		p.Workers = 1
+		content := c.content()
+		all := content.Lines
+		content.Lines = func(ctx context.Context, part, parts int, want func(int, []byte) bool, use func(int, []byte) error) error {
+			walks++
+			return all(ctx, part, parts, want, func(list int, line []byte) error {
+				if walks == 2 {
+					lines++
+				}
+				return use(list, line)
+			})
+		}
+		told, err := p.Publish(t.Context(), content, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return told, walks, lines
+	}
+	if told, walks, _ := publish(); walks != 1 || told.Added+told.Removed+told.Altered != 0 || told.Written != 0 {
+		t.Errorf("nothing has changed: %d walks, %+v", walks, told)
+	}
+	c.add("spam", "new@more.example")
+	if told, walks, lines := publish(); walks != 2 || lines < 1 || lines > 600 || told.Added != 1 || told.Removed != 0 {
+		t.Errorf("one entry has come: %d walks, %d lines, %+v", walks, lines, told)
+	}
+	c.remove("spam", addresses(7, 8)...)
+	if told, walks, lines := publish(); walks != 2 || lines > 600 || told.Added != 0 || told.Removed != 1 {
+		t.Errorf("one entry is gone: %d walks, %d lines, %+v", walks, lines, told)
+	}
+}
