@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -344,7 +345,10 @@ func (s *Server) commitBy(w http.ResponseWriter, r *http.Request, changes []live
 	for errors.Is(err, live.ErrYielded) && s.settings.Successor != nil && r.Context().Err() == nil {
 		if next := s.settings.Successor(r.Context()); next != nil {
 			w.Header().Set("Connection", "close") // the next request is to go there by itself
-			next.ServeHTTP(w, r)
+			// The doors here may close before it answers. Cut off, a client could not know whether the change was made.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTimeout)
+			defer cancel()
+			next.ServeHTTP(w, r.WithContext(ctx))
 			return nil, false
 		}
 		outcomes, err = apply()

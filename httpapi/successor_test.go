@@ -1,0 +1,55 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"blockd/internal/testkit"
+	"blockd/live"
+)
+
+// A change that another process makes in this one's place is not cut off when this one's doors close meanwhile.
+func TestChangeElsewhereOutlastsTheDoor(t *testing.T) {
+	set, err := live.Open(live.Settings{Folder: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := set.Yield(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, closeDoor := context.WithCancel(t.Context())
+	f := newFixture(t, Settings{Entries: set, First: first, Successor: func(context.Context) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			closeDoor()
+			if r.Context().Err() != nil { // what a reverse proxy heeds
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			io.Copy(w, r.Body)
+		})
+	}}, "bad.example\n")
+	l := testkit.Listen(t)
+	ended := make(chan error)
+	go func() { ended <- f.Serve(ctx, l) }()
+	const body = `{"entries":[{"entry":"x@y.example"}]}`
+	ask, err := http.NewRequest("POST", "http://"+l.Addr().String()+"/v1/entries", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask.Header.Set("Authorization", "Bearer "+first)
+	ask.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK || string(text) != body {
+		t.Errorf("%s %q, %v", answer.Status, text, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
