@@ -17,13 +17,15 @@ import (
 
 // Fleet is what /v1/fleet shows.
 type Fleet struct {
-	Reports func(context.Context) ([]roster.Report, error) // of all nodes that are known; with an error those of this machine
-	Book    *roster.Book                                   // takes what nodes send here; nil: nothing is taken
+	// Reports are those of all nodes that are known, with an error those of this machine; and the nodes that do not report any more.
+	Reports func(context.Context) ([]roster.Report, []roster.Gone, error)
+	Book    *roster.Book // takes what nodes send here; nil: nothing is taken
 }
 
 // FleetView is the answer to GET /v1/fleet.
 type FleetView struct {
-	Nodes []roster.Report `json:"nodes" doc:"by their names; a node that has not reported for 90 s is missing"`
+	Nodes   []roster.Report `json:"nodes" doc:"by their names; a node that has not reported for 90 s is missing"`
+	Missing []roster.Gone   `json:"missing,omitempty" doc:"nodes that do not report any more, of the last day, as far as the machine that is asked has seen them since it began"`
 	// Sequences and Entries are what roster.Differ says.
 	Sequences bool   `json:"sequences_differ" doc:"nodes of a channel serve different sequences, as they do in its stages"`
 	Entries   bool   `json:"entries_differ" doc:"nodes with the same revision have different live entries"`
@@ -31,8 +33,8 @@ type FleetView struct {
 }
 
 func (s *Server) fleetView(w http.ResponseWriter, r *http.Request) {
-	all, err := s.settings.Fleet.Reports(r.Context())
-	v := FleetView{Nodes: all}
+	all, gone, err := s.settings.Fleet.Reports(r.Context())
+	v := FleetView{Nodes: all, Missing: gone}
 	if v.Nodes == nil {
 		v.Nodes = []roster.Report{}
 	}

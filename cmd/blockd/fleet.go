@@ -24,8 +24,9 @@ func newFleet() *cobra.Command {
 		Long: `Without another word: show each node of the fleet, as it has reported in the last 90
 seconds: its version, the sequence and generation that it serves, how old these are, lists
 that its gate refuses, sources that do not answer, the revision of shared live entries,
-checks a second, the share of refused senders, and problems. It is asked on the publisher
-([publish]), or on any machine with live.shared.
+checks a second, the share of refused senders, and problems; and each node that does not
+report any more, for a day. It is asked on the publisher ([publish]), or on any machine with
+live.shared.
 
 Keep this node at a sequence of its channel, whatever is published, or let it follow again; and
 see when nodes have their turn in the stages of a sequence.`,

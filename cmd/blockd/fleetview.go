@@ -80,6 +80,14 @@ func printFleet(w io.Writer, v httpapi.FleetView) error {
 		t.Add(term.Visible(r.Node), term.Visible(r.Version), sequence, term.Visible(r.Generation[:min(len(r.Generation), 8)]), lag, canary, gate, sourcesOf(r), live,
 			fmt.Sprintf("%.1f", r.PerSecond), fmt.Sprintf("%.2f %%", 100*r.Share()), problems)
 	}
+	for i := range v.Missing {
+		g := &v.Missing[i]
+		sequence := "-"
+		if g.Sequence > 0 {
+			sequence = strconv.FormatInt(g.Sequence, 10)
+		}
+		t.Add(term.Visible(g.Node), term.Visible(g.Version), sequence, "-", "-", "-", "-", "-", "-", "-", "-", p.Red("missing")+" since "+g.Seen.Local().Format(time.DateTime))
+	}
 	if err := t.Print(w); err != nil {
 		return err
 	}

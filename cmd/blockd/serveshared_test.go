@@ -126,6 +126,9 @@ func TestDaemonsShare(t *testing.T) {
 		testkit.Eventually(t, "all nodes report", func() bool {
 			var v httpapi.FleetView
 			out := a.must(t, "fleet", "--json")
+			if strings.Contains(out, "null") {
+				t.Fatalf("a node that is well has something that is null, which pages cannot draw: %s", out)
+			}
 			return json.Unmarshal([]byte(out), &v) == nil && len(v.Nodes) == 3 && v.Nodes[2].Node == "mx2" && v.Nodes[2].LiveUp
 		})
 		if _, out, _ := b.command("doctor"); !strings.Contains(out, "ok       live  ") || !strings.Contains(out, "       fleet  ") {

@@ -1,39 +1,12 @@
 // Each view in each state, as axe sees it and as it looks: in both themes, on a desk and on a phone.
 // The pictures of docs/console: go test ./e2e -run Console -update
 
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { folder, look } from './look.js';
 import { dir, expect, mail, open, test } from './visit.js';
-
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const folder = process.env.BLOCKD_TEST_SCREENSHOTS;
 
 const senders = ['offers@mx.listed.example', 'ann@partner.example', 'news@listed.example', 'bob@shop.example', 'win@second.example', 'carol@xn--bcher-kva.example',
   'bounces+anna=here.example-0123456789abcdef@mx.listed.example', 'dave@partner.example', 'invoice@second.example', 'erin@shop.example'];
-
-// hidden are folders of this run, which are nobody's business.
-const hidden = (page) => page.evaluate((dir) => {
-  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(dir, '/etc/blockd');
-}, dir);
-
-/** look judges what is shown in both themes and sizes, and takes its pictures. */
-async function look(page, name) {
-  for (const [size, width, height] of [['', 1280, 860], ['-phone', 390, 844]]) {
-    for (const colorScheme of ['light', 'dark']) {
-      await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-      await page.setViewportSize({ width, height });
-      if (folder) {
-        await hidden(page);
-        await page.screenshot({ path: `${folder}/console/${name}-${colorScheme}${size}.png` });
-        continue;
-      }
-      const faults = await page.evaluate(`${axe}; axe.run().then(({ violations }) => violations.map(({ id, nodes }) => [id, ...nodes.map((node) => node.html)]))`);
-      expect(faults, `${name}, ${colorScheme}${size}`).toEqual([]);
-      await expect.poll(() => page.evaluate(() => document.documentElement.scrollWidth), `${name}${size}`).toBeLessThanOrEqual(width);
-    }
-  }
-}
 
 const problem = (status, detail) => ({ status, contentType: 'application/problem+json', json: { status, detail } });
 

@@ -18,28 +18,39 @@ const sequence = (node) => {
 const live = (node) => (node.live_revision || node.live_up ? [`${node.live_revision ?? 0}`, !node.live_up && [' ', badge('bad', 'away')]] : '–');
 
 const state = (node) => {
+  if (node.seen) return badge('bad', 'missing');
   const faults = node.problems.length;
   if (!node.ready) return badge('bad', 'not ready');
-  return faults > 0 ? html('span', { title: node.problems.join('\n') }, badge('warn', faults === 1 ? '1 problem' : `${faults} problems`)) : badge('ok', 'ok');
+  return faults > 0 ? badge('warn', faults === 1 ? '1 problem' : `${faults} problems`) : badge('ok', 'ok');
 };
+
+// told is a cell that nothing is known for of a node that does not report any more.
+const told = (cell) => (node) => (node.seen ? '–' : cell(node));
 
 const columns = [
   { head: 'Node', cell: (node) => html('strong', { title: `blockd ${node.version}` }, visible(node.node)), address: true },
   { head: 'State', cell: state },
-  { head: 'Sequence', cell: sequence },
-  { head: 'Lag', cell: (node) => (node.channel ? span(node.lag ?? 0) : '–'), wide: true, whole: true, title: 'since the sequence was made' },
-  { head: 'Gate', cell: (node) => (node.gate_refusals > 0 ? badge('bad', count(node.gate_refusals)) : '0'), number: true, wide: true, title: 'lists whose newest content the gate refuses' },
+  { head: 'Sequence', cell: (node) => (node.seen ? `${node.sequence ?? '–'}` : sequence(node)) },
+  { head: 'Lag', cell: told((node) => (node.channel ? span(node.lag ?? 0) : '–')), wide: true, whole: true, title: 'since the sequence was made' },
+  { head: 'Gate', cell: told((node) => (node.gate_refusals > 0 ? badge('bad', count(node.gate_refusals)) : '0')), number: true, wide: true, title: 'lists whose newest content the gate refuses' },
   { head: 'Sources', cell: (node) => (node.sources ?? []).map((from) => html('div', {}, visible(from.list), ' ', badge('warn', from.state))), wide: true },
-  { head: 'Live', cell: live, wide: true, title: 'the newest change of shared live entries' },
-  { head: 'Checks/s', cell: (node) => node.checks_per_second.toFixed(1), number: true, wide: true },
-  { head: 'Refused', cell: (node) => percent(node.refused, node.checks), number: true },
-  { head: 'Reported', cell: (node) => ago(node.at), wide: true, whole: true },
+  { head: 'Live', cell: told(live), wide: true, title: 'the newest change of shared live entries' },
+  { head: 'Checks/s', cell: told((node) => node.checks_per_second.toFixed(1)), number: true, wide: true },
+  { head: 'Refused', cell: told((node) => percent(node.refused, node.checks)), number: true, wide: true },
+  { head: 'Reported', cell: (node) => ago(node.seen ?? node.at), wide: true, whole: true },
 ];
 
 function draw(view) {
   const notes = [view.fault && `There may be more: ${view.fault}`, view.entries_differ && 'Nodes with the same revision have different live entries.',
     view.sequences_differ && 'Nodes serve different sequences, as they do while one has stages.'].filter(Boolean);
-  return [notes.map((text) => html('p', { class: 'hint' }, text)), table(`${count(view.nodes.length)} in the last 90 seconds`, columns, view.nodes)];
+  const missing = view.missing ?? [];
+  const problems = view.nodes.flatMap((node) => node.problems.map((text) => ({ node: node.node, text })));
+  return [notes.map((text) => html('p', { class: 'hint' }, text)),
+    table(`${count(view.nodes.length)} in the last 90 seconds${missing.length > 0 ? `, ${count(missing.length)} missing` : ''}`, columns, [...missing, ...view.nodes]),
+    problems.length > 0 && table('Problems', [
+      { head: 'Node', cell: (one) => html('strong', {}, visible(one.node)), address: true },
+      { head: 'Problem', cell: (one) => visible(one.text), why: true },
+    ], problems, 'stack')];
 }
 
 async function load() {

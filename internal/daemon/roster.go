@@ -24,6 +24,7 @@ import (
 // reporting is what a node tells of itself, and what it is told of others.
 type reporting struct {
 	book  *roster.Book // what nodes have sent here; nil: nobody may
+	past  roster.Past  // which nodes there were
 	brake roster.Brake
 	begun time.Time
 
@@ -58,7 +59,8 @@ func (n *newest) read(folder, channel string) (int64, error) {
 
 const (
 	reportLimit = 10 * time.Second
-	reportSoon  = time.Second // after a report of a start that was not told, or says that the database has not answered yet
+	reportSoon  = time.Second      // after a report of a start that was not told, or says that the database has not answered yet
+	lookAround  = 10 * time.Minute // how often it is noted which nodes there are if nobody asks
 	brakeEvery  = 5 * time.Second
 )
 
@@ -75,7 +77,13 @@ func (d *daemon) view() *httpapi.Fleet {
 	if !d.config.Others() {
 		return nil
 	}
-	return &httpapi.Fleet{Reports: d.reports, Book: d.roster.book}
+	return &httpapi.Fleet{Reports: d.everybody, Book: d.roster.book}
+}
+
+// everybody are the reports of all nodes, and the nodes that do not report any more.
+func (d *daemon) everybody(ctx context.Context) ([]roster.Report, []roster.Gone, error) {
+	all, err := d.reports(ctx)
+	return all, d.roster.past.Look(all, err == nil, time.Now()), err
 }
 
 // reports are those of all nodes.
@@ -101,7 +109,7 @@ func (d *daemon) reports(ctx context.Context) ([]roster.Report, error) {
 func (d *daemon) report(now time.Time, kept bool) roster.Report {
 	status, problems := d.state()
 	r := roster.Report{Node: d.config.NodeName(), At: now.UTC(), Version: version.String(), Generation: status.Generation, Ready: status.Ready, Address: d.config.Fleet.Address,
-		GateRefusals: len(status.Refusals), Begun: d.roster.begun}
+		GateRefusals: len(status.Refusals), Begun: d.roster.begun, Problems: []string{}}
 	for _, p := range problems {
 		r.Problems = append(r.Problems, p.Text)
 	}
@@ -148,12 +156,17 @@ func (d *daemon) runReports(ctx context.Context) error {
 	if !d.config.Viewed() {
 		return nil
 	}
+	var around time.Time
 	for {
 		up, err := d.tell(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		d.noteTold(err)
+		if d.config.Others() && err == nil && time.Since(around) >= lookAround {
+			around = time.Now()
+			_, _, _ = d.everybody(ctx) // whoever asks is told why they could not be read
+		}
 		wait := roster.Every
 		if (err != nil || !up) && time.Since(d.roster.begun) < wait {
 			wait = reportSoon

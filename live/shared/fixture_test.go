@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -139,11 +140,9 @@ func begin(t testing.TB, folder, kind string, e shared.Engine, change func(*shar
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		n.Run(ctx)
-	}()
+	var running sync.WaitGroup
+	running.Go(func() { n.Run(ctx) })
+	running.Go(func() { set.Run(ctx, n.log.Logger()) })
 	stopped := false
 	n.stop = func() {
 		if stopped {
@@ -151,7 +150,7 @@ func begin(t testing.TB, folder, kind string, e shared.Engine, change func(*shar
 		}
 		stopped = true
 		cancel()
-		<-ended
+		running.Wait()
 		n.Close()
 		set.Close()
 	}

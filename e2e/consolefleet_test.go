@@ -1,0 +1,151 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"blockd/internal/redisserver"
+	"blockd/internal/testkit"
+	"blockd/snapshot"
+)
+
+// TestConsoleFleet has a person look at a fleet in a real browser: a publisher and three nodes, of which one is a canary, one has a list that its gate
+// refuses, and one a source that does not answer. e2e/console/fleet.spec.js says what happens to them then.
+func TestConsoleFleet(t *testing.T) {
+	npm, chromium := testkit.Peer(t, "npm"), testkit.Peer(t, "chromium")
+	if _, err := os.Stat("console/node_modules"); err != nil {
+		testkit.Missing(t, "Playwright is not installed (npm --prefix e2e/console ci)")
+	}
+	database := redisserver.Start(t)
+	kept := database.Dir // where it finds what it had, whenever it begins again
+	share := "[live]\nshared = \"redis\"\ndsn_file = \"live.dsn\"\nname = \"eu-mx\"\n"
+	p := newPublisher(t, "[[publish.stage]]\nshare = 1\nfor = \"1h\"\n[fleet]\nnode = \"publisher\"\n"+share)
+	publisher := &daemon{dir: p.dir, http: freeAddress(t), unready: true} // who has no token is not told
+	text := string(testkit.Read(t, publisher.path("config.toml")))
+	testkit.Write(t, publisher.path("config.toml"), strings.Replace(text, "[http]\nlisten = \"127.0.0.1:0\"\n", fmt.Sprintf("[http]\nlisten = %q\ntokens = \"tokens\"\n[milter]\nlisten = \"\"\n[postfix]\npolicy_listen = \"\"\n", publisher.http), 1))
+	secret := func(d *daemon, name, text string) {
+		testkit.Write(t, d.path(name), text+"\n")
+		if err := os.Chmod(d.path(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret(publisher, "live.dsn", database.URL())
+	token := func(name, scope string) string {
+		return strings.TrimSpace(publisher.must(t, "token", "new", "--local", "--name", name, scope))
+	}
+	write, report := token("helpdesk", "--write"), token("nodes", "--report")
+
+	mx1 := p.node(t, "mx1.example", "canary = true\n"+share)
+	mx2 := p.node(t, "mx2.example", share+"[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n")
+	mx3 := p.node(t, "mx3.example", fmt.Sprintf("report = \"http://%s/v1/fleet\"\ntoken_file = \"report.token\"\n[[list]]\nname = \"partners\"\n[list.source]\nkind = \"redis\"\ndsn_file = \"away.dsn\"\n", publisher.http))
+	testkit.Write(t, mx2.path("own.txt"), "listed.example\nother.example\n")
+	secret(mx1, "live.dsn", database.URL())
+	secret(mx2, "live.dsn", database.URL())
+	secret(mx3, "report.token", report)
+	secret(mx3, "away.dsn", "redis://"+freeAddress(t))
+	publisher.start(t)
+	for i, n := range []*daemon{mx1, mx2, mx3} {
+		n.start(t)
+		if turn := snapshot.Turn("prod", 2, fmt.Sprintf("mx%d.example", i+1)); turn < 1 {
+			t.Fatalf("mx%d would be among the first: %f", i+1, turn)
+		}
+	}
+	testkit.Eventually(t, "the first sequence", func() bool {
+		return mx1.blocks("x@bulk.example") && mx2.blocks("x@bulk.example") && mx3.blocks("x@bulk.example")
+	})
+	mail := dialSMTP(t, mx1.smtp)
+	for i, sender := range []string{"ann@partner.example", "x@bulk.example", "bob@shop.example", "carol@uni.example"} {
+		mail.command("MAIL FROM:<%s>", sender)
+		if reply := mail.command("RCPT TO:<user@here.example>"); strings.HasPrefix(reply, "550") != (i == 1) {
+			t.Errorf("%s: %s", sender, reply)
+		}
+		mail.command("RSET")
+	}
+	replace(t, mx2.path("own.txt"), "")
+	replace(t, filepath.Join(p.dir, "spam.txt"), "bulk.example\nx@spam.example\nnew.example\n")
+
+	asked := make(chan step)
+	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := step{what: r.URL.Path, entry: r.URL.Query().Get("entry"), done: make(chan bool)}
+		select {
+		case asked <- s:
+		case <-t.Context().Done():
+			return
+		}
+		select {
+		case <-s.done:
+			w.WriteHeader(http.StatusNoContent)
+		case <-t.Context().Done(): // the test has failed
+		}
+	}))
+	t.Cleanup(door.Close)
+	cmd := exec.Command(npm, "exec", "--", "playwright", "test", "fleet")
+	cmd.Dir = "console"
+	cmd.Env = append(os.Environ(), "BLOCKD_TEST_CHROMIUM="+chromium, "BLOCKD_OUTPUT="+t.TempDir(), "BLOCKD_DIR="+p.dir, "BLOCKD_URL=http://"+publisher.http, "BLOCKD_TOKEN="+write, "BLOCKD_READ_TOKEN="+report, "BLOCKD_CONTROL="+door.URL)
+	if *update {
+		cmd.Env = append(cmd.Env, "BLOCKD_TEST_SCREENSHOTS="+filepath.Join(root, "docs"))
+	}
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	client := goredis.NewClient(&goredis.Options{Addr: database.Address, Protocol: 2})
+	defer client.Close()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatalf("playwright: %v", err)
+			}
+			if *update {
+				shrink(t, filepath.Join(root, "docs", "console"))
+			}
+			return
+		case s := <-asked:
+			switch s.what {
+			case "/lose": // the database acknowledges an entry, and is then what it was before
+				if err := client.Save(t.Context()).Err(); err != nil {
+					t.Error(err)
+				}
+				publisher.must(t, "add", s.entry, "--why", "phishing, ticket 4711")
+				testkit.Eventually(t, "the entry acts elsewhere", func() bool { return mx1.blocks(s.entry) })
+				database.Kill()
+				database = redisserver.StartAt(t, database.Address, "--dir", kept)
+				testkit.Eventually(t, "the loss", func() bool {
+					_, body := publisher.getWith(write, "/v1/live")
+					return strings.Contains(body, `"lost_total":1`)
+				})
+			case "/blocks", "/passes":
+				testkit.Eventually(t, s.entry+" "+s.what[1:], func() bool { return mx1.blocks(s.entry) == (s.what == "/blocks") })
+			case "/kill": // and 90 seconds pass for the database
+				mx2.cmd.Process.Kill()
+				<-mx2.ended
+				mx2.ended <- nil
+				if err := client.Del(t.Context(), "{blockd:eu-mx}:node:mx2.example").Err(); err != nil {
+					t.Error(err)
+				}
+			case "/begin":
+				mx2.start(t)
+			default:
+				t.Errorf("the browser's test asks for %s", s.what)
+			}
+			close(s.done)
+		}
+	}
+}
+
+// step is what a test in a browser has done to a fleet.
+type step struct {
+	what, entry string
+	done        chan bool
+}
