@@ -99,7 +99,7 @@ test('looks right in what a list is asked, where one is added, and in a fleet', 
   await page.route('**/v1/fleet', (route) => route.fulfill({ json: fleet() })); // this daemon is in none
   await page.route('**/v1/live', (route) => route.fulfill({ json: lost() }));
   await page.goto('/#fleet');
-  await expect(page.locator('#fleet').getByRole('row')).toHaveCount(4);
+  await expect(page.locator('#fleet table').first().getByRole('row')).toHaveCount(4);
   await expect(page.locator('#lost')).toContainText('2 changes of live entries were lost');
   await look(page, 'fleet');
 });
