@@ -69,8 +69,7 @@ func (p *Places) quarantine(ctx context.Context, f *Forgotten, who *person, w Wi
 	if p.Quarantine == "" {
 		return nil
 	}
-	var all []string
-	shared := 0
+	var all, shared []string
 	q := quarantine.Query{Limit: quarantine.MaxFound}
 	for {
 		found, err := p.Quarantine.List(ctx, q)
@@ -82,7 +81,7 @@ func (p *Places) quarantine(ctx context.Context, f *Forgotten, who *person, w Wi
 			case who.is(m.Sender) || who.named(m.From):
 				all = append(all, m.ID)
 			case gets && w.Quarantine && slices.ContainsFunc(m.Recipients, func(r string) bool { return !who.gets(r) }):
-				shared++ // it is theirs too
+				shared = append(shared, m.ID) // it is theirs too
 			case gets:
 				all = append(all, m.ID)
 			}
@@ -93,11 +92,14 @@ func (p *Places) quarantine(ctx context.Context, f *Forgotten, who *person, w Wi
 		q.After = found.Messages[len(found.Messages)-1].ID
 	}
 	if !w.Quarantine {
-		f.remains("quarantine", len(all), "messages from or to the address, which somebody may wait for; --quarantine removes them, but for those to others too")
+		f.remains("quarantine", len(all), "messages from or to the address, which somebody may wait for; --quarantine removes them, and leaves those to others for these alone")
 		return nil
 	}
-	f.remains("quarantine", shared, "messages to the address that others get too; blockd quarantine remove takes one from all of them")
+	f.remains("quarantine", len(shared), "messages that others get too, who alone get them now; what stands in them may name the address")
 	var errs []error
+	for _, id := range shared {
+		errs = append(errs, p.Quarantine.TakeOut(id, who.gets))
+	}
 	for _, id := range all {
 		done, err := p.Quarantine.Remove(id)
 		f.Quarantined += done.Messages

@@ -108,6 +108,32 @@ func (f Folder) Release(ctx context.Context, id, by string, again bool, deliver 
 	return r, f.forget(h.id)
 }
 
+// TakeOut takes recipients out of a message: it stays for the others, and goes if there are none. Nothing is changed if whose
+// is false of all. The texts of the message stay as they are. ErrBusy, ErrNotThere and ErrForeign are as of Release.
+func (f Folder) TakeOut(id string, whose func(recipient string) bool) error {
+	h, err := f.hold(id)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	top, err := readTop(h)
+	if err != nil {
+		return err
+	}
+	rest := slices.DeleteFunc(slices.Clone(top.recipients), whose)
+	switch len(rest) {
+	case len(top.recipients):
+		return nil
+	case 0:
+		return errors.Join(h.remove(f), f.forget(h.id))
+	}
+	kept, err := f.keepFor(h, top, rest)
+	if err != nil {
+		return err
+	}
+	return kept.Close()
+}
+
 // keepFor replaces the file by one for some of its recipients, under its name. Nobody can hold that one until it is closed.
 func (f Folder) keepFor(h held, top top, recipients []string) (io.Closer, error) {
 	path, err := h.where(f)

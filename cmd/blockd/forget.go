@@ -25,10 +25,11 @@ let in, live entries whose owner it is, counts of hits, notes for the next lette
 written anew. It works with a daemon that runs and without.
 
 What stays is shown, with the reason: entries of lists; live entries that people have made for
-the address, unless --entries removes them; messages in quarantine, unless --quarantine removes them: those from the address, whoever waits
-for them, and those to nobody else, while those to others too stay; lines of the audit journal. The line about the erasure names the person by a keyed hash. Not
-looked at are the daemon's log on standard error, delivered mail, what lists held before, and
-backups. Ends with 0 also where nothing was kept.`,
+the address, unless --entries removes them; messages in quarantine, unless --quarantine removes
+them: those from the address, whoever waits for them, and those to it, which stay for others
+if there are any; lines of the audit journal. The line about the erasure names the person by a
+keyed hash. Not looked at are the daemon's log on standard error, delivered mail, what lists
+held before, and backups. Ends with 0 also where nothing was kept.`,
 		Example: `  blockd forget bob@there.example --why "request of the 3rd of May"`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
