@@ -260,41 +260,56 @@ func parseCursor(text string, o Order) (r row, err error) {
 type matcher struct {
 	any  bool
 	text string // in lower case
-	part []byte // of text: each record of an address or a name that fits has it in its texts; nil = unknown
+	part []byte // the same
 	room []byte
 }
 
 func newMatcher(text string) *matcher {
-	m := &matcher{any: text == "", text: strings.ToLower(text)}
-	other := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' }
-	for _, run := range strings.FieldsFunc(m.text, other) { // marks of scopes and quotes are not in a key
-		if len(run) > len(m.part) {
-			m.part = []byte(run)
-		}
-	}
-	return m
+	text = strings.ToLower(text)
+	return &matcher{any: text == "", text: text, part: []byte(text)}
 }
 
 func (m *matcher) row(v *view, r row) bool {
 	return (r.e != nil || m.may(v.base, r.i)) && m.entry(v.entry(r))
 }
 
-// may reports whether a record has the part, or could say it in another way: a network's key is binary, and
-// letters beyond ASCII have lower cases of their own.
+// may reports whether a record has the text, or could say it in another way: letters beyond ASCII have lower cases of their own, and
+// some local-parts are written in quotes.
 func (m *matcher) may(s *snapshot, i int) bool {
-	if m.part == nil || s.record(i)[38] > 3 && s.record(i)[38] != recipientCode {
+	text, end, _, _ := s.textsOf(i)
+	key, rest := text[:end], text[end:len(text)-s.revised(i)]
+	m.room = m.room[:0]
+	switch kindCodes[s.record(i)[38]].item {
+	case lists.IP:
+		m.room = s.item(i).Net.Addr().AppendTo(m.room)
+	case lists.CIDR:
+		m.room = s.item(i).Net.AppendTo(m.room)
+	case lists.Domain: // with its mark
+		switch scope := s.scope(i); {
+		case key[0] == '[':
+			m.room = append(m.room, '@')
+		case scope == lists.Exact:
+			m.room = append(m.room, '=')
+		case scope == lists.Sub:
+			m.room = append(m.room, '.')
+		}
+		m.room = append(m.room, key...)
+	case lists.Addr:
+		if bytes.ContainsAny(key, "!#$%&'*/?^`{|}~") {
+			return true
+		}
+		m.room = append(m.room, key...)
+	default:
 		return true
 	}
-	text, _, _, _ := s.textsOf(i)
-	m.room = m.room[:0]
-	for _, c := range text {
+	m.room = append(append(m.room, 0), rest...)
+	for i, c := range m.room {
 		if c >= 0x80 {
 			return true
 		}
 		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
+			m.room[i] = c + 'a' - 'A'
 		}
-		m.room = append(m.room, c)
 	}
 	return bytes.Contains(m.room, m.part)
 }

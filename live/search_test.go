@@ -66,7 +66,7 @@ func walk(t *testing.T, s *Set, q Query) (all []*Entry) {
 func TestSearch(t *testing.T) {
 	set := open(t, Settings{})
 	r := rand.New(rand.NewPCG(1, 2))
-	spell := []string{"x%d@bulk%d.example", "Bulk%[2]d-%[1]d.example", ".sub%d.bulk%d.example", "=one%d.example", "10.%d.%d.0/24", "2001:db8:%x::/48", "local%d@", "bücher%d.example", `"odd name%d"@bulk%d.example`}
+	spell := []string{"x%d@bulk%d.example", "Bulk%[2]d-%[1]d.example", ".sub%d.bulk%d.example", "=one%d.example", "10.%d.%d.0/24", "2001:db8:%x::/48", "local%d@", "bücher%d.example", `"odd name%d"@bulk%d.example`, `"a#b%d"@bulk%d.example`, "@[192.0.%[2]d.%[1]d]", "c#%d@"}
 	change := func(n int) {
 		var changes []Change
 		for range n {
@@ -92,7 +92,8 @@ func TestSearch(t *testing.T) {
 	hold := func() {
 		t.Helper()
 		for _, order := range []Order{Newest, Oldest, ByEntry, ByEnd} {
-			for _, text := range []string{"", "bulk1", "BULK", "phish", "ticket", "ärger", "größe", "kim", "10.1.", "2001:db8", "/24", "=one", ".sub1", "xn--", `"odd`, "@", "1@bulk", "nowhere"} {
+			for _, text := range []string{"", "bulk1", "BULK", "phish", "ticket", "ärger", "größe", "kim", "10.1.", "2001:db8", "/24", "=one", ".sub1", "xn--", `"odd`, "@", "1@bulk", "nowhere",
+				".", "...", "=", `"`, `""`, `@"`, `="`, `."`, `"@`, `b1"@bulk`, `#`, "=bulk", ".example", "@[192", "@bulk", " 7", "7jo", "/", "/24 ", "0/2", "2001:db8:1::/48", `"c#`, "]", "k"} {
 				q := Query{Text: text, Order: order, Limit: []int{1, 7, 60, 0}[r.IntN(4)]}
 				have, want := walk(t, set, q), slowly(set, q)
 				if !slices.EqualFunc(have, want, func(a, b *Entry) bool { return a.Number == b.Number && a.Text == b.Text && a.reason == b.reason }) {
