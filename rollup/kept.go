@@ -101,6 +101,31 @@ func (k *kept) each(b *bin, use func(c cell, n uint64)) bool {
 	return true
 }
 
+// sum adds the counts of a bin to one place of the rows of their cells, by the numbers of these; a nil row is not wanted. A full file has
+// a million counts, and each look at a chart sums some of them, so it reads digits itself.
+func (b *bin) sum(rows [][]uint64, at int) {
+	id, n := uint64(0), uint64(0)
+	take := func() {
+		if id < uint64(len(rows)) && rows[id] != nil {
+			rows[id][at] += n
+		}
+	}
+	for i := 0; i < len(b.text); i++ {
+		switch c := b.text[i]; {
+		case c == ':':
+			id, n = n, 0
+		case c == ' ':
+			take()
+			n = 0
+		case c <= '9':
+			n = 36*n + uint64(c-'0')
+		default:
+			n = 36*n + uint64(c|0x20-'a'+10)
+		}
+	}
+	take()
+}
+
 // tidy makes hours of minutes where there are too many, and removes the oldest where there are too many octets. It reports
 // whether it has changed anything.
 func (k *kept) tidy() bool {

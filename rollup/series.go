@@ -100,31 +100,38 @@ func (t *Table) Series(q Query, now time.Time) (s Series, err error) {
 	until := (minuteOf(now)/step + 1) * step
 	from := until - n*step
 	s = Series{From: time.Unix(from*60, 0).UTC(), Until: time.Unix(until*60, 0).UTC(), Step: time.Duration(step) * time.Minute}
-	rows := map[string][]uint64{}
-	add := func(at int64, c cell, count uint64) {
-		name := q.of(c)
-		if name == "" || at < from || at >= until {
-			return
-		}
-		if rows[name] == nil {
-			rows[name] = make([]uint64, n)
-		}
-		rows[name][(at-from)/step] += count
-	}
 	t.mu.Lock()
 	if t.loaded && t.kept.since > 0 {
 		s.Since = time.Unix(t.kept.since*60, 0).UTC()
 	}
 	s.Filling = t.filling || !t.loaded
-	for i := range t.kept.bins {
-		if b := &t.kept.bins[i]; b.at >= from && b.at < until {
-			t.kept.each(b, func(c cell, count uint64) { add(b.at, c, count) })
+	bins, cells, current, minute := t.kept.bins, t.kept.cells, t.now(), t.minute // bins and cells are replaced or grow, and those there are never change
+	t.mu.Unlock()
+	rows := map[string][]uint64{}
+	row := func(c cell) []uint64 {
+		name := q.of(c)
+		if name != "" && rows[name] == nil {
+			rows[name] = make([]uint64, n)
+		}
+		return rows[name]
+	}
+	wanted := make([][]uint64, len(cells)) // by the numbers of cells; nil = not wanted
+	for id, c := range cells {
+		wanted[id] = row(c)
+	}
+	for i := range bins {
+		if b := &bins[i]; b.at >= from && b.at < until {
+			b.sum(wanted, int((b.at-from)/step))
 		}
 	}
-	for c, count := range t.now() {
-		add(t.minute, c, count)
+	for c, count := range current {
+		if counts := row(c); counts != nil && minute >= from && minute < until {
+			counts[(minute-from)/step] += count
+		}
 	}
-	t.mu.Unlock()
+	maps.DeleteFunc(rows, func(_ string, counts []uint64) bool {
+		return !slices.ContainsFunc(counts, func(n uint64) bool { return n > 0 })
+	})
 	s.Rows = sorted(rows, int(n))
 	return s, nil
 }
