@@ -3,13 +3,16 @@ package session
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +38,7 @@ type Set struct {
 
 	mu    sync.Mutex
 	stamp fs.FileInfo // of the file as it was read or written last; nil: there was none
+	told  bool        // that the file cannot be read at the moment
 	all   map[string]*entry
 	ended map[string]bool // sessions that the file may still have, because it could not be written
 }
@@ -47,7 +51,8 @@ type entry struct {
 // Open reads the sessions of a file. After an error the Set has none, and can be used: then everybody signs in again.
 func Open(s Settings) (*Set, error) {
 	set := &Set{settings: s, all: map[string]*entry{}, ended: map[string]bool{}}
-	return set, set.read()
+	_, err := set.read()
+	return set, err
 }
 
 // Begin makes a session of those rights, and returns the secret for the browser, and the sessions that ended for it. After an error the session is there,
@@ -55,7 +60,7 @@ func Open(s Settings) (*Set, error) {
 func (s *Set) Begin(now time.Time, rights Session) (secret string, crowded []Session, err error) {
 	secret, id := newSecret()
 	rights.ID, rights.Made, rights.Used = id, now, now
-	err = s.change(func() {
+	err = s.change(patience, func() {
 		s.prune(now)
 		crowded = s.makeRoom(rights.holder())
 		s.all[id] = &entry{rights, true}
@@ -68,7 +73,7 @@ func (s *Set) Find(now time.Time, secret string) (found Session, ok bool, err er
 	id := idOf(secret) // the map is searched for a hash, so that the time tells nothing about a secret
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err = s.read()
+	_, err = s.read()
 	e := s.all[id]
 	if e == nil || s.over(e, now) {
 		return Session{}, false, err
@@ -76,7 +81,8 @@ func (s *Set) Find(now time.Time, secret string) (found Session, ok bool, err er
 	return e.Session, true, err
 }
 
-// Use notes that a session has had a request. The file learns of it after a sixteenth of Idle.
+// Use notes that a session has had a request. The file learns of it after a sixteenth of Idle, or after another one if another process holds it
+// just then: no request waits for that.
 func (s *Set) Use(now time.Time, id string) error {
 	s.mu.Lock()
 	e := s.all[id]
@@ -85,16 +91,24 @@ func (s *Set) Use(now time.Time, id string) error {
 	if !late {
 		return nil
 	}
-	return s.change(func() {
+	err := s.change(0, func() {
 		if e := s.all[id]; e != nil && e.Used.Before(now) {
 			e.Used = now
 		}
 	})
+	if errors.Is(err, errHeld) {
+		return nil
+	}
+	return err
 }
 
-// End ends the sessions of which which is true, and returns them. After an error they have ended, but would be there again after a restart.
+// errHeld is the error of a change while another process changes the file.
+var errHeld = errors.New("another process holds the file of sessions")
+
+// End ends the sessions of which which is true, and returns them. After an error they have ended. The file says so too, unless nothing at all can be
+// written there: then they would be there again after a restart.
 func (s *Set) End(now time.Time, which func(Session) bool) (ended []Session, err error) {
-	err = s.change(func() {
+	err = s.change(patience, func() {
 		s.prune(now)
 		for id, e := range s.all {
 			if which(e.Session) {
@@ -159,77 +173,117 @@ func (s *Set) drop(id string) {
 	delete(s.all, id)
 }
 
-// makeRoom ends sessions until there is room for one more of a holder.
+// makeRoom ends sessions until there is room for one more of a holder: the holder's own if that has PerHolder, and else one of those who have the
+// most, so that many sessions of few do not end those of others.
 func (s *Set) makeRoom(holder string) (crowded []Session) {
-	for {
-		var oldest, oldestOwn *entry
-		own := 0
+	own := map[string]int{}
+	for _, e := range s.all {
+		own[e.holder()]++
+	}
+	for own[holder] >= PerHolder || len(s.all) >= Most {
+		of := func(e *entry) bool { return e.holder() == holder }
+		if own[holder] < PerHolder {
+			most := 0
+			for _, n := range own {
+				most = max(most, n)
+			}
+			of = func(e *entry) bool { return own[e.holder()] == most }
+		}
+		var oldest *entry
 		for _, e := range s.all {
-			if oldest == nil || e.Used.Before(oldest.Used) {
+			if of(e) && (oldest == nil || e.Used.Before(oldest.Used)) {
 				oldest = e
 			}
-			if e.holder() == holder {
-				if own++; oldestOwn == nil || e.Used.Before(oldestOwn.Used) {
-					oldestOwn = e
-				}
-			}
-		}
-		switch {
-		case own >= PerHolder:
-			oldest = oldestOwn
-		case len(s.all) < Most:
-			return crowded
 		}
 		crowded = append(crowded, oldest.Session)
+		own[oldest.holder()]--
 		s.drop(oldest.ID)
 	}
+	return crowded
 }
 
-// change makes a change of what the file has now, and writes the file.
-func (s *Set) change(make func()) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// change makes a change of what the file has now, and writes the file. Nobody who looks for a session waits for the disk, or for another process, which
+// is waited for so long.
+func (s *Set) change(patience time.Duration, make func()) error {
 	if s.settings.Path == "" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		make()
 		return nil
 	}
-	lock, err := durable.WaitLock(s.settings.Path+".lock", patience, errors.New("another process holds "+s.settings.Path+".lock"))
+	lock, err := durable.WaitLock(s.settings.Path+".lock", patience, errHeld)
 	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		make()
 		return err
 	}
-	defer lock.Close()
-	damaged := s.read() // then it is written anew
+	defer lock.Close() // until then nobody else changes the file
+	s.mu.Lock()
+	readable, damaged := s.read() // what is damaged is written anew
 	make()
-	if err := s.write(); err != nil {
-		return err
+	text, written := s.text()
+	ended := slices.Collect(maps.Keys(s.ended))
+	s.mu.Unlock()
+	if !readable {
+		return errors.Join(damaged, strike(s.settings.Path, ended))
 	}
+	if err := durable.WriteFile(s.settings.Path, text, 0o600); err != nil {
+		return errors.Join(err, strike(s.settings.Path, ended))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range written {
+		if e := s.all[id]; e != nil {
+			e.unsaved = false
+		}
+	}
+	for _, id := range ended {
+		delete(s.ended, id)
+	}
+	s.stamp, _ = os.Stat(s.settings.Path) // unknown: it is read once more
 	return damaged
 }
 
-// write replaces the file.
-func (s *Set) write() error {
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	for _, session := range s.all {
+// text is what the file is to have, and the sessions in it.
+func (s *Set) text() (text []byte, written []string) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	for id, session := range s.all {
 		e.Encode(session.Session) // texts and times: it cannot fail
+		written = append(written, id)
 	}
-	if err := durable.WriteFile(s.settings.Path, text.Bytes(), 0o600); err != nil {
+	return b.Bytes(), written
+}
+
+// struck stands in the file in place of the ID of a session that has ended.
+var struck = strings.Repeat("-", 2*sha256.Size)
+
+// strike overwrites the IDs of sessions that have ended where they stand in a file that cannot be written anew: a full disk has no room
+// for another file, and takes this.
+func strike(path string, ended []string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) || len(ended) == 0 {
+		return nil
+	} else if err != nil {
 		return err
 	}
-	for _, session := range s.all {
-		session.unsaved = false
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile))
+	for _, id := range ended {
+		if at := bytes.Index(text, []byte(`{"id":"`+id+`"`)); at >= 0 && err == nil {
+			_, err = f.WriteAt([]byte(struck), int64(at+len(`{"id":"`)))
+		}
 	}
-	clear(s.ended)
-	s.stamp, _ = os.Stat(s.settings.Path) // unknown: it is read once more
-	return nil
+	return errors.Join(err, f.Sync())
 }
 
 // read takes up what another process has written since the last look. Without a new content it costs one stat. An error is
-// returned once for each content.
-func (s *Set) read() error {
+// returned once for each content. A file that is damaged vouches for nobody. Where there is one that cannot be read at the moment, as without a free
+// descriptor, readable is false, what was known stays, and it is told of once.
+func (s *Set) read() (readable bool, err error) {
 	if s.settings.Path == "" {
-		return nil
+		return true, nil
 	}
 	now, err := os.Stat(s.settings.Path)
 	if err != nil {
@@ -237,14 +291,26 @@ func (s *Set) read() error {
 	}
 	switch {
 	case now == nil && s.stamp == nil:
-		return nil
+		return true, nil
 	case now != nil && s.stamp != nil && os.SameFile(now, s.stamp) && now.Size() == s.stamp.Size() && now.ModTime().Equal(s.stamp.ModTime()):
-		return nil
+		return true, nil
 	}
-	s.stamp = now
-	found, err := load(s.settings.Path)
+	var found []Session
+	if now != nil {
+		found, err = load(s.settings.Path)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if fault := (*fs.PathError)(nil); now != nil && errors.As(err, &fault) {
+		told := s.told
+		if s.told = true; told {
+			err = nil
+		}
+		return false, err
+	}
+	s.stamp, s.told = now, false
 	if err != nil {
-		found = nil // a file that is damaged vouches for nobody
+		found = nil
 	}
 	all := map[string]*entry{}
 	for _, session := range found {
@@ -260,7 +326,7 @@ func (s *Set) read() error {
 		}
 	}
 	s.all = all
-	return err
+	return true, err
 }
 
 // load reads a file, a session a line. A missing one has none.
@@ -278,6 +344,9 @@ func load(path string) (all []Session, err error) {
 		var session Session
 		if err := json.Unmarshal(lines.Bytes(), &session); err != nil || len(session.ID) != len(idOf("")) || (session.Token == "") == (session.Person == nil) {
 			return nil, fmt.Errorf("%s:%d: no session of blockd", path, n)
+		}
+		if session.ID == struck {
+			continue
 		}
 		if all = append(all, session); len(all) > Most {
 			return nil, fmt.Errorf("%s: more than %d sessions", path, Most)

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"blockd/internal/durable"
 	"blockd/internal/testkit"
 )
 
@@ -187,6 +190,94 @@ func TestEndedWithoutAFile(t *testing.T) {
 	testkit.Write(t, path, string(slices.Concat(content, content)[:len(content)])) // a new time
 	if there(t, s, noon, secret) {
 		t.Error("it was ended, and is there again")
+	}
+}
+
+// Many sessions of few holders do not end the one of another, however long it was not used.
+func TestFewHoldersEndTheirOwn(t *testing.T) {
+	s := open(t, "")
+	other := begin(t, s, noon, "other")
+	for i := range Most + 100 {
+		begin(t, s, noon.Add(time.Duration(1+i)*time.Millisecond), fmt.Sprintf("holder %d", i%60))
+	}
+	at := noon.Add(time.Minute)
+	if n := len(s.All(at)); n != Most || !there(t, s, at, other) {
+		t.Errorf("%d sessions, and the one of another holder is there: %t", n, there(t, s, at, other))
+	}
+}
+
+// A request does not wait for another process that changes the file, and counts all the same.
+func TestUseWhileAnotherProcessWrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sessions")
+	s := open(t, path)
+	secret := begin(t, s, noon, "a")
+	lock, err := durable.Lock(path+".lock", os.ErrExist)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := noon.Add(50 * time.Minute)
+	if err := s.Use(later, idOf(secret)); err != nil {
+		t.Error(err)
+	}
+	lock.Close()
+	if !there(t, s, noon.Add(100*time.Minute), secret) {
+		t.Error("a request that came meanwhile does not count")
+	}
+	if err := s.Use(noon.Add(100*time.Minute), idOf(secret)); err != nil || !there(t, open(t, path), noon.Add(159*time.Minute), secret) {
+		t.Errorf("the file does not learn of the next one: %v", err)
+	}
+}
+
+// What was ended while there is no room for another file has ended after a restart too; other sessions have not.
+func TestEndedOnAFullDisk(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, filepath.Join(folder, "short"))
+	gone, kept := begin(t, s, noon, "gone"), begin(t, s, noon, "kept")
+	path := filepath.Join(folder, strings.Repeat("x", 250)) // beside it there is no room for the name of a draft
+	testkit.Write(t, path, testkit.Read(t, filepath.Join(folder, "short")))
+	s, next := open(t, path), open(t, path)
+	if ended, err := s.End(noon, func(of Session) bool { return of.Token == "gone" }); err == nil || len(ended) != 1 {
+		t.Fatal(ended, err)
+	}
+	for name, set := range map[string]*Set{"the process": s, "another one": next, "the next one": open(t, path)} {
+		if there(t, set, noon, gone) || !there(t, set, noon, kept) {
+			t.Errorf("%s: the session that was ended is there: %t, the other one: %t", name, there(t, set, noon, gone), there(t, set, noon, kept))
+		}
+	}
+	if err := os.Rename(path, filepath.Join(folder, "short")); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, filepath.Join(folder, "short"))
+	begin(t, s, noon, "new")
+	if text := string(testkit.Read(t, filepath.Join(folder, "short"))); strings.Contains(text, struck) {
+		t.Error("what was struck out stays in the file for good")
+	}
+}
+
+// Without a free descriptor nobody loses a session, in memory or in the file.
+func TestNoDescriptorIsFree(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sessions")
+	s := open(t, path)
+	secret := begin(t, s, noon, "a")
+	other := begin(t, open(t, path), noon, "b") // by another process
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}); err != nil {
+		t.Skip(err)
+	}
+	_, ok, err := s.Find(noon, secret)
+	_, again, told := s.Find(noon, secret)
+	_, _, unsaved := s.Begin(noon, Session{Token: "c"})
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if !ok || !again || err == nil || told != nil || unsaved == nil {
+		t.Errorf("without a descriptor: there %t with %v, then %t with %v; one that begins: %v", ok, err, again, told, unsaved)
+	}
+	if !there(t, s, noon, secret) || !there(t, s, noon, other) || !there(t, open(t, path), noon, other) {
+		t.Error("sessions have gone")
 	}
 }
 
