@@ -61,9 +61,10 @@ export const columns = (ask) => [
   { head: 'Sender', cell: (decision) => [ask
     ? html('button', { type: 'button', class: 'name', click: () => ask(about(decision)) }, written(about(decision)))
     : written(about(decision)),
-  html('div', { class: 'narrow soft' }, clock(decision.time), ' to ', isTold(decision) ? whom(decision) : written(whom(decision)), decision.client && [' from ', written(decision.client)]),
+  html('div', { class: 'under soft' }, html('span', { class: 'at' }, clock(decision.time), ' '),
+    html('span', { class: 'to' }, 'to ', isTold(decision) ? whom(decision) : written(whom(decision)), ' '), decision.client && html('span', { class: 'from' }, 'from ', written(decision.client))),
   html('div', { class: 'narrow soft' }, why(decision), decision.ref && [', ref ', html('code', {}, decision.ref)])], address: true },
-  { head: 'Recipient', cell: (decision) => (isTold(decision) ? whom(decision) : written(decision.recipient || '–')), wide: true, address: true },
+  { head: 'Recipient', cell: (decision) => (isTold(decision) ? whom(decision) : written(decision.recipient || '–')), wide: true, address: true, spare: true },
   { head: 'Client', cell: (decision) => written(decision.client || '–'), wide: true, client: true },
   { head: 'Why', cell: why, wide: true, why: true },
   { head: 'Reference', cell: (decision) => html('code', {}, decision.ref || '–'), wide: true, whole: true, late: true },

@@ -30,11 +30,11 @@ export function show(id, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-const kinds = ['number', 'wide', 'act', 'whole', 'address', 'client', 'why', 'late', 'name', 'bar'];
+const kinds = ['number', 'wide', 'act', 'whole', 'address', 'client', 'why', 'late', 'spare', 'name', 'bar'];
 
 /**
  * table makes one of columns {head, cell} and rows. What is wide is left out on a
- * phone, and what is whole stands on one line. kind is "stack" for rows that are taller there instead.
+ * phone, what is spare and late on small desks too, and what is whole stands on one line. kind is "stack" for rows that are taller there instead.
  */
 export function table(caption, columns, rows, kind) {
   const made = drawn(caption, columns, rows);

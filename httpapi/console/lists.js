@@ -17,13 +17,13 @@ function draw({ worth: lists }) {
     { head: 'List', cell: (list) => [html('a', { href: address('lists', {}, list.list) }, html('strong', {}, list.list)), list.title && html('div', { class: 'soft' }, shown(list.title))], name: true },
     { head: 'State', cell: condition },
     ...lists.some((list) => list.source) ? [{ head: 'Source', cell: source }] : [],
-    { head: 'Action', cell: (list) => list.action, wide: true },
+    { head: 'Action', cell: (list) => list.action, wide: true, spare: true },
     { head: 'Entries', cell: (list) => count(list.entries), number: true },
-    { head: 'Only here', cell: (list) => count(list.unique), number: true, wide: true, title: 'keys that no other list has' },
+    { head: 'Only here', cell: (list) => count(list.unique), number: true, wide: true, spare: true, title: 'keys that no other list has' },
     { head: 'Changed', cell: (list) => ago(list.modified), wide: true, whole: true },
-    { head: 'Hits', cell: (list) => count(list.hits), number: true, title: 'envelopes and questions; the count goes on over restarts' },
-    { head: 'Only its', cell: (list) => count(list.sole), number: true, wide: true, title: 'hits that no other list had' },
-    { head: 'Last hit', cell: (list) => ago(list.last_hit), wide: true, whole: true },
+    { head: 'Hits', cell: (list) => count(list.hits), number: true, wide: true, title: 'envelopes and questions; the count goes on over restarts' },
+    { head: 'Only its', cell: (list) => count(list.sole), number: true, wide: true, spare: true, title: 'hits that no other list had' },
+    { head: 'Last hit', cell: (list) => ago(list.last_hit), wide: true, whole: true, spare: true },
     { act: true, cell: acts },
   ], lists);
 }

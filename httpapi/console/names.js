@@ -57,10 +57,16 @@ const odd = /([\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u00ad\u034f\u115f\u1160\u17b4\u17b5\u316
 export const shown = (text) => text.split(odd).map((part, i) => i % 2 === 0 ? part
   : html('span', { class: 'odd', title: 'a character that cannot be seen' }, `\\u{${part.codePointAt(0).toString(16)}}`));
 
-/** written is an address, a domain, a network or an entry: whole, and breakable behind "@" and before dots. */
+const short = 22; // letters, for which each column of addresses has room
+
+// A part of an address that is short stays in one piece, and a long one may break before its dots.
+const piece = (text) => (text.length <= short ? html('span', { class: 'keep' }, shown(text))
+  : text.split(/(?=\.)|(?<=:)/).flatMap((part, i) => [i > 0 && html('wbr'), shown(part)]));
+
+/** written is an address, a domain, a network or an entry: whole, and breakable behind "@" first. */
 export function written(text) {
   const number = /^[\d.]+(\/\d+)?$/.test(text);
-  const parts = number ? [text] : text.split(/(?<=@)|(?=\.)|(?<=:)/).flatMap((part, i) => [i > 0 && html('wbr'), shown(part)]);
+  const parts = number ? [text] : text.split(/(?<=@)/).flatMap((part, i) => [i > 0 && html('wbr'), piece(part)]);
   const other = otherSpelling(text);
   return [html('code', { class: number && 'keep' }, parts), other && html('span', { class: 'spelling' }, ' (', shown(other), ')')];
 }
