@@ -58,9 +58,10 @@ var errTokenText = errors.New("token must be one word of printable ASCII")
 
 // caller is the party that asks, and its rights.
 type caller struct {
-	name     string // of its token; "" without one
-	known    bool   // by a valid token
-	local    bool   // by a Unix socket, whose file mode admits it
+	name     string  // of its token; "" without one
+	known    bool    // by a valid token
+	local    bool    // by a Unix socket, whose file mode admits it
+	file     *tokens // which has its token; nil: none has
 	scope    Scope
 	withheld Scope // of its token, which is of the fleet, whose store has been away for too long; Read = none is
 
@@ -101,6 +102,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			retryAfter(w, wait)
 			fail(w, http.StatusTooManyRequests, fmt.Sprintf("more than %d requests a second (http.max_rate)", s.settings.MaxRate))
 			return
+		}
+		if c.file != nil {
+			s.uses.note(use{c.file, c.name}, time.Now())
 		}
 		if c.session != nil {
 			if !safe(r.Method) && !sameOrigin(r) {
@@ -221,12 +225,12 @@ func (s *Server) holder(c caller, token [sha256.Size]byte) caller {
 				c.withheld, t.Scope = t.Scope, Read
 			}
 			if t.Scope == Reporting {
-				return caller{name: t.Name, known: true, scope: Reporting}
+				return caller{name: t.Name, known: true, file: from, scope: Reporting}
 			}
 			if len(t.Owners) > 0 { // bound, by whatever way it comes
-				return caller{name: t.Name, known: true, scope: t.Scope, withheld: c.withheld, owners: t.Owners}
+				return caller{name: t.Name, known: true, file: from, scope: t.Scope, withheld: c.withheld, owners: t.Owners}
 			}
-			return caller{name: t.Name, known: true, local: c.local, withheld: c.withheld, scope: max(c.scope, t.Scope)}
+			return caller{name: t.Name, known: true, file: from, local: c.local, withheld: c.withheld, scope: max(c.scope, t.Scope)}
 		}
 	}
 	return c

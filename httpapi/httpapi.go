@@ -162,6 +162,7 @@ type Server struct {
 	status     func() reload.Status
 	log        *slog.Logger
 	tokens     tokens
+	uses       uses
 	fleet      tokens // of all machines that share them
 	limiter    *limiter
 	refusals   *prometheus.CounterVec

@@ -29,6 +29,8 @@ type TokenRow struct {
 	Made   string   `json:"made" doc:"a date, for people"`
 	Owners []string `json:"owners" doc:"the mailboxes and domains that it is bound to; none = it is not"`
 	Fleet  bool     `json:"fleet,omitempty" doc:"it is valid on all machines that share their live entries; absent: on this one alone"`
+	// Used counts requests of browsers that have signed in with it too.
+	Used *time.Time `json:"used,omitempty" doc:"the last request with it on this machine since the daemon began, to the second; absent = none"`
 }
 
 // TokenList is the answer to GET /v1/tokens.
@@ -116,6 +118,9 @@ func (s *Server) tokenRows() ([]TokenRow, error) {
 		for _, t := range all {
 			row := rowOf(t)
 			row.Fleet = from == &s.fleet
+			if at, ok := s.uses.last(use{from, t.Name}); ok {
+				row.Used = &at
+			}
 			rows = append(rows, row)
 		}
 	}

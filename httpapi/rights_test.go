@@ -3,6 +3,7 @@ package httpapi
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // Who may what: each scope may what those before it may, and what a token of scope write could do before there was admin it does still.
@@ -93,5 +94,37 @@ func TestTokensOverHTTP(t *testing.T) {
 	}
 	if who(t, f.fixture, one).SignedIn || f.ask("GET", "/v1/owners/ann@here.example/entries", "", ann).Code != 401 {
 		t.Error("a revoked token, or its session, is worth something")
+	}
+}
+
+// The list of tokens says when each was used last, by a program or by a browser that has signed in with it; to look at it uses none but one's own.
+func TestTokensSayWhenTheyWereUsed(t *testing.T) {
+	f := newEntryFixture(t)
+	boss := newToken(t, f.tokens.path, "boss", Admin)
+	used := func() (names string) {
+		t.Helper()
+		for _, token := range decoded[TokenList](t, f.ask("GET", "/v1/tokens", "", boss), 200, asJSON).Tokens {
+			if token.Used != nil && time.Since(*token.Used) < time.Minute {
+				names += token.Name + " "
+			}
+		}
+		return names
+	}
+	if got := used(); got != "boss " {
+		t.Errorf("at first %q were used", got)
+	}
+	cookie := signIn(t, f.fixture, f.read)
+	f.ask("GET", "/v1/sessions", "", boss) // which looks the holder of a session up
+	if got := used(); got != "boss " {
+		t.Errorf("after a sign-in alone %q were used", got)
+	}
+	f.ask("GET", "/v1/entries", "", cookie)
+	if got := used(); got != "viewer boss " {
+		t.Errorf("after a request of a browser %q were used", got)
+	}
+	f.ask("GET", "/v1/entries", "", "Authorization: Bearer blockd_nobodys")
+	f.ask("GET", "/v1/entries", "", f.write)
+	if got := used(); got != "viewer helpdesk boss " {
+		t.Errorf("after a request of a program %q were used", got)
 	}
 }
