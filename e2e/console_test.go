@@ -45,6 +45,7 @@ on_match = "quarantine"
 	testkit.Write(t, d.path("config.toml"), strings.Replace(string(text), "[http]\n", "[http]\ntokens = \"tokens\"\n", 1))
 	token := strings.TrimSpace(d.must(t, "token", "new", "--name", "helpdesk", "--write"))
 	readToken := strings.TrimSpace(d.must(t, "token", "new", "--name", "viewer"))
+	adminToken := strings.TrimSpace(d.must(t, "token", "new", "--name", "boss", "--admin"))
 	d.unready = true // who has no token is not told
 	d.start(t)
 	testkit.Eventually(t, "the daemon's socket", func() bool {
@@ -55,7 +56,7 @@ on_match = "quarantine"
 	cmd := exec.Command(npm, "exec", "--", "playwright", "test")
 	cmd.Dir = "console"
 	cmd.Env = append(os.Environ(), "BLOCKD_TEST_CHROMIUM="+chromium, "BLOCKD_OUTPUT="+t.TempDir(), "BLOCKD_DIR="+d.dir, "BLOCKD_SMTP="+d.smtp,
-		"BLOCKD_URL=http://"+d.http, "BLOCKD_OPEN_URL=http://"+open.http, "BLOCKD_TOKEN="+token, "BLOCKD_READ_TOKEN="+readToken, "BLOCKD_DNS="+zone, "BLOCKD_RECEIPTS=http://"+receipts)
+		"BLOCKD_URL=http://"+d.http, "BLOCKD_OPEN_URL=http://"+open.http, "BLOCKD_TOKEN="+token, "BLOCKD_READ_TOKEN="+readToken, "BLOCKD_ADMIN_TOKEN="+adminToken, "BLOCKD_DNS="+zone, "BLOCKD_RECEIPTS=http://"+receipts)
 	if *update {
 		cmd.Args = append(cmd.Args, "screenshots", "receipt", "states")
 		cmd.Env = append(cmd.Env, "BLOCKD_TEST_SCREENSHOTS="+filepath.Join(root, "docs"))
@@ -68,7 +69,7 @@ on_match = "quarantine"
 		shrink(t, filepath.Join(root, "docs", "console"))
 	}
 	log := d.wholeLog(t)
-	for _, secret := range []string{token, readToken} {
+	for _, secret := range []string{token, readToken, adminToken} {
 		if strings.Contains(log, secret) {
 			t.Error("a token is in the log")
 		}

@@ -3,7 +3,7 @@
 
 import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { folder, look } from './look.js';
-import { dir, expect, mail, open, test } from './visit.js';
+import { adminToken, dir, expect, mail, open, test } from './visit.js';
 
 const senders = ['offers@mx.listed.example', 'ann@partner.example', 'news@listed.example', 'bob@shop.example', 'win@second.example', 'carol@xn--bcher-kva.example',
   'bounces+anna=here.example-0123456789abcdef@mx.listed.example', 'dave@partner.example', 'invoice@second.example', 'erin@shop.example'];
@@ -102,6 +102,32 @@ test('looks right in what a list is asked, where one is added, and in a fleet', 
   await expect(page.locator('#fleet table').first().getByRole('row')).toHaveCount(4);
   await expect(page.locator('#lost')).toContainText('2 changes of live entries were lost');
   await look(page, 'fleet');
+});
+
+test('looks right to an administrator', async ({ page }) => {
+  if (folder) mkdirSync(`${folder}/console`, { recursive: true });
+  await open(page, adminToken);
+  await page.route('**/v1/tokens', async (route) => {
+    if (route.request().method() !== 'POST') return route.fallback();
+    return route.fulfill({ json: { name: 'panel', scope: 'write', made: '2026-11-27', owners: ['here.example'], token: `blockd_${'0123456789'.repeat(4)}abc` } }); // the same picture each time
+  });
+  await page.goto('/#access');
+  await expect(page.locator('#access-tokens tbody tr').first()).toBeVisible();
+  await expect(page.locator('#access-sessions tbody tr').first()).toBeVisible();
+  await look(page, 'access');
+  if (folder) return;
+  await page.getByLabel('Name: a program or a person').fill('panel');
+  await page.getByRole('button', { name: 'Make a token' }).click();
+  await expect(page.locator('#access-made')).toContainText('shown this once');
+  await look(page, 'a token is made');
+  await page.getByRole('button', { name: 'Revoke viewer…' }).click();
+  await look(page, 'a token is revoked');
+  await page.keyboard.press('Escape');
+  await page.route(/\/v1\/(tokens|sessions)$/, (route) => route.fulfill(problem(403, 'this wants the scope admin')));
+  await page.goto('/#lists');
+  await page.goto('/#access');
+  await expect(page.locator('#access .forbidden')).toHaveCount(2);
+  await look(page, 'forbidden access');
 });
 
 test('looks right when it has nothing to show', async ({ page }) => {

@@ -5,7 +5,7 @@ import { createConnection } from 'node:net';
 import { test as base, expect } from '@playwright/test';
 
 export { expect };
-export const { BLOCKD_URL: url, BLOCKD_OPEN_URL: openURL, BLOCKD_TOKEN: token, BLOCKD_READ_TOKEN: readToken, BLOCKD_DIR: dir } = process.env;
+export const { BLOCKD_URL: url, BLOCKD_OPEN_URL: openURL, BLOCKD_TOKEN: token, BLOCKD_READ_TOKEN: readToken, BLOCKD_ADMIN_TOKEN: adminToken, BLOCKD_DIR: dir } = process.env;
 
 /** test gives each test a page whose errors, dialogs and violations of its policy are failures. */
 export const test = base.extend({
@@ -22,7 +22,7 @@ export const test = base.extend({
     });
     page.on('request', (request) => {
       if (!request.url().startsWith(url)) faults.push(`asked elsewhere: ${request.url()}`);
-      if (request.url().includes(token) || request.url().includes(readToken)) faults.push('a token in an address');
+      if (request.url().includes(token) || request.url().includes(readToken) || adminToken && request.url().includes(adminToken)) faults.push('a token in an address');
     });
     await page.exposeFunction('violation', (text) => faults.push(`policy: ${text}`));
     await page.addInitScript(() => document.addEventListener('securitypolicyviolation', (event) => window.violation(`${event.violatedDirective} ${event.blockedURI}`)));

@@ -7,7 +7,7 @@ import { entryView, listenToEntries } from './entries.js';
 import { listView, listenToLists } from './lists.js';
 import { byId } from './dom.js';
 import { late } from './late.js';
-import { listenToSignIn } from './signin.js';
+import { identity, listenToSignIn } from './signin.js';
 import { overview } from './overview.js';
 import { watchHealth } from './health.js';
 import { watchPulse } from './pulse.js';
@@ -34,6 +34,9 @@ function mark({ name, params }) {
   for (const sub of byId('nav').querySelectorAll('.sub')) sub.classList.toggle('near', sub.dataset.of === group);
 }
 
+// Who has a token concerns administrators alone.
+const offerAccess = () => { byId('nav').querySelector('a[href^="#access"]').parentNode.hidden = identity().scope !== 'admin'; };
+
 function showViews() {
   listenToQuestion();
   listenToEntries(askAgain);
@@ -41,10 +44,12 @@ function showViews() {
   listenToLists();
   begin({
     overview, decisions: decisionView, lists: listView, entries: entryView,
-    changes: late('Changes', () => import('./changes.js')), fleet: late('Fleet', () => import('./fleet.js')), proposals: late('Proposals', () => import('./proposals.js')),
+    changes: late('Changes', () => import('./changes.js')), access: late('Access', () => import('./access.js')), fleet: late('Fleet', () => import('./fleet.js')), proposals: late('Proposals', () => import('./proposals.js')),
     quarantine: late('Quarantine', () => import('./quarantine.js')), requests: late('Requests', () => import('./requests.js')),
   });
   follow(mark);
+  offerAccess();
+  document.addEventListener('token', offerAccess);
   document.addEventListener('token', again);
   watchHealth();
   watchWaiting();
