@@ -81,6 +81,7 @@ soak: ## the tests that make test shortens, at full length
 	$(GO) test -count=1 -v -timeout=60m -run='RandomChanges' ./live/shared -soak
 	BLOCKD_TEST_SOAK=1 $(GO) test -count=1 -v -timeout=60m -run='StoreFaults' ./policy
 	$(GO) test -count=1 -v -timeout=60m -run='ReconfigureFlow|ReloadUnderLoad|IdleSessions|SlowClients|ControlGroup' ./e2e -soak -figures
+	$(GO) test -count=1 -v -timeout=90m -run='ConsoleAtScale' ./e2e -soak -figures
 	$(GO) test -count=1 -v -timeout=120m -run='OwnersHear' ./index -soak
 	BLOCKD_TEST_ALL_BITS=1 $(GO) test -count=1 -v -run=EveryFlippedBit ./index
 
