@@ -47,7 +47,7 @@ const last = (time) => (time ? ago(time) : 'not since the daemon began');
 
 const tokens = { path: 'v1/tokens', node: 'access-tokens', lacks: 'This daemon has the token of its first start alone. With http.tokens in its configuration it knows others.',
   draw: ({ tokens: all }) => rowsOf(all, (token) => [token.name, token.scope, ...token.owners], (n) => `${count(n)} may ask over HTTP`, 'Nobody has a token but that of the first start.', [
-    { head: 'Name', cell: (token) => [html('strong', {}, shown(token.name)), isMine(token) && [' ', badge('', 'yours')]], name: true },
+    { head: 'Name', cell: (token) => [html('strong', {}, shown(token.name)), token.fleet && [' ', badge('', 'fleet')], isMine(token) && [' ', badge('', 'yours')]], name: true },
     { head: 'May', cell: (token) => [badge(token.scope === 'admin' ? 'warn' : '', token.scope), token.owners.length > 0 && [' what is of ', token.owners.map((owner, i) => [i > 0 && ', ', written(owner)])]], why: true },
     { head: 'Made', cell: (token) => shown(token.made), wide: true, whole: true },
     { head: 'Last used', cell: (token) => last(token.used) },
@@ -100,7 +100,7 @@ async function make(event) {
   if (!made) return;
   byId('access-form').reset();
   const close = button('Done', () => { show('access-made'); byId('access-name').focus(); });
-  show('access-made', html('div', { class: 'once' }, html('p', {}, 'The token of ', html('strong', {}, shown(made.name)), ', shown this once:'), html('p', {}, html('code', {}, made.token)),
+  show('access-made', html('div', { class: 'once' }, html('p', {}, 'The token of ', html('strong', {}, shown(made.name)), made.fleet && ', valid on all machines of the fleet', ', shown this once:'), html('p', {}, html('code', {}, made.token)),
     html('p', { class: 'buttons' }, navigator.clipboard && button('Copy', ({ target }) => navigator.clipboard.writeText(made.token).then(() => { target.textContent = 'Copied'; })), close)));
   close.focus();
 }
@@ -115,7 +115,7 @@ function sure(title, words, deeds) {
 }
 
 const revoke = (token) => sure(`Revoke ${token.name}?`, `Who uses it is refused at once, and browsers that have signed in with it are signed out. ${isMine(token) ? 'It is the one that you have signed in with.' : ''}`,
-  [['Revoke', () => attempt(() => write('DELETE', `v1/tokens?name=${encodeURIComponent(token.name)}`), ['The token of ', html('strong', {}, shown(token.name)), ' is worth nothing now.'])]]);
+  [['Revoke', () => attempt(() => write('DELETE', `v1/tokens?name=${encodeURIComponent(token.name)}${token.fleet ? '' : '&local=1'}`), ['The token of ', html('strong', {}, shown(token.name)), ' is worth nothing now.'])]]);
 
 const end = (session, all) => sure(`End the session of ${session.name}?`, 'That browser has to sign in again. Who has a token may do so: revoke it, if that is meant.',
   [['End it', () => ended(session, `id=${session.id}`)], ...all > 1 ? [[`End all ${all} of ${session.name}`, () => ended(session, `name=${encodeURIComponent(session.name)}`)]] : []]);
