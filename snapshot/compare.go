@@ -150,22 +150,43 @@ func (p *Publisher) kept(s *Shard, room []byte) ([]byte, error) {
 
 // former fetches a shard of the last sequence from the store.
 func (w *preparing) former(ctx context.Context, s *Shard) error {
-	packed, err := get(ctx, w.To, objectName(s.Object), s.Size)
+	if s.Base == nil {
+		text, err := w.unpacked(ctx, s.Object, s.Size, s.Octets)
+		if err != nil {
+			return err
+		}
+		return w.cache(filesName, s.Plain, text)
+	}
+	base, err := w.unpacked(ctx, s.Object, s.Size, s.Base.Octets)
 	if err != nil {
 		return err
+	}
+	change := s.fromBase()
+	delta, err := w.unpacked(ctx, change.Object, change.Size, s.Base.Octets+s.Octets)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if _, err := apply(&text, bytes.NewReader(base), bytes.NewReader(delta)); err != nil {
+		return err
+	}
+	return w.cache(filesName, s.Plain, text.Bytes())
+}
+
+// unpacked fetches an object of the store that has at most so many plain octets.
+func (w *preparing) unpacked(ctx context.Context, object string, size, most int64) ([]byte, error) {
+	packed, err := get(ctx, w.To, objectName(object), size)
+	if err != nil {
+		return nil, err
 	}
 	u, err := newUnpacker()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer u.close()
-	in, err := u.read(bytes.NewReader(packed), s.Octets)
+	in, err := u.read(bytes.NewReader(packed), most)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	text, err := io.ReadAll(in)
-	if err != nil {
-		return err
-	}
-	return w.cache(filesName, s.Plain, text)
+	return io.ReadAll(in)
 }

@@ -52,7 +52,7 @@ func (c *channel) asWhole() {
 // What is published by the difference is what a first publication has, whatever changes: entries, their reasons and ends, lines that say
 // the same in several ways, lists that come and go, shards that are lost or damaged. A node has it too.
 func TestADifferenceIsAsGoodAsTheWhole(t *testing.T) {
-	seeds := uint64(4)
+	seeds := uint64(2)
 	if testing.Short() || race.Enabled {
 		seeds = 1
 	}
@@ -62,7 +62,7 @@ func TestADifferenceIsAsGoodAsTheWhole(t *testing.T) {
 		c.list("friends", "allow")
 		c.add("spam", addresses(0, 20_000)...)
 		n := c.node(c.options())
-		for round := range 12 {
+		for round := range 9 {
 			for range 1 + rng.IntN(30) {
 				at := rng.IntN(20_500)
 				name := addresses(at, at+1)[0]

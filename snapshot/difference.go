@@ -27,6 +27,13 @@ func (w *preparing) older(ctx context.Context, m *Manifest) error {
 	}
 	worker := &shardWriter{preparing: w, small: small}
 	room := moreReferences
+	for _, l := range m.Lists {
+		for _, s := range l.Shards {
+			if s.Base != nil {
+				room -= reference
+			}
+		}
+	}
 	for back := 0; back < maxDeltas-1 && room > 0; back++ {
 		for k := range m.Lists {
 			l := &m.Lists[k]
@@ -37,7 +44,7 @@ func (w *preparing) older(ctx context.Context, m *Manifest) error {
 					continue
 				}
 				before := w.last.shard(l.Name, i)
-				if before == nil || back >= len(before.Deltas) || room < reference || before.Deltas[back].From == s.Plain {
+				if before == nil || back >= len(before.Deltas) || room < reference || before.Deltas[back].From == s.Plain || s.Base != nil && before.Deltas[back].From == s.Base.Plain {
 					continue
 				}
 				d, ok, err := worker.composed(ctx, before.Deltas[back], change, s)
@@ -66,9 +73,9 @@ func (w *shardWriter) composed(ctx context.Context, first Delta, second string, 
 		return d, false, err
 	}
 	defer endTwo()
-	w.made.plain.Reset()
-	if err := compose(&w.made.plain, one, two); err != nil {
+	w.both.Reset()
+	if err := compose(&w.both, one, two); err != nil {
 		return d, false, err
 	}
-	return w.packDelta(ctx, first.From, w.made.plain.Bytes(), s)
+	return w.packDelta(ctx, first.From, w.both.Bytes(), s)
 }

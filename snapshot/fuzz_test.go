@@ -21,6 +21,8 @@ func FuzzManifest(f *testing.F) {
 	for range shardCount {
 		m.Lists[0].Shards = append(m.Lists[0].Shards, empty)
 	}
+	based := &m.Lists[0].Shards[1]
+	based.Base = &Base{based.Deltas[0].From, 17}
 	text := encode(m)
 	if _, err := ParseManifest(text); err != nil {
 		f.Fatal(err)

@@ -90,9 +90,28 @@ type Shard struct {
 	Plain   string  `json:"plain"`   // SHA-256 of the file
 	Octets  int64   `json:"octets"`  // of the file
 	Entries int64   `json:"entries"` // in it
-	Object  string  `json:"object"`  // the file, packed
+	Object  string  `json:"object"`  // the file, packed, or that of Base
 	Size    int64   `json:"size"`    // of Object
-	Deltas  []Delta `json:"deltas"`  // the newest From first; never null
+	Deltas  []Delta `json:"deltas"`  // that against the last sequence first; never null
+
+	// Base says that Object is an earlier file of the shard, and one of Deltas makes this one of it.
+	Base *Base `json:"base,omitempty"`
+}
+
+// Base is an earlier file of a shard.
+type Base struct {
+	Plain  string `json:"plain"`
+	Octets int64  `json:"octets"`
+}
+
+// fromBase is the delta from Base, which a valid shard has.
+func (s *Shard) fromBase() Delta {
+	for _, d := range s.Deltas {
+		if d.From == s.Base.Plain {
+			return d
+		}
+	}
+	return Delta{}
 }
 
 // Delta is what makes the shard of another one.
@@ -310,6 +329,9 @@ func (l *List) validate() error {
 			if !isSum(d.From) || d.From == s.Plain || !isObject(d.Object) || !isSize(d.Size) {
 				return fmt.Errorf("shard %d: a delta", i)
 			}
+		}
+		if s.Base != nil && (!isSum(s.Base.Plain) || !isSize(s.Base.Octets) || s.fromBase() == Delta{}) {
+			return fmt.Errorf("shard %d: its base", i)
 		}
 		sum += s.Entries
 	}

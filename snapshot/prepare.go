@@ -31,6 +31,13 @@ const (
 	moreReferences = 12 << 10
 	reference      = 190 // octets of a Delta in a manifest
 
+	// An object is packed anew if what differs from it takes more than one part of worthBase of its own size, and for one shard of each
+	// baseTurns in a sequence anyway: so that this work is not to be done for all of them at once. One of less than leastBase octets is
+	// packed anew always.
+	worthBase = 8
+	baseTurns = 64
+	leastBase = 2 << 10
+
 	// A delta is worth its place if it is smaller than a third of the shard.
 	worthwhile = 3
 )
@@ -53,6 +60,9 @@ type preparing struct {
 
 // prepare finds out which entries differ from the last sequence, sorts their lines into shards, and writes what is new into the store.
 func (p *Publisher) prepare(ctx context.Context, c Content) (*Manifest, *Published, error) {
+	if p.elsewhere {
+		p.last, p.after, p.elsewhere = nil, max(p.after, p.last.Sequence), false
+	}
 	told := &Published{Eases: true}
 	m := &Manifest{Lists: slices.Clone(c.Lists), Ask: []Asked{}, Publisher: Maker{Gate: c.Gate}}
 	if m.Lists == nil {
@@ -146,7 +156,8 @@ type shardWriter struct {
 	*preparing
 	whole, small *packer
 	made         renewal
-	text         bytes.Buffer
+	both         bytes.Buffer // the delta that does what two do
+	text         bytes.Buffer // what is packed
 	old          []byte
 }
 
@@ -171,22 +182,53 @@ func (w *shardWriter) shard(ctx context.Context, list string, place int, sorter 
 	if err := w.cache(filesName, s.Plain, plain); err != nil {
 		return s, err
 	}
+	if before != nil && !w.lost[place] {
+		s.Object, s.Size = before.Object, before.Size // of about the size that this one will have
+		made, ok, err := w.packDelta(ctx, before.Plain, w.made.delta.Bytes(), &s)
+		if err != nil {
+			return s, err
+		}
+		if ok {
+			s.Deltas = append(s.Deltas, made)
+			w.mu.Lock()
+			w.changes[place] = made.Object
+			w.mu.Unlock()
+			if ok, err := w.onBase(ctx, place, &s, before, made); err != nil || ok {
+				return s, err
+			}
+		}
+	}
 	object, packed, err := w.pack(w.whole, plain)
 	if err != nil {
 		return s, err
 	}
 	s.Object, s.Size = object, int64(len(packed))
-	if err := w.put(object, packed); err != nil || before == nil || w.lost[place] {
-		return s, err
+	return s, w.put(object, packed)
+}
+
+// onBase lets a shard have the object that the last one has, and a delta from there; false if it is to have an object of its own. To pack
+// and store all objects anew for each change takes longer than everything else.
+func (w *shardWriter) onBase(ctx context.Context, place int, s, before *Shard, last Delta) (ok bool, err error) {
+	if before.Size < leastBase || (w.last.Sequence+int64(place))%baseTurns == 0 {
+		return false, nil
 	}
-	made, ok, err := w.packDelta(ctx, before.Plain, w.made.delta.Bytes(), &s)
-	if ok {
-		s.Deltas = append(s.Deltas, made)
-		w.mu.Lock()
-		w.changes[place] = made.Object
-		w.mu.Unlock()
+	base, change := before.Base, last
+	if base == nil {
+		base = &Base{before.Plain, before.Octets}
+	} else if base.Plain == s.Plain {
+		s.Object, s.Size = before.Object, before.Size
+		return true, nil // it is what it was once
+	} else if change, ok, err = w.composed(ctx, before.fromBase(), last.Object, s); err != nil || !ok {
+		return false, err
 	}
-	return s, err
+	if change.Size*worthBase > before.Size {
+		return false, nil
+	}
+	if change.From != last.From {
+		s.Deltas = append(s.Deltas, change)
+	}
+	s.Base = base
+	return true, nil
 }
 
 // renew makes the shard of the last one and of the lines that differ.

@@ -76,6 +76,8 @@ type Publisher struct {
 	lock  *os.File
 	last  *Manifest // the newest that was published; nil = none
 	after int64     // a number that was used, of what is no manifest of ours; 0 = none
+
+	elsewhere bool // the store is another one than that of last, or an older copy of it: nothing is known to be there
 }
 
 // ErrHalted says that the channel is halted, and nothing is published by itself.
@@ -123,6 +125,7 @@ func (p *Publisher) catchUp(ctx context.Context) error {
 	if p.last == nil && sequence > 0 || p.last != nil && sequence > p.last.Sequence {
 		return p.adopt(ctx, sequence)
 	}
+	p.elsewhere = p.last != nil && sequence < p.last.Sequence
 	return nil
 }
 
@@ -273,7 +276,12 @@ func (p *Publisher) Again(ctx context.Context, sequence int64, now bool) (*Publi
 	if err := p.catchUp(ctx); err != nil {
 		return nil, err
 	}
-	old, err := p.Manifest(ctx, sequence)
+	in, err := p.To.Get(ctx, manifestName(sequence), 0)
+	var old *Manifest
+	if err == nil { // so its objects are there too
+		in.Close()
+		old, err = p.Manifest(ctx, sequence)
+	}
 	if errors.Is(err, ErrMissing) {
 		return nil, fmt.Errorf("sequence %d is not kept (publish.keep = %d), or was never published", sequence, p.Keep)
 	}

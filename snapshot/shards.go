@@ -35,6 +35,8 @@ type job struct {
 	object  string
 	size    int64
 	way     []stepOf // from a file that is there; none: the object itself
+	base    *Base    // what the object is, if that is not the file
+	change  Delta    // from base
 }
 
 // stepOf is a delta, and the shard that it makes.
@@ -61,11 +63,15 @@ func (f *fetching) all(ctx context.Context, m *Manifest) error {
 	for k := range m.Lists {
 		l := &m.Lists[k]
 		for i, s := range l.Shards {
-			plan(job{s.Plain, s.Octets, s.Entries, s.Object, s.Size, nil}, l, i)
+			j := job{plain: s.Plain, octets: s.Octets, entries: s.Entries, object: s.Object, size: s.Size, base: s.Base}
+			if s.Base != nil {
+				j.change = s.fromBase()
+			}
+			plan(j, l, i)
 		}
 	}
 	for _, a := range m.Ask {
-		plan(job{a.Filter.Key, a.Filter.Octets, -1, a.Filter.Object, a.Filter.Size, nil}, nil, 0)
+		plan(job{plain: a.Filter.Key, octets: a.Filter.Octets, entries: -1, object: a.Filter.Object, size: a.Filter.Size}, nil, 0)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -155,6 +161,9 @@ func (f *fetching) bring(ctx context.Context, j job) error {
 	if err != nil {
 		return err
 	}
+	if j.base != nil {
+		return f.onBase(ctx, path, j)
+	}
 	return f.make(j.plain, j.octets, j.entries, func(out io.Writer) (int64, error) {
 		in, end, err := unpackFile(path, j.octets)
 		if err != nil {
@@ -166,6 +175,27 @@ func (f *fetching) bring(ctx context.Context, j job) error {
 			return -1, err
 		}
 		return apply(out, in, strings.NewReader(head)) // which counts, and judges the order
+	})
+}
+
+// onBase makes a file of the object of its base and the delta from there.
+func (f *fetching) onBase(ctx context.Context, object string, j job) error {
+	change, err := f.object(ctx, j.change.Object, j.change.Size, kindDelta)
+	if err != nil {
+		return err
+	}
+	return f.make(j.plain, j.octets, j.entries, func(out io.Writer) (int64, error) {
+		base, end, err := unpackFile(object, j.base.Octets)
+		if err != nil {
+			return 0, err
+		}
+		defer end()
+		delta, end, err := unpackFile(change, j.base.Octets+j.octets)
+		if err != nil {
+			return 0, err
+		}
+		defer end()
+		return apply(out, base, delta)
 	})
 }
 
