@@ -1,7 +1,8 @@
 // Bench measures blockd beside its peers, on the same keys and in one run, and
 // writes tables into docs/performance.md and a plot beside it. `bench smtp`, `bench milter`,
 // `bench http`, `bench dns`, `bench resp`, `bench reload` and `bench start` do that for one of its doors (door.go). `bench sizes` draws
-// how large filters are, `bench growth` how blockd takes more entries, connections and processors, `bench owners` what entries of recipients cost.
+// how large filters are, `bench growth` how blockd takes more entries, connections and processors, `bench owners` what entries of recipients cost,
+// `bench publish` and `bench nodes` how long a fleet waits for a change of a list.
 //
 // What is compared takes turns, round for round, so that a load that comes and
 // goes on the machine meets everybody. A peer that is not installed is named as
@@ -24,7 +25,7 @@ func main() {
 	if code, ok := runServer(args, os.Stdin, os.Stdout, os.Stderr); ok {
 		os.Exit(code)
 	}
-	doors := map[string]func() *command{"smtp": newSMTPCommand, "milter": newMilterCommand, "http": newHTTPCommand, "dns": newDNSCommand, "resp": newRESPCommand, "reload": newReloadCommand, "upgrade": newUpgradeCommand, "start": newStartCommand, "sizes": newSizesCommand, "fleet": newFleetCommand, "growth": newGrowthCommand, "owners": newOwnersCommand}
+	doors := map[string]func() *command{"smtp": newSMTPCommand, "milter": newMilterCommand, "http": newHTTPCommand, "dns": newDNSCommand, "resp": newRESPCommand, "reload": newReloadCommand, "upgrade": newUpgradeCommand, "start": newStartCommand, "sizes": newSizesCommand, "fleet": newFleetCommand, "growth": newGrowthCommand, "owners": newOwnersCommand, "publish": newPublishCommand, "nodes": newNodesCommand}
 	c := newBenchCommand()
 	if len(args) > 0 && doors[args[0]] != nil {
 		c, args = doors[args[0]](), args[1:]

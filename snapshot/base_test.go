@@ -144,3 +144,19 @@ func TestAnotherStore(t *testing.T) {
 	c.agrees(n)
 	c.fresh()
 }
+
+// Objects that neither the folder nor the store has are written again by the next publication, also if nothing has changed.
+func TestLostObjectsAreWrittenAgain(t *testing.T) {
+	c := newChannel(t)
+	c.add("spam", addresses(0, 3000)...)
+	c.publish()
+	for _, path := range []string{filepath.Join(c.folder, filesName), filepath.Join(c.folder, objectsName), c.store.path("objects")} {
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told := c.publish(); told.Written == 0 {
+		t.Errorf("%+v", told)
+	}
+	c.fresh()
+}

@@ -110,6 +110,7 @@ func (c *channel) publisher() *Publisher {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	p.leastBase = 2 << 10 // so that small lists try it
 	return p
 }
 

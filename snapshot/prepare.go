@@ -33,10 +33,10 @@ const (
 
 	// An object is packed anew if what differs from it takes more than one part of worthBase of its own size, and for one shard of each
 	// baseTurns in a sequence anyway: so that this work is not to be done for all of them at once. One of less than leastBase octets is
-	// packed anew always.
+	// packed anew always: to say of what it is costs 300 octets of manifest, which each node fetches.
 	worthBase = 8
 	baseTurns = 64
-	leastBase = 2 << 10
+	leastBase = 64 << 10
 
 	// A delta is worth its place if it is smaller than a third of the shard.
 	worthwhile = 3
@@ -172,7 +172,7 @@ func (w *shardWriter) shard(ctx context.Context, list string, place int, sorter 
 	}
 	plain := w.made.plain.Bytes()
 	s = Shard{Plain: sumOf(plain), Octets: int64(len(plain)), Entries: w.made.entries, Deltas: []Delta{}}
-	if before != nil && before.Plain == s.Plain {
+	if before != nil && !w.lost[place] && before.Plain == s.Plain {
 		return *before, nil
 	}
 	if w.lost[place] {
@@ -209,7 +209,7 @@ func (w *shardWriter) shard(ctx context.Context, list string, place int, sorter 
 // onBase lets a shard have the object that the last one has, and a delta from there; false if it is to have an object of its own. To pack
 // and store all objects anew for each change takes longer than everything else.
 func (w *shardWriter) onBase(ctx context.Context, place int, s, before *Shard, last Delta) (ok bool, err error) {
-	if before.Size < leastBase || (w.last.Sequence+int64(place))%baseTurns == 0 {
+	if before.Size < w.leastBase || (w.last.Sequence+int64(place))%baseTurns == 0 {
 		return false, nil
 	}
 	base, change := before.Base, last

@@ -77,7 +77,8 @@ type Publisher struct {
 	last  *Manifest // the newest that was published; nil = none
 	after int64     // a number that was used, of what is no manifest of ours; 0 = none
 
-	elsewhere bool // the store is another one than that of last, or an older copy of it: nothing is known to be there
+	leastBase int64 // octets of objects that may be earlier files; leastBase, but for tests
+	elsewhere bool  // the store is another one than that of last, or an older copy of it: nothing is known to be there
 }
 
 // ErrHalted says that the channel is halted, and nothing is published by itself.
@@ -85,7 +86,7 @@ var ErrHalted = errors.New("the channel is halted; blockd publish, or blockd pub
 
 // OpenPublisher takes the folder. The error is ErrLocked or of the disk.
 func OpenPublisher(o PublisherOptions) (*Publisher, error) {
-	p := &Publisher{PublisherOptions: o}
+	p := &Publisher{PublisherOptions: o, leastBase: leastBase}
 	for _, folder := range []string{o.Folder, p.path(filesName), p.path(objectsName), p.path(manifestsName)} {
 		if err := durable.MakeFolder(folder); err != nil {
 			return nil, err
