@@ -36,6 +36,7 @@ type losses struct {
 	from int64              // no loss that counts is before it
 	size int64              // of the file
 	all  int                // lines of the file
+	seen fs.FileInfo        // of the file when it was read; nil = there was none
 }
 
 // lossLine is a line of the file. Settled says that the loss of what Row is about does not count any more.
@@ -44,47 +45,68 @@ type lossLine struct {
 	Settled bool `json:"settled,omitempty"`
 }
 
+// lossHead is what of a line says about what it is.
+type lossHead struct {
+	Row struct {
+		Owner string `json:"owner"`
+		Entry string `json:"entry"`
+		Scope string `json:"scope"`
+	} `json:"row"`
+	Settled bool `json:"settled"`
+}
+
 // maxLossLine bounds a line: no row that a Set takes is nearly as long.
 const maxLossLine = 64 << 10
 
-// read reads the file. What a crash has left of a last line is cut off with the next change.
+// read reads the file, if it is another one than when it was read before: of a million losses it has 170 MB. What a crash has left of a last line is cut
+// off with the next change.
 func (l *losses) read(folder string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.path, l.at, l.from, l.size, l.all = filepath.Join(folder, "lost"), map[[16]byte]int64{}, 0, 0, 0
+	was := l.seen
+	l.path, l.seen = filepath.Join(folder, "lost"), nil
 	f, err := os.Open(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
+		l.at, l.from, l.size, l.all = map[[16]byte]int64{}, 0, 0, 0
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	if l.seen, err = f.Stat(); err != nil {
+		return err
+	}
+	if was != nil && os.SameFile(was, l.seen) && was.Size() == l.seen.Size() && was.ModTime().Equal(l.seen.ModTime()) {
+		return nil
+	}
+	l.at, l.from, l.size, l.all = map[[16]byte]int64{}, 0, 0, 0
 	in := bufio.NewReaderSize(f, maxLossLine)
 	for {
 		text, err := in.ReadSlice('\n')
 		if err == io.EOF {
 			return nil
 		}
-		var line lossLine
+		var head lossHead
 		if err == nil {
-			err = json.Unmarshal(text, &line)
+			err = json.Unmarshal(text, &head)
 		}
 		if err != nil {
+			l.seen = nil
 			return fmt.Errorf("%s: octet %d: %w", l.path, l.size, err)
 		}
-		l.took(&line, l.size)
+		l.took(&live.Row{Owner: head.Row.Owner, Entry: head.Row.Entry, Scope: head.Row.Scope}, head.Settled, l.size)
 		l.size += int64(len(text))
 	}
 }
 
 // took notes the line at a place of the file. The caller holds mu.
-func (l *losses) took(line *lossLine, at int64) {
+func (l *losses) took(about *live.Row, settled bool, at int64) {
 	l.all++
-	if line.Settled {
-		delete(l.at, print(&line.Row))
+	if settled {
+		delete(l.at, print(about))
 	} else {
-		l.at[print(&line.Row)] = at
+		l.at[print(about)] = at
 	}
 }
 
@@ -124,7 +146,7 @@ func (l *losses) append(lines []lossLine) error {
 		return fmt.Errorf("%s: %w", l.path, err)
 	}
 	for i := range lines {
-		l.took(&lines[i], starts[i])
+		l.took(&lines[i].Row, lines[i].Settled, starts[i])
 	}
 	l.size += int64(text.Len())
 	return l.tidy()

@@ -48,31 +48,40 @@ func TestAnEmptiedEngineLosesNothingForGood(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "live")
 	a := begin(t, folder, e.kind, e.open(t, nil), nil)
 	testkit.Within(t, "all entries", 5*time.Minute, func() bool { return a.Status().Entries == int64(count) })
-	began := time.Now()
+	peak := testkit.PeakHeap()
+	began, spent := time.Now(), testkit.CPUTime(t)
+	tell := func(what string) {
+		t.Logf("%d losses %s after %s, %s of processor time", count, what, time.Since(began).Round(time.Millisecond), (testkit.CPUTime(t) - spent).Round(time.Millisecond))
+		began, spent = time.Now(), testkit.CPUTime(t)
+	}
 	e.empty(t)
-	testkit.Within(t, "the losses", 5*time.Minute, func() bool { return a.Status().Lost == count && a.Status().Entries == 0 })
-	t.Logf("%d losses noticed after %s", count, time.Since(began))
+	testkit.Within(t, "the losses", 10*time.Minute, func() bool { return a.Status().Lost == count && a.Status().Entries == 0 })
+	tell("noticed")
 	some, err := a.Lost(7)
 	if err != nil || len(some) != 7 || some[6].Row.Why != "one of many" || some[6].Row.Gone != 0 {
 		t.Fatalf("Lost(7) = %+v, %v", some, err)
 	}
 	a.stop()
-	began = time.Now()
+	tell("left on the disk")
 	a = begin(t, folder, e.kind, e.open(t, nil), nil)
 	if n := a.Status().Lost; n != count {
 		t.Errorf("after a restart %d are lost", n)
 	}
-	t.Logf("read after %s", time.Since(began))
+	tell("read")
 	testkit.Eventually(t, "the engine answers", func() bool { return a.Status().Up })
 	a.apply(t, block(some[3].Row.Entry, "again, by hand"))
 	if n := a.Status().Lost; n != count-1 {
 		t.Errorf("after one was added again %d are lost", n)
 	}
-	began = time.Now()
 	made, err := a.Offer(t.Context(), "anna")
-	t.Logf("offered after %s", time.Since(began))
+	tell("offered")
 	if err != nil || made != count-1 || a.Status().Lost != 0 || a.Status().Entries != int64(count) {
 		t.Errorf("Offer() = %d, %v; then %+v", made, err, a.Status())
+	}
+	if heap := peak(); heap > 64<<20+400*uint64(count) {
+		t.Errorf("the heap has grown by %d MB", heap>>20)
+	} else {
+		t.Logf("the heap has grown by %d MB at the most", heap>>20)
 	}
 	if a.has(some[3].Row.Entry) != "block again, by hand" {
 		t.Error("what was added since was offered again")

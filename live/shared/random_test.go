@@ -22,6 +22,7 @@ import (
 	"blockd/lists"
 	"blockd/live"
 	"blockd/live/shared"
+	"blockd/live/shared/relay"
 )
 
 var soak = flag.Bool("soak", false, "10,000 random changes, and more kills")
@@ -161,9 +162,9 @@ func (k *killed) kill() {
 	k.cmd.Wait()
 }
 
-// Three machines change entries at random, while links break, one of the machines is killed, and so is the engine. In the end all have
+// Four machines change entries at random, one of them behind a relay, while links break, one of the machines is killed, and so is the engine. In the end all have
 // what the engine has, and it has each change that was acknowledged, or a later one.
-func TestRandomChangesFromThreeMachines(t *testing.T) {
+func TestRandomChangesFromSeveralMachines(t *testing.T) {
 	want, kills := 600, 2
 	if *soak {
 		want, kills = 10_000, 10
@@ -178,6 +179,11 @@ func TestRandomChangesFromThreeMachines(t *testing.T) {
 			testkit.Eventually(t, "the engine answers", func() bool { return n.Status().Up })
 			nodes = append(nodes, n)
 		}
+		door := newDoor(t) // of the first machine, which is a relay: while it is cut off, the fourth asks the database
+		door.node.Store(nodes[0])
+		nodes = append(nodes, begin(t, filepath.Join(t.TempDir(), "live"), e.kind, relay.New(e.open(t, links[1]), []string{door.URL}, func() (string, error) { return "the-token-of-a-test", nil }, nil), func(o *shared.Options) {
+			o.SumEvery = 2 * time.Second
+		}))
 		k := &killed{task: childTask{Folder: filepath.Join(t.TempDir(), "live"), Kind: e.kind, DSN: e.dsn, Seed: 1}}
 		var writers sync.WaitGroup
 		ctx, stop := context.WithCancel(context.Background())

@@ -37,6 +37,8 @@ type Engine struct {
 	token  func() (string, error)
 	idle   func() // closes the connection to the store until it is needed again
 	client http.Client
+	ctx    context.Context // of questions that wait; Close ends it
+	close  context.CancelFunc
 
 	at    int           // the relay that answered last
 	epoch string        // of what it says
@@ -60,7 +62,8 @@ func New(store shared.Engine, relays []string, token func() (string, error), idl
 	if idle == nil {
 		idle = func() {}
 	}
-	return &Engine{Engine: store, relays: relays, token: token, idle: idle, client: http.Client{
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Engine{Engine: store, relays: relays, token: token, idle: idle, ctx: ctx, close: cancel, client: http.Client{
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: askLimit},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}} // the token goes to a relay alone
 }
@@ -224,7 +227,7 @@ func (e *Engine) Wait(ctx context.Context) error {
 		pending, since, relay := make(chan error, 1), e.last.Load(), e.relays[e.at%len(e.relays)]
 		e.pending = pending
 		go func() {
-			a, err := e.ask(context.Background(), relay, since, waitFor)
+			a, err := e.ask(e.ctx, relay, since, waitFor)
 			if err == nil && a.Rev > since {
 				e.mu.Lock()
 				e.got = &a
@@ -256,6 +259,7 @@ func (e *Engine) String() string {
 
 // Close ends the connections.
 func (e *Engine) Close() {
+	e.close()
 	e.Engine.Close()
 	e.client.CloseIdleConnections()
 }
