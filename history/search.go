@@ -248,7 +248,7 @@ func (w *walker) lines(text []byte) {
 			to = start + bytes.IndexByte(text[start:], '\n')
 			start = to + 1
 		} else {
-			from = start + bytes.LastIndexByte(text[start:to], '\n') + 1
+			from = start + lastEnd(text[start:to]) + 1
 			end = from
 		}
 		line := text[from:to]
@@ -272,15 +272,9 @@ func (w *walker) may(line []byte) bool {
 	if len(w.parts) == 0 {
 		return true
 	}
-	w.room = w.room[:0]
-	for _, c := range line {
-		if c >= 0x80 {
-			return true
-		}
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		w.room = append(w.room, c)
+	var ascii bool
+	if w.room, ascii = lowered(w.room[:0], line); !ascii {
+		return true
 	}
 	for _, part := range w.parts {
 		if !bytes.Contains(w.room, part) {
@@ -301,6 +295,9 @@ func (w *walker) line(line string) {
 // parts are texts in lower case that each fitting line contains, so that the others need not be parsed.
 func (q *Query) parts() (parts [][]byte) {
 	texts := []string{q.Ref, q.List, q.Text, q.Entry}
+	if q.Client.IsSingleIP() {
+		texts = append(texts, q.Client.Addr().String())
+	}
 	for _, address := range []string{q.Sender, q.Recipient, q.Domain} {
 		if address != "<>" {
 			texts = append(texts, strings.TrimPrefix(address, "@"))
