@@ -42,3 +42,30 @@ test('counts mail that comes, and leads to its decisions', async ({ page }) => {
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('Decisions');
   await expect(page.locator('#past tbody tr')).toHaveCount(9);
 });
+
+test('counts among the decisions that were searched for', async ({ page }) => {
+  for (const [sender, recipient, n] of [['a@some.listed.example', 'sales@here.example', 3], ['b@some.listed.example', 'sales@here.example', 2], ['b@some.listed.example', 'info@here.example', 1]]) {
+    for (let i = 0; i < n; i++) expect(await mail(sender, recipient)).toMatch(/^550 /);
+  }
+  await open(page);
+  await view(page, 'Decisions');
+  await expect(page.getByRole('navigation', { name: 'Most of' })).toBeHidden();
+  const among = page.getByRole('region', { name: 'What there was most of among these decisions' });
+  const rows = async () => (await among.locator('tbody tr').evaluateAll((all) => all.map((row) => `${row.cells[0].textContent} ${row.cells[1].textContent}`))).join(', ');
+  await expect(async () => { // a decision is in the history a moment after it was made
+    await page.goto('about:blank');
+    await page.goto('/#decisions?time=24h&domain=some.listed.example&top=sender');
+    await expect(among.locator('tbody tr').first()).toBeVisible({ timeout: 5000 });
+    expect(await rows()).toBe('a@some.listed.example 3, b@some.listed.example 3');
+  }).toPass({ timeout: 60_000 });
+  await page.getByRole('navigation', { name: 'Most of' }).getByRole('link', { name: 'Recipients' }).click();
+  await expect.poll(rows).toBe('sales@here.example 5, info@here.example 1');
+  await page.getByLabel('Search in all decisions').fill('b@some');
+  await expect.poll(rows).toBe('sales@here.example 2, info@here.example 1');
+  await among.getByRole('link', { name: 'sales@here.example' }).click();
+  await expect(page.locator('#filters')).toContainText('recipient sales@here.example');
+  await expect(page.locator('#past tbody tr')).toHaveCount(2);
+  await expect(among).toBeHidden();
+  await page.goBack();
+  await expect.poll(rows).toBe('sales@here.example 2, info@here.example 1');
+});

@@ -8,6 +8,7 @@ import { askAbout } from './question.js';
 import { pages } from './pages.js';
 import { read } from './door.js';
 import { ranges, since } from './range.js';
+import { showAmong } from './tops.js';
 import { watch } from './stream.js';
 
 const kept = 100; // rows; the history has the rest
@@ -137,6 +138,7 @@ export const decisionView = {
     chips(at);
     const searching = isPast(at);
     byId('past').hidden = !searching;
+    showAmong(at, searching && query(at));
     byId('decisions').hidden = byId('pause').hidden = byId('decisions-link').hidden = searching;
     if (searching) {
       stop();

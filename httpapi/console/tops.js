@@ -3,7 +3,7 @@
 import { address, here, place } from './views.js';
 import { byId, count, html, show, svg, table } from './dom.js';
 import { usual, words } from './range.js';
-import { fill, trouble } from './state.js';
+import { fill, leave, trouble } from './state.js';
 import { files, queryOf } from './pages.js';
 import { acting } from './decisions.js';
 import { read } from './door.js';
@@ -39,7 +39,7 @@ const wait = (ms, signal) => new Promise((settle, end) => {
 async function patient(path, signal) {
   for (let tries = 0; ; tries++) {
     try {
-      return await read(path, signal);
+      return await read(path, signal, 30_000); // what numbers cannot answer is read
     } catch (fault) {
       if (fault.status !== 429 || tries === 8) throw fault;
       await wait(1000, signal);
@@ -47,20 +47,19 @@ async function patient(path, signal) {
   }
 }
 
-function decisionsOf(row, { by, of, span }) {
-  const filter = by === 'entry' ? { list: row.list, entry: row.entry } : { [by]: row.name || '<>' };
-  return address('decisions', { time: span, show: of === 'refused' ? '' : of, ...filter });
-}
+const filter = (row, by) => (by === 'entry' ? { list: row.list, entry: row.entry } : { [by]: row.name || '<>' });
+
+const decisionsOf = ({ by, of, span }) => (row) => address('decisions', { time: span, show: of === 'refused' ? '' : of, ...filter(row, by) });
 
 const named = (row, by) => (by === 'list' ? html('strong', {}, row.name) : by === 'entry' ? written(row.entry) : written(row.name || '<>'));
 
-function draw(answer, chosen) {
-  const { by } = chosen;
-  if (answer.top.length === 0) return `None in the last ${words(chosen.span)}.`;
+// draw shows an answer; to gives where a row leads.
+function draw(answer, by, none, to) {
+  if (answer.top.length === 0) return none;
   const most = answer.top[0].decisions;
   const percent = (part) => `${(100 * part).toFixed(1)} %`;
   return [table(`${count(answer.decisions)} decisions, of ${count(answer.distinct)} ${kinds[by].words.toLowerCase()}${answer.damaged > 0 ? `; ${count(answer.damaged)} lines of the history cannot be read` : ''}`, [
-    { head: kinds[by].one, cell: (row) => html('a', { href: decisionsOf(row, chosen), title: 'its decisions' }, named(row, by)), address: true },
+    { head: kinds[by].one, cell: (row) => html('a', { href: to(row), title: 'its decisions' }, named(row, by)), address: true },
     ...by === 'entry' ? [{ head: 'List', cell: (row) => html('a', { href: address('lists', {}, row.list) }, html('strong', {}, row.list)) }] : [],
     { head: 'Decisions', cell: (row) => count(row.decisions), number: true },
     { head: 'Share', cell: (row) => percent(row.share), number: true, wide: true },
@@ -78,6 +77,25 @@ export function showTops(at) {
   show('top-files', files('v1/top', () => query(place()), (fault) => byId('top-files').append(trouble(fault))));
   const parameters = queryOf({ ...query(at), limit: rows });
   fill(byId('top'), { anew: byId('top').dataset.of !== parameters, lacks: () => 'This daemon keeps no history.',
-    load: (signal) => patient(`v1/top?${parameters}`, signal), draw: (answer) => draw(answer, chosen) });
+    load: (signal) => patient(`v1/top?${parameters}`, signal), draw: (answer) => draw(answer, chosen.by, `None in the last ${words(chosen.span)}.`, decisionsOf(chosen)) });
   byId('top').dataset.of = parameters;
+}
+
+/** showAmong shows what there was most of among the decisions of a query, if the address asks for it; a row adds itself to the filters there. */
+export function showAmong(at, among) {
+  const by = Object.hasOwn(kinds, at.params.get('top')) ? at.params.get('top') : '';
+  const node = byId('among');
+  byId('among-home').hidden = !among;
+  node.hidden = !among || !by;
+  if (!among) return;
+  show('among-kinds', Object.entries(kinds).map(([name, { words: text }]) => html('a', { href: here({ top: name === by ? '' : name }), 'aria-current': name === by ? 'true' : null }, text)));
+  if (!by) {
+    leave(node);
+    node.dataset.of = '';
+    return;
+  }
+  const parameters = queryOf({ ...among, by, limit: rows });
+  fill(node, { anew: node.dataset.of !== parameters, lacks: () => false, load: (signal) => patient(`v1/top?${parameters}`, signal),
+    draw: (answer) => draw(answer, by, 'None among these.', (row) => here({ ...filter(row, by), top: '' })) });
+  node.dataset.of = parameters;
 }
