@@ -52,6 +52,8 @@ type Identity struct {
 	Unused   *time.Time `json:"unused,omitempty" doc:"when it ends without another request"`
 	Closed   bool       `json:"closed" doc:"every resource wants to know the caller, not only those that name people"`
 	Provider string     `json:"provider,omitempty" doc:"what the identity provider is called, by which people sign in at /v1/session/provider; absent = there is none"`
+	// ProviderEnd is in the answer to a sign-out alone.
+	ProviderEnd string `json:"provider_end,omitempty" doc:"where a browser that has signed out here can sign out at the identity provider too; absent = it had not signed in there, or cannot"`
 }
 
 // isSignIn reports whether a request is about signing in, for which nobody needs to be known.
@@ -284,9 +286,14 @@ func (s *Server) end(r *http.Request) {
 
 // signOut answers DELETE /v1/session.
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
+	was, _ := s.sessionOf(r)
 	s.end(r)
 	http.SetCookie(w, s.cookie(r, ""))
-	send(w, http.StatusOK, typeJSON, s.identityOf(caller{}))
+	i := s.identityOf(caller{})
+	if was.Person != nil && s.settings.Provider != nil {
+		i.ProviderEnd = s.settings.Provider.EndSession(r.Context())
+	}
+	send(w, http.StatusOK, typeJSON, i)
 }
 
 func describeIdentity(d *document) *huma.Operation {

@@ -47,6 +47,11 @@ test('signs in with the provider, keeps it over a reload, and signs out', async 
   await expect(page.locator('#entries')).toContainText('anna@localhost');
   expect(await mail('x@by-anna.example')).toMatch(/^550 /);
   await page.getByRole('button', { name: 'Sign out' }).click();
+  await expect(page.locator('main')).toBeHidden(); // what it shows is nobody's business now
+  await page.getByRole('link', { name: 'Sign out there, too' }).click();
+  await expect(page.locator('body')).toContainText(/signed out/i);
+  expect(page.url().startsWith(issuer)).toBe(true);
+  await page.goto('/');
   await expect(page.getByRole('link', { name: 'Sign in with Example' })).toBeVisible();
   expect((await context.cookies(url)).filter(({ name }) => name.startsWith('blockd'))).toEqual([]);
 });
@@ -95,6 +100,7 @@ test('shows a user the own entries, and nothing that leads nowhere', async ({ pa
   await expect(page.locator('#link')).toHaveText('live');
   expect(page.refused).toEqual([]);
   await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('button', { name: 'Leave it' }).click();
   await expect(page.getByRole('link', { name: 'Sign in with Example' })).toBeVisible();
 });
 

@@ -1,7 +1,7 @@
 // Signing in and out. The browser keeps a session in a cookie that no script can read, so this page knows who is signed in by
 // asking the daemon alone.
 
-import { byId } from './dom.js';
+import { byId, html, show } from './dom.js';
 
 let me = { signed_in: false };
 let asking = null;
@@ -51,7 +51,19 @@ async function whoAmI() {
 
 async function signOut() {
   const { now } = await session('DELETE');
-  if (now) location.reload(); // so that nothing is left on the page
+  if (!now) return;
+  if (!now.provider_end) {
+    location.reload(); // so that nothing is left on the page
+    return;
+  }
+  declined = true;
+  byId('main').hidden = true;
+  const again = () => location.reload();
+  show('message-dialog', html('h2', { id: 'message-title' }, 'You have signed out here'),
+    html('p', {}, `At ${me.provider} you may be signed in still: then whoever uses this browser next comes in again without a password.`),
+    html('p', { class: 'buttons' }, html('a', { class: 'button', href: now.provider_end }, 'Sign out there, too'), html('button', { type: 'button', class: 'quiet', click: again }, 'Leave it')));
+  byId('message-dialog').addEventListener('close', again);
+  byId('message-dialog').showModal();
 }
 
 /** mayAsk reports whether somebody is to be asked to sign in who has not asked for it. */

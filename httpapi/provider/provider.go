@@ -18,6 +18,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +38,7 @@ type Settings struct {
 
 const (
 	timeout      = 10 * time.Second // of everything that one step asks the provider
+	patience     = 2 * time.Second  // of a sign-out, which the provider is not needed for
 	maxAnswer    = 1 << 20          // octets
 	maxAtOnce    = 8                // steps that ask the provider; others are told to come again
 	keepMetadata = time.Hour
@@ -201,6 +203,50 @@ func (p *Provider) claims(ctx context.Context, secret, code string) (map[string]
 		}
 	}
 	return claims, nil
+}
+
+// EndSession is the address at which a browser signs out at the provider, "" if it has none, or does not say so within patience. The provider asks
+// whoever comes there: it is not told whose session is meant, since tokens of a sign-in are not kept.
+func (p *Provider) EndSession(ctx context.Context) string {
+	done, err := p.enter()
+	if err != nil {
+		return ""
+	}
+	heard := make(chan *oidc.Provider, 1)
+	go func() {
+		defer done()
+		found, _ := p.metadata(ctx)
+		heard <- found
+	}()
+	waited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case found := <-heard:
+		return p.endOf(found)
+	case <-waited.Done():
+		return ""
+	}
+}
+
+// endOf is EndSession by what a provider says of itself; nil: it has said nothing.
+func (p *Provider) endOf(found *oidc.Provider) string {
+	if found == nil {
+		return ""
+	}
+	var says struct {
+		At string `json:"end_session_endpoint"` // OpenID Connect RP-Initiated Logout 1.0
+	}
+	if found.Claims(&says) != nil {
+		return ""
+	}
+	to, err := url.Parse(says.At)
+	if err != nil || to.Host == "" || to.Scheme != "https" && (to.Scheme != "http" || !strings.HasPrefix(p.settings.Issuer, "http://")) {
+		return ""
+	}
+	query := to.Query()
+	query.Set("client_id", p.settings.ClientID)
+	to.RawQuery = query.Encode()
+	return to.String()
 }
 
 func (p *Provider) config(found *oidc.Provider) *oauth2.Config {

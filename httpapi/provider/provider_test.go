@@ -74,12 +74,18 @@ func TestSignIn(t *testing.T) {
 	s := settings(server.Issuer)
 	s.ClientSecret = "wrong"
 	finish(New(s), mine, server.SignIn(t, begin(mine), "anna"), ErrDenied)
+	if to := p.EndSession(t.Context()); !strings.HasPrefix(to, server.Issuer) || !strings.HasSuffix(to, "?client_id="+oidcserver.ClientID) {
+		t.Errorf("to sign out at the provider one goes to %q", to)
+	}
 	// While the provider is away nobody signs in, and after it is back people do.
 	query = server.SignIn(t, begin(mine), "anna")
 	server.Kill()
 	finish(p, mine, query, ErrAway)
 	if _, err := New(settings(server.Issuer)).Begin(t.Context(), mine); !errors.Is(err, ErrAway) {
 		t.Error(err)
+	}
+	if to := New(settings(server.Issuer)).EndSession(t.Context()); to != "" {
+		t.Errorf("a provider that has said nothing leads to %q", to)
 	}
 	server.Restart(t)
 	finish(p, mine, server.SignIn(t, begin(mine), "anna"), nil)
@@ -96,6 +102,12 @@ func TestHostileProvider(t *testing.T) {
 	for _, answer = range []string{`{"issuer":"https://id.example"}`, "{}", "", strings.Repeat(" ", 2*maxAnswer) + `{"issuer":"` + server.URL + `","authorization_endpoint":"https://x.example/"}`} {
 		if to, err := New(settings(server.URL)).Begin(t.Context(), "x"); !errors.Is(err, ErrAway) {
 			t.Errorf("%.60q leads to %q, %v", answer, to, err)
+		}
+	}
+	for _, end := range []string{"", "javascript:alert(1)", "/end", "//", "ftp://x.example/", "http://%zz/"} {
+		answer = `{"issuer":"` + server.URL + `","authorization_endpoint":"https://x.example/","end_session_endpoint":"` + end + `"}`
+		if to := New(settings(server.URL)).EndSession(t.Context()); to != "" {
+			t.Errorf("%q leads to %q", end, to)
 		}
 	}
 }
