@@ -60,7 +60,7 @@ func (n *newest) read(folder, channel string) (int64, error) {
 const (
 	reportLimit = 10 * time.Second
 	reportSoon  = time.Second      // after a report of a start that was not told, or says that the database has not answered yet
-	lookAround  = 10 * time.Minute // how often it is noted which nodes there are if nobody asks
+	lookAround  = 10 * time.Minute // how often it is noted which nodes the database has if nobody asks: each machine reads the reports of all
 	brakeEvery  = 5 * time.Second
 )
 
@@ -163,7 +163,7 @@ func (d *daemon) runReports(ctx context.Context) error {
 			return nil
 		}
 		d.noteTold(err)
-		if d.config.Others() && err == nil && time.Since(around) >= lookAround {
+		if d.config.Others() && err == nil && (d.shared == nil || time.Since(around) >= lookAround) { // of what was sent here memory tells
 			around = time.Now()
 			_, _, _ = d.everybody(ctx) // whoever asks is told why they could not be read
 		}
