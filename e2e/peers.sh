@@ -82,6 +82,7 @@ if [ "${CI:-}" = true ]; then
 	[ -d "$clients/node_modules" ] || npm --prefix "$clients" ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	[ -d "$openapi/node_modules" ] || npm --prefix "$openapi" ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	go -C "$openapi/go" mod download # oapi-codegen, and what its clients import
+	go -C "${0%/*}/../internal/toxiproxy/server" mod download
 	[ -n "$validator" ] || pip3 install --quiet --break-system-packages 'openapi-spec-validator==0.9.*'
 	exit 0
 fi
