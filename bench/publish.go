@@ -67,8 +67,12 @@ const nodeConfig = `
 path = %q
 [smtp]
 listen = ""
-[http]
+[milter]
 listen = ""
+[postfix]
+policy_listen = ""
+[http]
+listen = "127.0.0.1:0"
 socket = %q
 max_rate = 0
 [fleet]
