@@ -24,8 +24,8 @@ const faults = (page, part) => page.locator(part).evaluate((node) => {
     return new Set([...range.getClientRects()].filter(({ width }) => width > 0).map(({ bottom }) => Math.round(bottom / 8))).size;
   };
   const all = [];
-  for (const one of node.querySelectorAll(`td.number, ${innerWidth > 832 ? '.keep' : '.stack .keep'}, .badge, time, td.act button`)) if (seen(one) && lines(one) > 1) all.push(`broken: ${one.textContent}`);
-  for (const one of node.querySelectorAll('td.address code')) if (innerWidth > 832 && seen(one) && one.textContent.length <= 18 && lines(one) > 1) all.push(`broken: ${one.textContent}`);
+  for (const one of node.querySelectorAll(`td.number, ${innerWidth > 832 ? ':not(.pair .keep).keep' : '.stack .keep'}, .badge, time, td.act button`)) if (seen(one) && lines(one) > 1) all.push(`broken: ${one.textContent}`);
+  for (const one of node.querySelectorAll('td.address code')) if (innerWidth > 832 && !one.closest('.pair') && seen(one) && one.textContent.length <= 18 && lines(one) > 1) all.push(`broken: ${one.textContent}`);
   for (const one of node.querySelectorAll('td.name strong')) if (seen(one) && one.getBoundingClientRect().width < 24 && one.textContent.length > 4) all.push(`squeezed: ${one.textContent}`);
   for (const table of node.querySelectorAll('table')) {
     const card = table.closest('.card, dialog').getBoundingClientRect();
