@@ -126,9 +126,12 @@ func TestLinesTellAPattern(t *testing.T) {
 	}
 }
 
-// linesOf are the lines of all entries but patterns.
+// linesOf are the lines of all entries that a list can have as they are: no patterns, and no network that is wider than any list's.
 func linesOf(ctx context.Context, ix *Index) (all []string, err error) {
-	err = ix.Lines(ctx, 0, 1, func(_ int, key []byte) bool { return key[0] != '/' && !strings.Contains(string(key), "*") }, func(_ int, line []byte) error {
+	err = ix.Lines(ctx, 0, 1, func(_ int, key []byte) bool {
+		_, err := lists.ParseEntry(string(key), lists.Settings{})
+		return err == nil
+	}, func(_ int, line []byte) error {
 		all = append(all, string(line))
 		return nil
 	})
