@@ -49,6 +49,7 @@ unpack() {
 	apt-config dump | grep '^Acquire::' >"$work/apt.conf" || true
 	mmdebstrap --quiet --variant=minbase --aptopt="$work/apt.conf" --dpkgopt=force-unsafe-io --include="$2" "$VERSION_CODENAME" "$1" - <"$sources"
 	chroot "$1" useradd --create-home "$user"
+	echo "127.0.0.1 localhost" >>"$1/etc/hosts" # the installer of Debian writes it, and the provider of sign-ins is called by it
 	mkdir -p "$1$goroot" "$1$modules"
 }
 
