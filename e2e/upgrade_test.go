@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/durable"
 	"blockd/internal/testkit"
 )
 
@@ -232,8 +233,12 @@ func TestUpgrade(t *testing.T) {
 			d.upgraded(t)
 		} else { // a list more, and another limit
 			testkit.Write(t, d.path("more.txt"), fmt.Sprintf("more%d.example\n", round))
-			testkit.Write(t, d.path("config.toml"), strings.Replace(config, "[smtp]\n", fmt.Sprintf("[smtp]\nmax_connections = %d\n", 1000+round), 1)+
-				fmt.Sprintf("[[list]]\nname = \"more%d\"\npath = \"more.txt\"\n", round))
+			text := strings.Replace(config, "[smtp]\n", fmt.Sprintf("[smtp]\nmax_connections = %d\n", 1000+round), 1) +
+				fmt.Sprintf("[[list]]\nname = \"more%d\"\npath = \"more.txt\"\n", round)
+			// At once: blockd add reads it meanwhile, and an empty one would lead it elsewhere.
+			if err := durable.WriteFile(d.path("config.toml"), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
 			if code, out := d.reloaded(t); code != 0 || !strings.Contains(out, "smtp.max_connections") || !strings.Contains(out, fmt.Sprintf("more%d", round)) {
 				t.Errorf("blockd reload ends with %d and says %q", code, out)
 			}

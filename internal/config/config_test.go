@@ -178,6 +178,23 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 	}
 }
 
+// A file without an octet is one that is being written. What it means by itself would be another index, with other live entries.
+func TestEmptyFile(t *testing.T) {
+	path := testkit.Write(t, filepath.Join(t.TempDir(), "config.toml"), "")
+	if _, err := Load(path); err == nil || !strings.HasPrefix(err.Error(), path+": empty, ") {
+		t.Error(err)
+	}
+	testkit.Write(t, path, "# all as it is by default\n")
+	if _, err := Load(path); err != nil {
+		t.Error(err)
+	}
+	testkit.Write(t, path, "")
+	t.Setenv("BLOCKD_SMTP_HOSTNAME", "mx.here.example") // as in a container
+	if c, err := Load(path); err != nil || c.SMTP.Hostname != "mx.here.example" {
+		t.Error(c.SMTP.Hostname, err)
+	}
+}
+
 func TestDefaultHasNoFault(t *testing.T) {
 	if faults := Default().Validate(); len(faults) > 0 {
 		t.Error(faults)

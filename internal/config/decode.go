@@ -52,6 +52,13 @@ func read(path string) (Config, origins, error) {
 		return Config{}, origins{}, err
 	}
 	c, from, faults := decode(data, os.Environ())
+	if len(data) == 0 && len(from.set) == 0 {
+		// Somebody is writing it at this moment, or there was no room for it. By the defaults a command would change other live
+		// entries, in another folder, and a reload would drop all lists.
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return Config{}, origins{}, fmt.Errorf("%s: empty, as while it is written or where the disk was full; if all is meant to be by default, put a comment into it", path)
+		}
+	}
 	if from.lines != nil { // else there is no tree to judge
 		faults = append(faults, slices.DeleteFunc(c.Validate(), func(f Fault) bool {
 			return slices.ContainsFunc(faults, func(said Fault) bool { return said.Key == f.Key })
