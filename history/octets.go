@@ -18,7 +18,7 @@ func lowered(dst, line []byte) (low []byte, ascii bool) {
 	for ; len(line) >= 8; line = line[8:] {
 		x := binary.LittleEndian.Uint64(line)
 		high |= x
-		// The high bit of an octet is set by the first sum from 'A' on, and by the second one behind 'Z'.
+		// For octets of ASCII the first sum has the high bit from 'A' on, and the second one from the octet after 'Z' on: letters differ.
 		upper := ((x + (0x80-'A')*ones) ^ (x + (0x7f-'Z')*ones)) & highs
 		dst = binary.LittleEndian.AppendUint64(dst, x|upper>>2)
 	}
@@ -37,7 +37,8 @@ func lastEnd(text []byte) int {
 	end := len(text)
 	for ; end >= 8; end -= 8 {
 		x := binary.LittleEndian.Uint64(text[end-8:]) ^ '\n'*ones
-		// Of the octets that are zero now the highest has its bit alone right: those below it may borrow from each other.
+		// Line ends are zero now. The lowest zero has its high bit set rightly; an octet of one above a zero may have it too, since the
+		// subtraction borrows from it. So the highest bit is where to begin, and there is a line end there or below.
 		if zero := (x - ones) &^ x & highs; zero != 0 {
 			for at := end - 8 + bits.Len64(zero)/8 - 1; ; at-- {
 				if text[at] == '\n' {

@@ -22,7 +22,7 @@ import (
 // What a caller of scope Admin may: say who else may, and end the sessions of others. The scope Write changes what is filtered, and that is all
 // that it could ever change.
 
-// TokenRow is a token, without what would let somebody use it.
+// TokenRow describes a token, without its secret.
 type TokenRow struct {
 	Name   string   `json:"name"`
 	Scope  string   `json:"scope" enum:"read,write,admin,report"`

@@ -56,7 +56,7 @@ func TestRightsOfTheFleetWithoutItsStore(t *testing.T) {
 	}
 }
 
-// machine is a door of a machine that shares live entries and tokens by a Redis, and the node behind it.
+// machine starts the HTTP door of one machine of a fleet that shares live entries and tokens in a Redis, and the node that follows it.
 func machine(t *testing.T, dsn string) (*entryFixture, *shared.Node) {
 	t.Helper()
 	f := newEntryFixture(t)

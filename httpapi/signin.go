@@ -105,15 +105,15 @@ func (s *Server) sessionOf(r *http.Request) (found session.Session, ok bool) {
 	return found, false
 }
 
-// overTLS reports whether the browser sends a request by TLS, at the latest to a web server in front. Where there is one, that is so
-// unless the browser says by Origin that it has come past it.
+// overTLS reports whether the browser sends a request by TLS, to this process or to a web server in front of it. With an https address
+// in http.url it does, unless its Origin says that it has come here directly, by plain HTTP.
 func (s *Server) overTLS(r *http.Request) bool {
 	past := s.unnamed(r) && strings.HasPrefix(r.Header.Get("Origin"), "http://")
 	return r.TLS != nil || s.url != nil && s.url.Scheme == "https" && !past
 }
 
-// unnamed reports whether a request lacks the host of an https URL: the web server in front does not pass it on, or the browser has come
-// past it. Without Origin nobody can tell which.
+// unnamed reports whether http.url is an https address and a request without TLS names another host. Either the web server in front
+// does not pass Host on, or the browser has come here directly; only Origin can tell which, and some requests have none.
 func (s *Server) unnamed(r *http.Request) bool {
 	return r.TLS == nil && s.url != nil && s.url.Scheme == "https" && !strings.EqualFold(s.url.Host, r.Host)
 }

@@ -278,9 +278,9 @@ func strike(path string, ended []string) error {
 	return errors.Join(err, f.Sync())
 }
 
-// read takes up what another process has written since the last look. Without a new content it costs one stat. An error is
-// returned once for each content. A file that is damaged vouches for nobody. Where there is one that cannot be read at the moment, as without a free
-// descriptor, readable is false, what was known stays, and it is told of once.
+// read reads the file again if another process has changed it; otherwise it costs one stat. From a damaged file no session is taken.
+// A file that is there and cannot be opened, as when the process has no free descriptor, makes readable false: the sessions in memory
+// stay, and only the first such failure is returned. Any other error is returned once for each content of the file.
 func (s *Set) read() (readable bool, err error) {
 	if s.settings.Path == "" {
 		return true, nil

@@ -13,9 +13,9 @@ import (
 	"blockd/internal/upgrade"
 )
 
-// followPredecessor takes up what the process before still decides, until it has ended; so each process ends after those
-// before it. When this process stops, an init system tells nobody else to, and kills what is left when it has ended: so the one
-// before is told, and waited for. Where there is a keeper, that one tells all.
+// followPredecessor takes over what the predecessor still decides, until the predecessor has ended: so each process ends after
+// those before it. An init system tells this process alone to stop, and kills all others when it has ended. So this process
+// tells its predecessor to stop, and waits for it. Where a keeper is the main process, the keeper tells all of them.
 func (u *upgrading) followPredecessor(ctx context.Context, d *daemon) error {
 	if u.predecessor == nil {
 		return nil
