@@ -29,6 +29,20 @@ type Key struct {
 	Labels uint8 // of a Domain: its labels, 1 to 127; a literal counts as 1. Else 0
 }
 
+// KindBit is the bit of k's kind in a set of kinds: bit 0 is of addresses, 1 of local-parts, 1+n of domains of n labels up to 61, 63 of
+// longer ones. Who knows the kinds of all entries need not look for a key of another one.
+func (k Key) KindBit() uint64 {
+	switch {
+	case k.Kind == Address:
+		return 1
+	case k.Kind == Local:
+		return 2
+	case k.Labels <= 61:
+		return 1 << (1 + k.Labels)
+	}
+	return 1 << 63
+}
+
 // MaxKeys bounds the keys of one sender: the address, its local-part, and a
 // domain of 127 labels with every parent. (The three do not fit in 254 octets
 // together, so 128 is the most that occurs.)

@@ -40,7 +40,7 @@ type Filter struct {
 	sized uint64 // keys that it has room for at its rate of false positives
 
 	keys, added, gone atomic.Uint64
-	kinds             atomic.Uint64 // see kindBit
+	kinds             atomic.Uint64 // see addr.Key.KindBit
 
 	mark        mirror.Mark // where the changes of the store go on; of the goroutine that keeps the filter
 	fingerprint string
@@ -73,23 +73,10 @@ func NewFilter(n uint64) *Filter {
 	return f
 }
 
-// kindBit is the bit of a key's kind: 0 addresses, 1 local-parts, 1+k domains of k labels up to 61, 63 longer ones.
-func kindBit(k addr.Key) uint64 {
-	switch {
-	case k.Kind == addr.Address:
-		return 1
-	case k.Kind == addr.Local:
-		return 2
-	case k.Labels <= 61:
-		return 1 << (1 + k.Labels)
-	}
-	return 1 << 63
-}
-
 // Add adds a key.
 func (f *Filter) Add(k addr.Key) {
 	f.add(f.seed.SumString(k.Text))
-	f.kinds.Or(kindBit(k))
+	f.kinds.Or(k.KindBit())
 }
 
 func (f *Filter) add(h bloom.Hash) {
@@ -112,7 +99,7 @@ func (f *Filter) perhaps(keys []addr.Key) (perhaps uint32) {
 	var of [bloom.BatchSize]uint8
 	n := 0
 	for i := range keys {
-		if kinds&kindBit(keys[i]) != 0 { // else no entry has such a key
+		if kinds&keys[i].KindBit() != 0 { // else no entry has such a key
 			hashes[n&(bloom.BatchSize-1)], of[n&(bloom.BatchSize-1)] = f.seed.SumString(keys[i].Text), uint8(i)
 			n++
 		}

@@ -236,7 +236,7 @@ func (k *keeper) build(ctx context.Context, fingerprint string) error {
 			return ctx.Err()
 		}
 		keys++
-		fresh.kinds.Or(kindBit(key))
+		fresh.kinds.Or(key.KindBit())
 		var octets [8]byte
 		binary.LittleEndian.PutUint64(octets[:], fresh.seed.SumString(key.Text).Lo)
 		if _, err := out.Write(octets[:]); err != nil {

@@ -7,7 +7,6 @@ import (
 
 	"blockd/addr"
 	"blockd/bloom"
-	"blockd/index/internal/format"
 )
 
 // Batch is the memory of LookupBatch, and holds its answers until the next call.
@@ -52,7 +51,7 @@ func (ix *Index) LookupBatch(b *Batch, senders []addr.Addr, now time.Time) {
 		keys := a.Keys(b.keys[:0])
 		own := localLast(keys)
 		for k := range keys {
-			if ix.file.Kinds&format.KindBit(keys[k]) == 0 {
+			if ix.file.Kinds&keys[k].KindBit() == 0 {
 				continue // no list holds such keys
 			}
 			b.hashes[b.waiting] = ix.file.Hash.SumString(keys[k].Text)

@@ -67,7 +67,7 @@ func (ix *Index) lookup(dst []Match, keys []addr.Key, now int64) ([]Match, error
 	var of [bloom.BatchSize]uint8 // which key each belongs to; below addr.MaxKeys
 	n := 0
 	for i := range keys {
-		if ix.file.Kinds&format.KindBit(keys[i]) != 0 { // else no list holds such keys
+		if ix.file.Kinds&keys[i].KindBit() != 0 { // else no list holds such keys
 			hashes[n], of[n] = ix.file.Hash.SumString(keys[i].Text), uint8(i)
 			n++
 		}

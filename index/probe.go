@@ -31,7 +31,7 @@ func (p *Probe) Marks() bool { return p.Owner.Text != "" && p.Key.Text == "" }
 func (ix *Index) Probe(keys []addr.Key, client netip.Addr) ([]Probe, error) {
 	var all []Probe
 	for _, key := range keys {
-		p := Probe{Key: key, Asked: ix.file.Kinds&format.KindBit(key) != 0}
+		p := Probe{Key: key, Asked: ix.file.Kinds&key.KindBit() != 0}
 		if err := ix.probeOne(&p, ix.file.Hash.SumString(key.Text), key.Text); err != nil {
 			return nil, err
 		}

@@ -50,7 +50,7 @@ func (t *tally) count(key string, was, now []segment.Said) {
 	case isNet && len(was) > 0 && len(now) == 0:
 		t.nets.Drop(key)
 	case !isNet && len(now) > 0:
-		t.kinds |= format.KindBit(format.KeyOf(key))
+		t.kinds |= format.KeyOf(key).KindBit()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"blockd/lists"
+	"blockd/migration/internal/original"
 	"blockd/pattern"
 )
 
@@ -83,7 +84,7 @@ func (a action) says() string {
 func meaning(a action, what about, keys []key) string {
 	text := a.says() + " " + whom(what, keys)
 	if a.reason != "" && a.deed.answers() {
-		text += ", saying " + shown(a.reason)
+		text += ", saying " + original.Shown(a.reason)
 	}
 	return text
 }
@@ -187,7 +188,7 @@ func (r tableRules) senderKeys(text string) (keys []key, rank int, why string) {
 		rank = rankOfName(k)
 	}
 	if err != nil {
-		return nil, 0, "no address or name: " + shown(err.Error())
+		return nil, 0, "no address or name: " + original.Shown(err.Error())
 	}
 	return []key{k}, rank, ""
 }

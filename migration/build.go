@@ -13,6 +13,7 @@ import (
 
 	"blockd/addr"
 	"blockd/lists"
+	"blockd/migration/internal/original"
 )
 
 // part is one of the lists that a site becomes: what is read alike and leads to the same.
@@ -262,12 +263,12 @@ func (l *List) guard(hostname string, o Options) lists.GuardSettings {
 // write makes the text of the list, and says which line has what.
 func (l *List) write(p part, lead bool, program string) map[int]written {
 	t := listText{List: l, part: p, at: map[int]written{}}
-	t.put("# From %s, by blockd import --from-%s.", clean(l.Comes), strings.ToLower(program))
+	t.put("# From %s, by blockd import --from-%s.", original.Clean(l.Comes), strings.ToLower(program))
 	l.Discard, l.Reason, l.Says = false, "", ""
 	for _, line := range l.site.lines {
 		switch e := line.entry; {
 		case e == nil && lead:
-			t.put("# %s", clean(strings.TrimLeft(line.comment, "#?;! \t")))
+			t.put("# %s", original.Clean(strings.TrimLeft(line.comment, "#?;! \t")))
 		case e == nil:
 		case e.Outcome != Lost:
 			t.entry(e)
@@ -317,9 +318,9 @@ func (t *listText) entry(e *entry) {
 		t.Discard = t.Discard || e.deed == discard
 		switch {
 		case t.Patterns && e.deed == watch:
-			t.Reason = cut(clean(e.reason), 400)
+			t.Reason = original.Cut(original.Clean(e.reason), 400)
 		case t.Patterns && e.deed.answers():
-			t.answers = append(t.answers, cmp.Or(e.full, clean(e.reason)))
+			t.answers = append(t.answers, cmp.Or(e.full, original.Clean(e.reason)))
 		case e.deed == block && e.bare != "":
 			t.Says = e.bare
 		}
@@ -333,7 +334,7 @@ func (l *List) reason(answers []string, at map[int]written) {
 	switch answers = slices.Compact(answers); {
 	case len(answers) == 1:
 		l.Says = answers[0]
-		l.Reason = cut(clean(lists.ParseAnswer(l.Says).Text), 400)
+		l.Reason = original.Cut(original.Clean(lists.ParseAnswer(l.Says).Text), 400)
 	case len(answers) > 1:
 		for _, w := range at {
 			if w.entry.deed.answers() && kindOnly(w.entry) && !w.entry.untold {
@@ -366,7 +367,7 @@ func (l *List) say(e *entry, k key) string {
 		}
 		return text
 	}
-	reason := clean(e.reason)
+	reason := original.Clean(e.reason)
 	action, code := "REJECT ", byte('5')
 	switch e.deed {
 	case pass:

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"blockd/migration/internal/original"
 )
 
 // The doors of an import leave the mail server in charge of port 25: it asks.
@@ -35,7 +37,7 @@ func (r *Result) Config(folder string) []byte {
 		door, milter, policy = asPolicyService, "", "127.0.0.1:8893"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Imported from %s, %s.\n%s%s", r.Program, clean(r.Source), door, asItIs)
+	fmt.Fprintf(&b, "# Imported from %s, %s.\n%s%s", r.Program, original.Clean(r.Source), door, asItIs)
 	r.smtp(&b)
 	fmt.Fprintf(&b, "\n[milter]\nlisten = %q\n\n[postfix]\npolicy_listen = %q\n", milter, policy)
 	for _, l := range r.Lists {
@@ -81,7 +83,7 @@ func shortNet(n netip.Prefix) string {
 
 // table writes a [[list]].
 func (l *List) table(b *strings.Builder, folder string) {
-	fmt.Fprintf(b, "\n# From %s.\n[[list]]\n", clean(l.Comes))
+	fmt.Fprintf(b, "\n# From %s.\n[[list]]\n", original.Clean(l.Comes))
 	set := func(is bool, key, value string) {
 		if is {
 			fmt.Fprintf(b, "%s = %s\n", key, value)

@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
-	"os"
 	"strings"
-	"syscall"
-	"unicode"
-	"unicode/utf8"
+
+	"blockd/migration/internal/original"
 )
 
 // Bounds of what is read. A mail server's own access tables end far below them:
@@ -21,14 +18,13 @@ const (
 	maxTable   = 64 << 20  // octets of a table
 	maxEntries = 1_000_000 // of all tables together; a finding takes some 300 octets
 	maxFiles   = 1000
-	maxShown   = 200 // octets of an entry's text in the report
-	maxDepth   = 64  // how deep restriction classes and conditions may nest
+	maxDepth   = 64 // how deep restriction classes and conditions may nest
 )
 
 // ErrTooBig is wrapped by the error about a configuration file of more than 4 MiB, a
 // table of more than 64 MiB, more than a thousand files, a million entries, or ten
 // million pairs of an exception and a block that may meet.
-var ErrTooBig = errors.New("too big for an import")
+var ErrTooBig = original.ErrTooBig
 
 // files reads files and counts what they come to.
 type files struct {
@@ -42,24 +38,9 @@ func (fs *files) load(path string, max int64) ([]byte, error) {
 	if fs.read++; fs.read > maxFiles {
 		return nil, fmt.Errorf("%s: %w: more than %d files", path, ErrTooBig, maxFiles)
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	data, err := original.Load(path, max)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", path)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, max+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(data)) > max {
-		return nil, fmt.Errorf("%s: %w: over %d MiB", path, ErrTooBig, max>>20)
 	}
 	if i := bytes.IndexByte(data, 0); i >= 0 {
 		return nil, fmt.Errorf("%s:%d: a NUL: this is no text file", path, 1+bytes.Count(data[:i], []byte("\n")))
@@ -97,7 +78,7 @@ func unreadable(err error) string {
 	case errors.Is(err, fs.ErrPermission):
 		return "it may not be read"
 	}
-	return shown(err.Error())
+	return original.Shown(err.Error())
 }
 
 // logical is one logical line: a physical one and the indented ones behind it.
@@ -153,37 +134,4 @@ func logicalLines(data []byte) (lines []logical, orphan int) {
 		}
 	}
 	return lines, orphan
-}
-
-// clean makes foreign text one line of printable characters.
-func clean(text string) string {
-	return strings.TrimSpace(strings.Map(func(c rune) rune {
-		if unicode.IsPrint(c) {
-			return c
-		}
-		if c == '\t' || c == '\n' {
-			return ' '
-		}
-		return '?'
-	}, strings.ToValidUTF8(text, "?")))
-}
-
-// shown is clean, cut at maxShown octets.
-func shown(text string) string {
-	text = clean(text)
-	if len(text) <= maxShown {
-		return text
-	}
-	return cut(text, maxShown-len("…")) + "…"
-}
-
-// cut is the first octets of a text, at most so many, and no part of a character.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most]
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"blockd/migration/internal/original"
 )
 
 // parameter is one setting as postconf says it, with all that it names put in.
@@ -110,7 +112,7 @@ func (pf *postfix) postconf(ctx context.Context, run runner, flag string, names 
 	out, complaints, err := run(ctx, pf.params.dir, append(args, names...)...)
 	for _, text := range complaints {
 		if text, ok := strings.CutPrefix(text, "postconf: warning: ./"); ok {
-			pf.note("%s", shown(text))
+			pf.note("%s", original.Shown(text))
 		}
 	}
 	return strings.Split(out, "\n"), err

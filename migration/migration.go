@@ -14,6 +14,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"blockd/migration/internal/original"
 )
 
 // Outcome is what became of one entry.
@@ -56,7 +58,7 @@ func (p Place) String() string {
 // configuration that decides about senders or clients.
 type Finding struct {
 	Place
-	Text    string  `json:"text"`    // as it stands there, in one line, at most maxShown octets
+	Text    string  `json:"text"`    // as it stands there, in one line, at most 200 octets
 	Meant   string  `json:"meant"`   // what it does in the program it was written for
 	Outcome Outcome `json:"outcome"` // what became of it
 	Now     string  `json:"now"`     // the difference, or why it is not carried over; "" if there is nothing to say
@@ -152,7 +154,7 @@ func (r *Result) note(format string, args ...any) {
 
 // find adds a finding.
 func (r *Result) find(at Place, text, meant string) *Finding {
-	f := &Finding{Place: at, Text: shown(text), Meant: meant}
+	f := &Finding{Place: at, Text: original.Shown(text), Meant: meant}
 	r.Findings = append(r.Findings, f)
 	return f
 }

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"blockd/migration/internal/original"
 )
 
 // permitNetworks is permit_mynetworks: smtp.trusted here.
@@ -65,7 +67,7 @@ type trusted struct {
 
 func (t *trusted) leave(at Place, text, why string) {
 	t.whole = false
-	t.pf.note("%s: mynetworks: %s is not among smtp.trusted: %s", at, shown(text), why)
+	t.pf.note("%s: mynetworks: %s is not among smtp.trusted: %s", at, original.Shown(text), why)
 }
 
 // add adds one network.

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"blockd/migration/internal/original"
 )
 
 // postfix is one import from main.cf.
@@ -96,7 +98,7 @@ func (pf *postfix) settings() {
 		pf.classes[c] = true
 	}
 	if others := p.value("multi_instance_directories"); others != "" {
-		pf.note("multi_instance_directories names other instances of Postfix, each with a main.cf of its own: %s", shown(others))
+		pf.note("multi_instance_directories names other instances of Postfix, each with a main.cf of its own: %s", original.Shown(others))
 	}
 }
 

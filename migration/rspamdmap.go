@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"blockd/lists"
+	"blockd/migration/internal/original"
 	"blockd/pattern"
 )
 
@@ -56,7 +57,7 @@ func (rs *rspamd) remote(at Place, r mapRule, url string) {
 	r.differs(f)
 	l := &List{
 		Name: listName(strings.ToLower(r.symbol)), Format: "rspamd", Comes: url, URL: url, Patterns: r.regexp || r.glob,
-		Shadow: r.deed == watch, Tempfail: r.deed == defers, Allow: r.deed == pass, Tag: r.tag, Match: r.match, Reason: cut(clean(r.reason), 400),
+		Shadow: r.deed == watch, Tempfail: r.deed == defers, Allow: r.deed == pass, Tag: r.tag, Match: r.match, Reason: original.Cut(original.Clean(r.reason), 400),
 	}
 	l.File = l.Name + ".map"
 	f.List = l.Name
@@ -138,7 +139,7 @@ func (r *mapRule) key(name string) (k key, why string) {
 		return k, fmt.Sprintf("the filter %q has no equal", r.filter)
 	}
 	if err != nil {
-		why = "no address or name: " + shown(err.Error())
+		why = "no address or name: " + original.Shown(err.Error())
 	}
 	return k, why
 }
@@ -159,7 +160,7 @@ func (r *mapRule) expression(text string) (k key, differ, why string) {
 	k, err := patternKey(pattern.Regexp, expr)
 	switch {
 	case err != nil:
-		why = shown(err.Error())
+		why = original.Shown(err.Error())
 	case r.filter == "" && !strings.Contains(expr, "@") && strings.ContainsAny(expr, "^$"):
 		differ = "over the whole address, not over its domain and local-part by themselves"
 	case !strings.ContainsRune(flags, 'i'):
@@ -179,7 +180,7 @@ func (r *mapRule) globKey(name string) (k key, why string) {
 	}
 	k, err := patternKey(pattern.Glob, text)
 	if err != nil {
-		why = shown(err.Error())
+		why = original.Shown(err.Error())
 	}
 	return k, why
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"blockd/lists"
+	"blockd/migration/internal/original"
 	"blockd/pattern"
 )
 
@@ -202,7 +203,7 @@ func cutHash(text string) string {
 // judge weighs a condition as far as that needs no SpamAssassin: its version, for
 // which a current one is assumed.
 func judge(at Place, text, name, rest string) condition {
-	c := condition{at: at, text: shown(text), holds: true}
+	c := condition{at: at, text: original.Shown(text), holds: true}
 	f := strings.Fields(strings.Trim(rest, "() \t"))
 	if name != "if" || len(f) != 3 || f[0] != "version" {
 		return c
@@ -342,7 +343,7 @@ func globKey(glob string) (keys []key, why string) {
 		k, err = patternKey(pattern.Glob, glob)
 	}
 	if err != nil {
-		return nil, "no address: " + shown(err.Error())
+		return nil, "no address: " + original.Shown(err.Error())
 	}
 	return []key{k}, ""
 }
@@ -353,7 +354,7 @@ func (sa *spamassassin) recipients(at Place, rest string) error {
 		if err := sa.files.count(); err != nil {
 			return err
 		}
-		f := sa.find(at, "all_spam_to "+glob, "100 points in favour of mail for "+shown(glob))
+		f := sa.find(at, "all_spam_to "+glob, "100 points in favour of mail for "+original.Shown(glob))
 		keys, why := globKey(glob)
 		switch {
 		case why == "" && keys[0].isPattern():

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"blockd/migration/internal/original"
 	"blockd/pattern"
 )
 
@@ -143,7 +144,7 @@ func (t *tableText) entry(line int, text string, a action, keys []key, rank int)
 	case watch:
 		e.reason = said
 	case mark:
-		e.narrower = "the field is X-Blockd, which names the list, not " + shown(said)
+		e.narrower = "the field is X-Blockd, which names the list, not " + original.Shown(said)
 	}
 	if a.lost != "" {
 		e.lose("%s", a.lost)
@@ -185,7 +186,7 @@ func (t *tableText) pair(line int, text, name, value string) {
 	keys, rank, why := read(name)
 	switch first := t.first[id]; {
 	case why != "" && rank < 0: // a client's name: it is found first, and not carried over
-		t.entry(line, text, a, nil, rank).lose("%s", why).Meant = a.says() + " clients named " + shown(name)
+		t.entry(line, text, a, nil, rank).lose("%s", why).Meant = a.says() + " clients named " + original.Shown(name)
 		return
 	case why != "":
 		t.dead(line, text, why)
@@ -260,7 +261,7 @@ func parseNet(text string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		err = fmt.Errorf("no network: %s", shown(text))
+		err = fmt.Errorf("no network: %s", original.Shown(text))
 	}
 	return p, err
 }
@@ -346,7 +347,7 @@ func (t *tableText) pattern(e *entry, expr, flags string) {
 	k, err := patternKey(pattern.Regexp, expr)
 	switch {
 	case err != nil:
-		e.lose("%s", shown(err.Error()))
+		e.lose("%s", original.Shown(err.Error()))
 		return
 	case k.pat.Match("<>"):
 		e.differ(Narrower, "not for the null sender: bounces always pass")

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"blockd/migration/internal/original"
 )
 
 // tool is the program of a configuration's owner that says what the configuration means. The
@@ -60,7 +62,7 @@ func (t tool) run(ctx context.Context, dir string, args ...string) (string, []st
 	case out.full || complaints.full:
 		err = fmt.Errorf("%s: %w: it prints more than %d MiB", t.name, ErrTooBig, maxConfig>>20)
 	case err != nil:
-		err = fmt.Errorf("%s: %s", t.name, shown(strings.TrimPrefix(failure(lines, err), t.name+": ")))
+		err = fmt.Errorf("%s: %s", t.name, original.Shown(strings.TrimPrefix(failure(lines, err), t.name+": ")))
 	}
 	return out.text.String(), lines, err
 }

@@ -13,6 +13,7 @@ import (
 
 	"blockd/lists"
 	"blockd/migration"
+	"blockd/migration/internal/original"
 )
 
 // The names that the header of a CSV may have for each column; all but the action's and the reason's must be there.
@@ -94,16 +95,16 @@ func (r *reading) record(place migration.Place, at [len(csvColumns)]int, record 
 	if bare, ok := strings.CutPrefix(entry, "!"); ok && word == "" {
 		entry, action = bare, lists.Allow
 	}
-	f.Meant = action.String() + " " + shown(entry) + " for " + shown(owner)
+	f.Meant = action.String() + " " + original.Shown(entry) + " for " + original.Shown(owner)
 	it, err := lists.ParseEntry(entry, lists.Settings{Action: action})
 	switch e, is := errors.AsType[*lists.EntryError](err); {
 	case !known:
 		f.Meant = ""
-		lose(f, "%q is neither block nor allow", shown(word))
+		lose(f, "%q is neither block nor allow", original.Shown(word))
 	case is:
 		lose(f, "%s: %s", e.Class, e.Message)
 	case err != nil:
-		lose(f, "%s", shown(err.Error()))
+		lose(f, "%s", original.Shown(err.Error()))
 	default:
 		r.add(f, owner, it, cell(3))
 	}

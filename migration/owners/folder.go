@@ -9,6 +9,7 @@ import (
 
 	"blockd/lists"
 	"blockd/migration"
+	"blockd/migration/internal/original"
 	"blockd/mirror/preset"
 )
 
@@ -50,7 +51,7 @@ func (r *reading) userPrefs(path, owner string, data []byte) error {
 			if it.Action == lists.Block {
 				what = "100 points for "
 			}
-			if f.Meant = what + shown(it.Plain()); it.Plain() == "" {
+			if f.Meant = what + original.Shown(it.Plain()); it.Plain() == "" {
 				f.Meant = "points"
 			}
 			switch {
@@ -106,7 +107,7 @@ func (r *reading) walk(ctx context.Context, folder string, want func(name string
 // note adds a remark on the whole; of many the first ones.
 func (r *reading) note(text string) {
 	if len(r.Notes) < 200 {
-		r.Notes = append(r.Notes, clean(text))
+		r.Notes = append(r.Notes, original.Clean(text))
 	}
 }
 

@@ -10,15 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
-	"unicode"
 
 	"blockd/addr"
 	"blockd/lists"
 	"blockd/migration"
+	"blockd/migration/internal/original"
 	"blockd/mirror"
 )
 
@@ -27,12 +25,11 @@ const (
 	maxFile    = 256 << 20 // octets of one file
 	maxEntries = 1_000_000 // a finding takes some 400 octets
 	maxFiles   = 100_000   // below one folder
-	maxShown   = 200       // octets of a text in the report
 	maxReason  = 400       // octets of an entry's reason
 )
 
 // ErrTooBig is wrapped by the error about a source of more than 256 MiB a file, 100,000 files or a million entries.
-var ErrTooBig = errors.New("too big for an import")
+var ErrTooBig = original.ErrTooBig
 
 // Header is the first line of the list that an import makes, and of what Write writes.
 var Header = []string{"owner", "entry", "action", "reason"}
@@ -75,7 +72,7 @@ func (r *reading) find(at migration.Place, text, meant string) (*migration.Findi
 	if len(r.Findings) >= maxEntries {
 		return nil, fmt.Errorf("%s: %w: more than %d rows; a [[list]] with per_recipient = true reads the table itself", r.Source, ErrTooBig, maxEntries)
 	}
-	f := &migration.Finding{Place: at, Text: shown(text), Meant: meant}
+	f := &migration.Finding{Place: at, Text: original.Shown(text), Meant: meant}
 	r.Findings = append(r.Findings, f)
 	return f, nil
 }
@@ -154,7 +151,7 @@ func (r *reading) add(f *migration.Finding, owner string, it lists.Item, reason 
 		f.List = provedList
 	}
 	r.seen[id] = len(r.entries)
-	r.entries = append(r.entries, Entry{name, text, it.Action.String(), cut(clean(reason), maxReason)})
+	r.entries = append(r.entries, Entry{name, text, it.Action.String(), original.Cut(original.Clean(reason), maxReason)})
 	r.at, r.scopes = append(r.at, f), append(r.scopes, it)
 }
 
@@ -268,21 +265,21 @@ func Canonical(owner, domain string) (string, error) {
 	case strings.HasPrefix(text, "@") || strings.Contains(bare, "."):
 		k, err := addr.DomainKey(bare)
 		if err != nil || strings.HasPrefix(k.Text, "[") {
-			return "", fmt.Errorf("%q is no owner", shown(owner))
+			return "", fmt.Errorf("%q is no owner", original.Shown(owner))
 		}
 		return k.Text, nil
 	case domain == "":
-		return "", fmt.Errorf("the user %q has no domain; --domain completes such names", shown(owner))
+		return "", fmt.Errorf("the user %q has no domain; --domain completes such names", original.Shown(owner))
 	default:
 		text += "@" + domain
 	}
 	a, err := addr.Parse(text)
 	if err != nil {
-		return "", fmt.Errorf("%q is no owner", shown(owner))
+		return "", fmt.Errorf("%q is no owner", original.Shown(owner))
 	}
 	k, ok := a.Key()
 	if !ok {
-		return "", fmt.Errorf("%q is no owner", shown(owner))
+		return "", fmt.Errorf("%q is no owner", original.Shown(owner))
 	}
 	return k.Text, nil
 }
@@ -307,49 +304,5 @@ func (r *reading) load(path string) ([]byte, error) {
 	if r.files++; r.files > maxFiles {
 		return nil, fmt.Errorf("%s: %w: more than %d files", r.Source, ErrTooBig, maxFiles)
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", path)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s: %w: over %d MiB", path, ErrTooBig, maxFile>>20)
-	}
-	return data, err
-}
-
-// clean makes foreign text one line of printable characters.
-func clean(text string) string {
-	return strings.TrimSpace(strings.Map(func(c rune) rune {
-		switch {
-		case unicode.IsPrint(c):
-			return c
-		case c == '\t' || c == '\n':
-			return ' '
-		}
-		return '?'
-	}, strings.ToValidUTF8(text, "?")))
-}
-
-func shown(text string) string {
-	if text = clean(text); len(text) <= maxShown {
-		return text
-	}
-	return cut(text, maxShown-len("…")) + "…"
-}
-
-// cut is the first octets of a text, at most so many, and no part of a character.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "")
+	return original.Load(path, maxFile)
 }

@@ -12,6 +12,7 @@ import (
 
 	"blockd/lists"
 	"blockd/migration"
+	"blockd/migration/internal/original"
 )
 
 // enough is the score at which rspamd refuses a message, if nothing else is configured.
@@ -70,7 +71,7 @@ func (r *reading) setting(at migration.Place, name string, s map[string]any) err
 	action, decides := settingAction(s)
 	for member := range s {
 		if !slices.Contains(conditions, member) && !slices.Contains(known, member) {
-			why = fmt.Sprintf("it has a condition that no entry has: %s", shown(member))
+			why = fmt.Sprintf("it has a condition that no entry has: %s", original.Shown(member))
 		}
 	}
 	senders, clients := words(s["from"]), words(s["ip"])
@@ -84,7 +85,7 @@ func (r *reading) setting(at migration.Place, name string, s map[string]any) err
 		why = "it is about all senders"
 	}
 	if why != "" {
-		f, err := r.find(at, name, "settings of "+shown(strings.Join(whom, ", ")))
+		f, err := r.find(at, name, "settings of "+original.Shown(strings.Join(whom, ", ")))
 		if err == nil {
 			lose(f, "%s", why)
 		}
@@ -95,7 +96,7 @@ func (r *reading) setting(at migration.Place, name string, s map[string]any) err
 	}
 	for _, owner := range whom {
 		for _, sender := range append(senders, clients...) {
-			f, err := r.find(at, name+": "+sender, action.String()+" "+shown(sender)+" for "+shown(owner))
+			f, err := r.find(at, name+": "+sender, action.String()+" "+original.Shown(sender)+" for "+original.Shown(owner))
 			if err != nil {
 				return err
 			}

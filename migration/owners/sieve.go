@@ -8,6 +8,7 @@ import (
 
 	"blockd/lists"
 	"blockd/migration"
+	"blockd/migration/internal/original"
 )
 
 // Sieve imports the scripts below a folder (*.sieve), of which rules that drop the mail of a named sender become entries.
@@ -58,7 +59,7 @@ func (r *reading) sieve(path, owner string, data []byte) error {
 			continue
 		}
 		for _, key := range keys {
-			f, err := r.find(place, c.shown(), "drop mail from "+shown(key))
+			f, err := r.find(place, c.shown(), "drop mail from "+original.Shown(key))
 			if err != nil {
 				return err
 			}
@@ -109,7 +110,7 @@ func (c *command) drops() (keys []string, scope lists.Scope, why string) {
 		case a.tag == ":comparator" && i+1 < len(t.args) && len(t.args[i+1].texts) == 1 && t.args[i+1].texts[0] == "i;ascii-casemap":
 			i++
 		case a.tag != "":
-			return nil, 0, "its test is of the kind " + shown(a.tag)
+			return nil, 0, "its test is of the kind " + original.Shown(a.tag)
 		case c.header == "" && len(a.texts) == 1 && strings.EqualFold(a.texts[0], "from"):
 			if c.header = "from"; t.name == "envelope" {
 				c.header = "envelope"
@@ -125,7 +126,7 @@ func (c *command) drops() (keys []string, scope lists.Scope, why string) {
 	}
 	for _, key := range keys {
 		if strings.Contains(key, "@") != (t.part == "") {
-			return nil, 0, fmt.Sprintf("%q is never equal to that part of an address", shown(key))
+			return nil, 0, fmt.Sprintf("%q is never equal to that part of an address", original.Shown(key))
 		}
 	}
 	return keys, scope, ""
@@ -140,7 +141,7 @@ func (c *command) block() string {
 			dropped = true
 		case "stop":
 		default:
-			return "it does more, or else, than to drop the mail: " + shown(b.name)
+			return "it does more, or else, than to drop the mail: " + original.Shown(b.name)
 		}
 	}
 	if !dropped {
@@ -168,4 +169,4 @@ func (c *command) decides() bool {
 }
 
 // shown is a rule in one line.
-func (c *command) shown() string { return shown(strings.Join(strings.Fields(c.text), " ")) }
+func (c *command) shown() string { return original.Shown(strings.Join(strings.Fields(c.text), " ")) }

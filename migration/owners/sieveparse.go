@@ -3,6 +3,8 @@ package owners
 import (
 	"fmt"
 	"strings"
+
+	"blockd/migration/internal/original"
 )
 
 // command is one command of a Sieve script (RFC 5228), with its block.
@@ -82,7 +84,7 @@ func (r *sieveReader) commands(depth int, inBlock bool) (all []command, err erro
 				return nil, err
 			}
 		}
-		c.text = r.text[from:min(r.at, from+2*maxShown)]
+		c.text = r.text[from:min(r.at, from+2*original.MaxShown)]
 		all = append(all, c)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"blockd/lists"
 	"blockd/migration"
+	"blockd/migration/internal/original"
 	"blockd/mirror"
 	"blockd/mirror/preset"
 )
@@ -75,7 +76,7 @@ func (r *reading) row(of *preset.Owned, at int, owner string, row mirror.Row) er
 	if len(items) == 0 {
 		f, err := r.find(place, text, "")
 		if err == nil {
-			lose(f, "%q neither refuses nor lets pass: a score is not blockd's", shown(row.Action))
+			lose(f, "%q neither refuses nor lets pass: a score is not blockd's", original.Shown(row.Action))
 		}
 		return err
 	}
@@ -122,9 +123,9 @@ func meant(it *lists.Item, whose preset.Owner) string {
 		who = "everyone"
 	}
 	if text := it.Plain(); it.Kind != lists.Err && text != "" {
-		return what + shown(text) + " for " + shown(who)
+		return what + original.Shown(text) + " for " + original.Shown(who)
 	}
-	return "an entry for " + shown(who)
+	return "an entry for " + original.Shown(who)
 }
 
 // scheme is how a DSN begins.

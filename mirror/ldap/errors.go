@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"unicode"
 
 	"github.com/go-ldap/ldap/v3"
 
@@ -115,21 +114,4 @@ func (s *Source) judgeResult(failed *ldap.Error) (mirror.Class, string) {
 	return class, text
 }
 
-func (s *Source) said(text string) string { return said(text, s.where.password) }
-
-// said is a text of others as a part of a line: printable, of 200 octets at most, and without the password.
-func said(text, secret string) string {
-	if secret != "" {
-		text = strings.ReplaceAll(text, secret, "…")
-	}
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
-	if len(text) > 200 {
-		text = strings.ToValidUTF8(text[:200], "") + "…"
-	}
-	return strings.TrimSpace(text)
-}
+func (s *Source) said(text string) string { return mirror.Said(text, s.where.password) }

@@ -305,7 +305,7 @@ func (s *Source) Plan(ctx context.Context) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "connect to %s%s", w.address, w.security())
 	if w.bindDN != "" {
-		fmt.Fprintf(&b, ", bind as %s", said(w.bindDN, w.password))
+		fmt.Fprintf(&b, ", bind as %s", mirror.Said(w.bindDN, w.password))
 	}
 	fmt.Fprintf(&b, "\nsearch %s, scope %s, filter %s, in pages of %d\n", w.base, w.scopeName(), w.filter, pageSize)
 	fmt.Fprintf(&b, "columns: %s\n", s.columns)

@@ -202,7 +202,7 @@ func (s *Source) ofServer(ctx context.Context, filter string, attributes []strin
 	s.referrals += len(page.Referrals)
 	for _, e := range page.Entries {
 		if name := partly(e); name != "" {
-			return 0, &mirror.Error{Class: mirror.ClassTruncated, Err: fmt.Errorf("the server gives only some values of an attribute, as %s", said(name, w.password))}
+			return 0, &mirror.Error{Class: mirror.ClassTruncated, Err: fmt.Errorf("the server gives only some values of an attribute, as %s", mirror.Said(name, w.password))}
 		}
 		if err := use(e); err != nil {
 			return 0, err

@@ -7,16 +7,12 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"unicode"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"blockd/mirror"
 )
-
-// maxText bounds what an error repeats of what a server says, in octets.
-const maxText = 300
 
 // errStalled is the cause that ends a full read in which no row has come for too long.
 var errStalled = errors.New("no row for too long")
@@ -97,17 +93,5 @@ func inner(err error) string {
 
 // faulty is an error of one line, without the password.
 func (s *Source) faulty(class mirror.Class, text string) error {
-	if s.config.Password != "" {
-		text = strings.ReplaceAll(text, s.config.Password, "…")
-	}
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, strings.ToValidUTF8(text, "?"))
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + "…"
-	}
-	return &mirror.Error{Class: class, Err: errors.New(text)}
+	return &mirror.Error{Class: class, Err: errors.New(mirror.Said(text, s.config.Password))}
 }

@@ -135,7 +135,7 @@ func TestClasses(t *testing.T) {
 			if class(err) != tt.want {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
-			if text := fmt.Sprint(err); tt.dsn != "" && strings.Contains(text, "s3cret") || strings.Contains(text, "\n") || len(text) > maxText+50 {
+			if text := fmt.Sprint(err); tt.dsn != "" && strings.Contains(text, "s3cret") || strings.Contains(text, "\n") || len(text) > mirror.MaxSaid+50 {
 				t.Errorf("the text is %q", text)
 			}
 		})

@@ -32,7 +32,7 @@ func (s *Source) fault(ctx context.Context, doing string, err error) error {
 		return ours
 	}
 	class, text := judge(err)
-	return &mirror.Error{Class: class, Err: fmt.Errorf("%s: %s", doing, said(text, s.where.secret))}
+	return &mirror.Error{Class: class, Err: fmt.Errorf("%s: %s", doing, mirror.Said(text, s.where.secret))}
 }
 
 func judge(err error) (mirror.Class, string) {
@@ -85,23 +85,6 @@ func judgeAnswer(failed minio.ErrorResponse) (mirror.Class, string) {
 		return mirror.ClassRefused, text
 	}
 	return mirror.ClassQuery, text
-}
-
-// said is a text of others as a part of a line: printable, of 300 octets at most, and without the secret.
-func said(text, secret string) string {
-	if secret != "" {
-		text = strings.ReplaceAll(text, secret, "…")
-	}
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
-	if len(text) > 300 {
-		text = strings.ToValidUTF8(text[:300], "") + "…"
-	}
-	return strings.TrimSpace(text)
 }
 
 // quoted is a key as a part of a line.

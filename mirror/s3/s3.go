@@ -76,7 +76,7 @@ func Open(o Options) (*Source, error) {
 	s.web = newWeb(where, cmp.Or(o.Timeout, defaultTimeout))
 	client, err := minio.New(where.address, &minio.Options{Creds: where.credentials(), Secure: where.tls, Region: where.region, Transport: s.web, MaxRetries: 1})
 	if err != nil {
-		return nil, errors.New("dsn: want s3://HOST/BUCKET/PREFIX: " + said(err.Error(), where.secret))
+		return nil, errors.New("dsn: want s3://HOST/BUCKET/PREFIX: " + mirror.Said(err.Error(), where.secret))
 	}
 	s.store = minio.Core{Client: client}
 	return s, nil
@@ -289,7 +289,7 @@ func (s *Source) read(ctx context.Context, o object, spool *os.File, yield func(
 		if refusal.Class == lists.Truncated {
 			class = mirror.ClassTruncated
 		}
-		return &mirror.Error{Class: class, Err: errors.New(said(refusal.Error(), s.where.secret))}
+		return &mirror.Error{Class: class, Err: errors.New(mirror.Said(refusal.Error(), s.where.secret))}
 	}
 	return err
 }

@@ -158,7 +158,7 @@ func (w *worker) add(key addr.Key, expiry int64, it *lists.Item) error {
 	if (format.Scopes(key.Kind, true)|format.Scopes(key.Kind, false))&(1<<it.Scope) == 0 {
 		return fmt.Errorf("%q cannot have scope %d", key.Text, it.Scope)
 	}
-	w.Kinds |= format.KindBit(key)
+	w.Kinds |= key.KindBit()
 	return w.put(key.Text, expiry, it)
 }
 

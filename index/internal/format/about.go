@@ -2,7 +2,6 @@ package format
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"time"
 
@@ -15,38 +14,13 @@ const maxAboutBytes = 64 << 20
 // EncodeAbout is section 12: for each row of a list that says something of itself, its number and what it says. Rows beyond
 // the section's bound are left out.
 func EncodeAbout(rows []ListInfo) (b []byte, items uint64) {
-	for i := range rows {
-		if rows[i].Summary.About.IsZero() {
-			continue
-		}
-		next := AppendAbout(binary.AppendUvarint(b, uint64(i)), &rows[i].Summary.About)
-		if len(next) > maxAboutBytes {
-			break
-		}
-		b = next
-		items++
-	}
-	return b, items
+	return encodeRows(rows, maxAboutBytes, func(l *ListInfo) bool { return !l.Summary.About.IsZero() },
+		func(b []byte, l *ListInfo) []byte { return AppendAbout(b, &l.Summary.About) })
 }
 
 // decodeAbout reads section 12 of so many rows into the table.
 func decodeAbout(b []byte, items uint64, rows []ListInfo) error {
-	c := Cursor{Rest: b}
-	next := uint64(0)
-	for range items {
-		row := c.Uvarint(MaxLists)
-		if c.Bad || row < next || row >= uint64(len(rows)) {
-			return fmt.Errorf("what the list of row %d, of %d, says of itself", row, len(rows))
-		}
-		next = row + 1
-		if rows[row].Summary.About = c.About(); c.Bad {
-			return fmt.Errorf("what the list of row %d says of itself is damaged", row)
-		}
-	}
-	if len(c.Rest) > 0 {
-		return fmt.Errorf("%d bytes behind what the last list says of itself", len(c.Rest))
-	}
-	return nil
+	return decodeRows(b, items, rows, "what a list says of itself", func(c *Cursor, l *ListInfo) { l.Summary.About = c.About() })
 }
 
 // aboutTexts are the texts of a, in their order.

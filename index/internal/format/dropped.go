@@ -2,7 +2,6 @@ package format
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 
 	"blockd/lists"
@@ -19,39 +18,13 @@ const (
 // and what they were. Rows beyond the section's bound are left out: their counts are
 // in the list table.
 func EncodeDropped(rows []ListInfo) (b []byte, items uint64) {
-	for i := range rows {
-		d := &rows[i].Summary.Dropped
-		if len(d.Classes) == 0 {
-			continue
-		}
-		next := AppendDropped(binary.AppendUvarint(b, uint64(i)), d)
-		if len(next) > maxDroppedBytes {
-			break
-		}
-		b = next
-		items++
-	}
-	return b, items
+	return encodeRows(rows, maxDroppedBytes, func(l *ListInfo) bool { return len(l.Summary.Dropped.Classes) > 0 },
+		func(b []byte, l *ListInfo) []byte { return AppendDropped(b, &l.Summary.Dropped) })
 }
 
 // decodeDropped reads section 10 of so many rows into the table.
 func decodeDropped(b []byte, items uint64, rows []ListInfo) error {
-	c := Cursor{Rest: b}
-	next := uint64(0)
-	for range items {
-		row := c.Uvarint(MaxLists)
-		if c.Bad || row < next || row >= uint64(len(rows)) {
-			return fmt.Errorf("refused lines of row %d, of %d", row, len(rows))
-		}
-		next = row + 1
-		if rows[row].Summary.Dropped = c.Dropped(); c.Bad {
-			return fmt.Errorf("refused lines of row %d are damaged", row)
-		}
-	}
-	if len(c.Rest) > 0 {
-		return fmt.Errorf("%d bytes behind the last refused line", len(c.Rest))
-	}
-	return nil
+	return decodeRows(b, items, rows, "refused lines", func(c *Cursor, l *ListInfo) { l.Summary.Dropped = c.Dropped() })
 }
 
 // AppendDropped encodes what one row has.

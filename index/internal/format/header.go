@@ -74,7 +74,7 @@ type Header struct {
 	Blocks     uint64
 	Pages      uint64
 	Partitions uint64
-	Kinds      uint64 // see KindBit
+	Kinds      uint64 // see addr.Key.KindBit
 	Built      int64  // Unix seconds
 	Expiry     int64  // the earliest, Unix seconds; 0 = none
 	OwnerMask  OwnerMask

@@ -27,20 +27,6 @@ const (
 	MaxNetKey = 2 + 16 // octets
 )
 
-// KindBit is the bit of a key's kind in the header's mask: 0 addresses, 1
-// local-parts, 1+k domains of k labels up to 61, 63 longer ones.
-func KindBit(k addr.Key) uint64 {
-	switch {
-	case k.Kind == addr.Address:
-		return 1
-	case k.Kind == addr.Local:
-		return 2
-	case k.Labels <= 61:
-		return 1 << (1 + k.Labels)
-	}
-	return 1 << 63
-}
-
 // Scopes is the set of scopes, a bit each, in which an entry covers a sender that
 // has its key: as own name, or as a parent of the sender's domain.
 func Scopes(kind addr.Kind, own bool) uint8 {

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -106,4 +107,41 @@ func (l ListInfo) Entries() int {
 		return 0
 	}
 	return l.Summary.Entries
+}
+
+// encodeRows is a section of what rows of lists have besides the list table: for each that has it, the row's number and what add makes
+// of it. Rows beyond max octets are left out.
+func encodeRows(rows []ListInfo, max int, has func(*ListInfo) bool, add func([]byte, *ListInfo) []byte) (b []byte, items uint64) {
+	for i := range rows {
+		if !has(&rows[i]) {
+			continue
+		}
+		next := add(binary.AppendUvarint(b, uint64(i)), &rows[i])
+		if len(next) > max {
+			break
+		}
+		b = next
+		items++
+	}
+	return b, items
+}
+
+// decodeRows reads such a section of so many rows into the table. read takes what one row has; what says in an error what that is.
+func decodeRows(b []byte, items uint64, rows []ListInfo, what string, read func(*Cursor, *ListInfo)) error {
+	c := Cursor{Rest: b}
+	next := uint64(0)
+	for range items {
+		row := c.Uvarint(MaxLists)
+		if c.Bad || row < next || row >= uint64(len(rows)) {
+			return fmt.Errorf("%s: row %d, of %d", what, row, len(rows))
+		}
+		next = row + 1
+		if read(&c, &rows[row]); c.Bad {
+			return fmt.Errorf("%s: row %d is damaged", what, row)
+		}
+	}
+	if len(c.Rest) > 0 {
+		return fmt.Errorf("%s: %d bytes behind the last row", what, len(c.Rest))
+	}
+	return nil
 }

@@ -58,7 +58,7 @@ type Meta struct {
 
 // Counts are of the entries of a source.
 type Counts struct {
-	Kinds    uint64 // of keys, see format.KindBit
+	Kinds    uint64 // of keys, see addr.Key.KindBit
 	Networks int
 	Patterns int
 	Free     int // patterns that are tried on every sender
