@@ -44,6 +44,9 @@ func cutOwner(text string) (owner, rest string) {
 // OwnerOfLine is the owner in a line of AppendEntryLine, or in its EntryLineID; it is
 // empty if the entry is everybody's. The files of a copy keep the entries of an owner together by it.
 func OwnerOfLine(line []byte) []byte {
+	if bytes.IndexByte(line, ' ') < 0 {
+		return nil // as nearly always
+	}
 	key := line
 	if at := idLength(line, bytes.IndexByte(line, '\t')); at > 0 {
 		key = line[:at-len("\ta\tx")]

@@ -318,6 +318,9 @@ func cleanReason(text string) string { return cutText(strings.TrimSpace(cleanTex
 
 // cleanText makes text valid, with blanks for its controls.
 func cleanText(text string) string {
+	if text == "" {
+		return "" // as nearly always
+	}
 	if at, _ := controlIn(text); at >= 0 || !utf8.ValidString(text) {
 		text = strings.Map(func(c rune) rune {
 			if unicode.IsControl(c) {

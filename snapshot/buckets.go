@@ -32,7 +32,14 @@ type buckets struct {
 // sums are what one goroutine adds up, by bucket: the lines of the sequence that is made, less those of the last one.
 type sums struct {
 	*buckets
-	all []xxh3.Uint128 // their halves are sums of their own
+	all   []xxh3.Uint128 // their halves are sums of their own
+	later [16]summand    // of lines that came: their buckets are far from each other, and memory is waited for once for all of them
+	n     int            // of them that are used
+}
+
+type summand struct {
+	bucket int
+	hash   xxh3.Uint128
 }
 
 // newBuckets makes them for shards that had so many entries, by place.
@@ -53,7 +60,7 @@ func newBuckets(entries []int64) *buckets {
 
 func (b *buckets) count() int { return b.first[len(b.first)-1] }
 
-func (b *buckets) sums() *sums { return &sums{b, make([]xxh3.Uint128, b.count())} }
+func (b *buckets) sums() *sums { return &sums{buckets: b, all: make([]xxh3.Uint128, b.count())} }
 
 // of is the bucket of a key with this hash.
 func (b *buckets) of(place int, key uint64) int {
@@ -62,9 +69,20 @@ func (b *buckets) of(place int, key uint64) int {
 
 // came notes a line of the sequence that is made.
 func (s *sums) came(bucket int, line []byte) {
-	h := xxh3.Hash128Seed(line, s.seed)
-	s.all[bucket].Hi += h.Hi
-	s.all[bucket].Lo += h.Lo
+	if s.n == len(s.later) {
+		s.flush()
+	}
+	s.later[s.n] = summand{bucket, xxh3.Hash128Seed(line, s.seed)}
+	s.n++
+}
+
+// flush adds what is to be added later.
+func (s *sums) flush() {
+	for _, l := range s.later[:s.n] {
+		s.all[l.bucket].Hi += l.hash.Hi
+		s.all[l.bucket].Lo += l.hash.Lo
+	}
+	s.n = 0
 }
 
 // went notes a line of the last sequence.
@@ -76,6 +94,9 @@ func (s *sums) went(bucket int, line []byte) {
 
 // settle is called with the sums of all goroutines, and reports whether anything differs.
 func (b *buckets) settle(all []*sums) (differs bool) {
+	for _, s := range all {
+		s.flush()
+	}
 	b.changed = make([]uint64, (b.count()+63)/64)
 	for i := range b.count() {
 		var n xxh3.Uint128

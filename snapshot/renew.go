@@ -14,56 +14,56 @@ type renewal struct {
 	changed func(key []byte) bool // the old lines of this key are not those of the new shard
 	differs difference
 
-	old      []byte // what is left of the old shard, from line on
-	line, id []byte // the first of it
+	old      []byte // the old shard
+	from, to int    // of the old line in hand, in old; none is left if they are the same
+	kept     int    // in old: from there to from it is to be in plain, and is not yet
+	id       []byte // of the old line in hand
 }
 
 // begin begins with an old shard. The error is errOrder.
 func (r *renewal) begin(old []byte, changed func(key []byte) bool) error {
 	r.plain.Reset()
 	r.delta.Reset()
-	r.plain.WriteString(head)
 	r.delta.WriteString(head)
 	r.entries, r.changed, r.differs = 0, changed, difference{eases: true}
-	rest, ok := bytes.CutPrefix(old, []byte(head))
-	if !ok {
+	if !bytes.HasPrefix(old, []byte(head)) {
 		return errOrder
 	}
-	r.old, r.line = rest, nil
+	r.old, r.kept, r.to = old, 0, len(head)
 	return r.next()
 }
 
-// next goes to the next old line; none is left when line is nil.
+// next goes to the next old line.
 func (r *renewal) next() error {
-	r.old = r.old[len(r.line):]
-	r.line, r.id = nil, nil
-	if len(r.old) == 0 {
+	r.from = r.to
+	if r.from == len(r.old) {
 		return nil
 	}
-	end := bytes.IndexByte(r.old, '\n')
-	line := r.old[:end+1]
-	id := lists.EntryLineID(line)
-	if end < 0 || len(id) == 0 {
+	size := bytes.IndexByte(r.old[r.from:], '\n') + 1
+	r.to += size
+	if r.id = lists.EntryLineID(r.old[r.from:r.to]); size == 0 || len(r.id) == 0 {
 		return errOrder
 	}
-	r.line, r.id = line, id
 	return nil
 }
 
 // put takes the next line of a changed bucket.
 func (r *renewal) put(line []byte) error {
 	id := lists.EntryLineID(line)
-	for r.line != nil {
+	for r.from < r.to {
 		order := bytes.Compare(r.id, id)
 		if order > 0 {
 			break
 		}
 		if order == 0 {
-			if !bytes.Equal(r.line, line) {
-				r.differs.altered++
-				r.differs.eases = r.differs.eases && sameEnd(r.line, line)
-				r.delta.Write(line)
+			old := r.old[r.from:r.to]
+			if bytes.Equal(old, line) {
+				r.entries++
+				return r.next()
 			}
+			r.differs.altered++
+			r.differs.eases = r.differs.eases && sameEnd(old, line)
+			r.drop()
 			r.write(line)
 			return r.next()
 		}
@@ -73,18 +73,19 @@ func (r *renewal) put(line []byte) error {
 	}
 	r.differs.added++
 	r.differs.eases = r.differs.eases && allows(id)
-	r.delta.Write(line)
+	r.flush()
 	r.write(line)
 	return nil
 }
 
 // end takes what is left of the old shard.
 func (r *renewal) end() error {
-	for r.line != nil {
+	for r.from < r.to {
 		if err := r.pass(); err != nil {
 			return err
 		}
 	}
+	r.flush()
 	return nil
 }
 
@@ -96,14 +97,29 @@ func (r *renewal) pass() error {
 		r.delta.WriteString(removal)
 		r.delta.Write(r.id)
 		r.delta.WriteByte('\n')
+		r.drop()
 	} else {
-		r.write(r.line)
+		r.entries++
 	}
 	return r.next()
 }
 
+// flush writes the old lines that stay, up to the one in hand: those between two changes are written at once.
+func (r *renewal) flush() {
+	r.plain.Write(r.old[r.kept:r.from])
+	r.kept = r.from
+}
+
+// drop leaves the old line in hand out.
+func (r *renewal) drop() {
+	r.flush()
+	r.kept = r.to
+}
+
+// write writes a line that the old shard does not have.
 func (r *renewal) write(line []byte) {
 	r.plain.Write(line)
+	r.delta.Write(line)
 	r.entries++
 }
 

@@ -84,11 +84,10 @@ func publish(ctx context.Context, cmd *cobra.Command, c config.Config, now bool,
 		}
 		told, err = p.Again(ctx, again, now)
 	} else {
-		content, end, failed := judged(ctx, cmd, c)
+		content, failed := judged(ctx, cmd, c)
 		if failed != nil {
 			return failed
 		}
-		defer end()
 		if err := c.Journal().Add(line); err != nil {
 			return err
 		}
@@ -103,22 +102,28 @@ func publish(ctx context.Context, cmd *cobra.Command, c config.Config, now bool,
 	return printPublished(cmd.OutOrStdout(), c, told)
 }
 
-// judged compiles the lists, and returns what is to be published of them.
-func judged(ctx context.Context, cmd *cobra.Command, c config.Config) (content snapshot.Content, end func(), err error) {
+// judged compiles the lists, unless the index has them as they are, and returns what is to be published of them.
+func judged(ctx context.Context, cmd *cobra.Command, c config.Config) (content snapshot.Content, err error) {
 	j, err := jobOf(ctx, c, false)
 	if err != nil {
-		return content, nil, err
+		return content, err
 	}
-	if _, err := j.run(ctx, cmd.ErrOrStderr()); err != nil {
-		return content, nil, err
+	if err := j.fetch(ctx, cmd.ErrOrStderr()); err != nil {
+		return content, err
 	}
-	ix, err := index.Open(c.Index.Path)
-	if err != nil {
-		return content, nil, err
+	j.copies = nil // they are up to date
+	ix := reload.Current(ctx, j.path, j.sources, j.hashes)
+	if ix == nil {
+		if _, err := j.run(ctx, cmd.ErrOrStderr()); err != nil {
+			return content, err
+		}
+		if ix, err = index.Open(j.path); err != nil {
+			return content, err
+		}
 	}
 	held, err := reload.Held(c.Index.Path)
 	if err != nil {
-		return content, nil, err
+		return content, err
 	}
 	without := map[index.HeldEntry]bool{}
 	for _, h := range held {
@@ -127,7 +132,7 @@ func judged(ctx context.Context, cmd *cobra.Command, c config.Config) (content s
 	ix.Withhold(without)
 	content, err = daemon.SnapshotContent(c, ix)
 	content.Gate.Recent = len(held)
-	return content, func() {}, err
+	return content, err
 }
 
 func openPublisher(cmd *cobra.Command, c config.Config) (*snapshot.Publisher, error) {

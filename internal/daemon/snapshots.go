@@ -210,7 +210,8 @@ func (d *daemon) publishNow(ctx context.Context) (err error) {
 		return err
 	}
 	defer p.Close()
-	p.Workers = 1 // mail goes first
+	// Mail goes first. More workers at a low priority would be threads that wait for the system while they keep Go from answering there.
+	p.Workers = 1
 	ix := d.lists.Live()
 	c, err := SnapshotContent(d.config, ix)
 	if err != nil {
