@@ -149,6 +149,7 @@ func (c *counting) open(ctx context.Context, folder string) error {
 			oldest, newest := time.UnixMilli(o.head.Oldest), time.UnixMilli(o.head.Newest)
 			outside := newest.Before(c.q.Since) || !c.q.Until.IsZero() && !oldest.Before(c.q.Until)
 			whole := !oldest.Before(c.q.Since) && (c.q.Until.IsZero() || newest.Before(c.q.Until))
+			whole = whole && o.head.Crowded == 0
 			if outside || !whole {
 				o.file.Close()
 			}
@@ -156,8 +157,8 @@ func (c *counting) open(ctx context.Context, folder string) error {
 				continue
 			}
 			if whole {
-				of, part.file, part.at, part.left = &o.sums, o.file, o.offsets[c.group], int64(o.head.Rows[c.group])*sumRow
-				part.sum, part.want, part.path = xxh3.New(), o.hashes[c.group], o.file.Name()
+				of, part.file, part.at, part.left = &o.sums, o.file, o.groups[c.group].offset, int64(o.head.Rows[c.group])*sumRow
+				part.sum, part.want, part.path = xxh3.New(), o.groups[c.group].hash, o.file.Name()
 			}
 		}
 		if of == nil {

@@ -222,6 +222,17 @@ func BenchmarkTop(b *testing.B) {
 		text, octets = text+s.size, octets+info.Size()
 	}
 	b.Logf("%d segments of %d MB, sums of %d MB made in %s", len(older), text>>20, octets>>20, time.Since(began))
+	for _, q := range []Query{{Text: "nobody-has-it"}, {Text: "d77777.exam"}, {Sender: "somebody.1400000@d99000.example"}, {Sender: "d99000.example"}, {Recipient: "user77@here.example"},
+		{Client: netip.MustParsePrefix("198.3.4.5/32")}, {Ref: "ref1400000"}, {List: "none"}} {
+		q.Limit = 100
+		b.Run(strings.Trim(fmt.Sprint("search ", q.Text, q.Sender, q.Recipient, q.Ref, q.List, q.Client), "{}"), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := l.Search(b.Context(), q); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 	for _, by := range Groups() {
 		for _, outcome := range []string{"", "refuse"} {
 			b.Run(by+outcome, func(b *testing.B) {

@@ -37,9 +37,11 @@ const MaxFound = 1000
 
 // The octets of the files after which a search of a Log ends, and Next says where to go on: about a second's work.
 // A line that lacks what is searched for is passed over ten times as fast as one that is read.
+// One whose sums tell that it has nothing costs as much as a part of it.
 const (
 	mostScanned = 256 << 20
 	mostPassed  = 1 << 30
+	passedCost  = 32
 )
 
 // ErrCursor is wrapped by the error of a cursor that no answer had, or that belongs to the other order.
@@ -99,7 +101,7 @@ func searchOn(ctx context.Context, folder string, q Query, most int64) (found Fo
 	if limit <= 0 || limit > MaxFound {
 		limit = MaxFound
 	}
-	w := walker{since: q.Since, until: q.Until, oldest: q.Oldest, parts: q.parts(), most: most}
+	w := walker{since: q.Since, until: q.Until, oldest: q.Oldest, parts: q.parts(), passing: passingBy(folder, &q), most: most}
 	if q.Cursor != "" {
 		if w.from, err = parsePlace(q.Cursor, q.Oldest); err != nil {
 			return found, at, err
@@ -167,8 +169,9 @@ type walker struct {
 	since, until time.Time               // zero: any
 	oldest       bool                    // the oldest first
 	parts        [][]byte                // in lower case
+	passing      *passing                // which segments need not be read; nil: all are
 	from         place                   // the zero place: the beginning
-	most         int64                   // octets of files, to the next end of one; 0 = any
+	most         int64                   // octets of files that are read, to the next end of one; 0 = any
 	progress     func(done, total int64) // octets; may be nil
 	each         func(*Record) bool
 
@@ -193,7 +196,7 @@ func (w *walker) walk(ctx context.Context, folder string) error {
 	if !w.oldest {
 		slices.Reverse(all)
 	}
-	var done, total int64
+	var done, total, read int64
 	for _, s := range all {
 		total += s.size
 	}
@@ -201,8 +204,12 @@ func (w *walker) walk(ctx context.Context, folder string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := w.segment(s); err != nil {
+		if w.passing.passes(s) {
+			read += s.size / passedCost
+		} else if err := w.segment(s); err != nil {
 			return err
+		} else {
+			read += s.size
 		}
 		if done += s.size; w.progress != nil {
 			w.progress(done, total)
@@ -210,7 +217,7 @@ func (w *walker) walk(ctx context.Context, folder string) error {
 		if w.done {
 			return nil
 		}
-		if w.most > 0 && done >= w.most && i+1 < len(all) {
+		if w.most > 0 && read >= w.most && i+1 < len(all) {
 			w.rest = place{segment: all[i+1].number}
 			return nil
 		}
@@ -242,7 +249,19 @@ func (w *walker) lines(text []byte) {
 		start, end = w.from.goesOn(text, start, end, w.oldest)
 	}
 	whole := "" // text, once a line of it is read: one allocation for all
+	sure := 0   // octets that come next, in which all parts are somewhere
 	for start < end && !w.done {
+		if sure <= 0 && len(w.parts) > 0 {
+			block := w.block(text, start, end)
+			if sure = len(block); !w.may(block) {
+				if sure = 0; w.oldest {
+					start += len(block)
+				} else {
+					end -= len(block)
+				}
+				continue
+			}
+		}
 		from, to := start, end-1
 		if w.oldest {
 			to = start + bytes.IndexByte(text[start:], '\n')
@@ -252,6 +271,7 @@ func (w *walker) lines(text []byte) {
 			end = from
 		}
 		line := text[from:to]
+		sure -= len(line) + 1
 		switch {
 		case !w.may(line):
 		case !summed(line):
@@ -263,6 +283,19 @@ func (w *walker) lines(text []byte) {
 			w.here.line, w.here.sum = int64(from), whole[from:from+sumSize-1]
 			w.line(whole[from+sumSize : to])
 		}
+	}
+}
+
+// block is the lines that come next between start and end, in one piece: with many at a time it is soon known that they lack a part.
+func (w *walker) block(text []byte, start, end int) []byte {
+	const octets = 16 << 10
+	switch {
+	case end-start <= octets:
+		return text[start:end]
+	case w.oldest:
+		return text[start : start+octets+bytes.IndexByte(text[start+octets:], '\n')+1]
+	default:
+		return text[start+1+lastEnd(text[start:end-octets]) : end]
 	}
 }
 
@@ -319,17 +352,17 @@ func (q *Query) parts() (parts [][]byte) {
 }
 
 func (q *Query) matches(r *Record) bool {
-	return (q.Ref == "" || strings.EqualFold(q.Ref, r.Ref)) &&
+	return (q.Ref == "" || same(q.Ref, r.Ref)) &&
 		(q.List == "" || q.List == r.List) &&
 		(q.Verdict == "" || q.Verdict == r.Verdict) &&
 		(q.Outcome == "" || q.Outcome == r.Outcome || q.Outcome == Mail && r.Outcome != Listed) &&
 		(!q.Client.IsValid() || r.Client.IsValid() && q.Client.Contains(r.Client.Unmap())) &&
-		(q.Entry == "" || strings.EqualFold(q.Entry, r.Entry)) && (q.Door == "" || q.Door == r.Door) && q.domainFits(r) &&
+		(q.Entry == "" || same(q.Entry, r.Entry)) && (q.Door == "" || q.Door == r.Door) && q.domainFits(r) &&
 		covers(q.Sender, r.Sender) && covers(q.Recipient, r.Recipient) && q.fits(r)
 }
 
 func (q *Query) domainFits(r *Record) bool {
-	return q.Domain == "" || strings.EqualFold(q.Domain, nameOf(r, "domain"))
+	return q.Domain == "" || same(q.Domain, nameOf(r, "domain"))
 }
 
 // fits reports whether a text of a decision has the searched text in it.
@@ -338,25 +371,37 @@ func (q *Query) fits(r *Record) bool {
 		return true
 	}
 	text := strings.ToLower(q.Text)
-	for _, have := range [...]string{r.Sender, r.Recipient, r.Helo, r.Ref, r.List, r.Entry, r.Reason} {
+	for _, have := range r.texts() {
 		if strings.Contains(strings.ToLower(have), text) {
 			return true
 		}
 	}
-	return r.Client.IsValid() && strings.Contains(r.Client.String(), text)
+	return false
 }
+
+// texts are what a Query.Text is looked for in.
+func (r *Record) texts() [8]string {
+	texts := [8]string{r.Sender, r.Recipient, r.Helo, r.Ref, r.List, r.Entry, r.Reason}
+	if r.Client.IsValid() {
+		texts[7] = r.Client.String()
+	}
+	return texts
+}
+
+// same reports whether two names are one: their lower cases are, as in counts.
+func same(a, b string) bool { return a == b || Lower(a) == Lower(b) }
 
 // covers reports whether want, an address or a domain, is or holds have.
 func covers(want, have string) bool {
 	switch at := strings.LastIndexByte(want, '@'); {
-	case want == "", strings.EqualFold(want, have):
+	case want == "", same(want, have):
 		return true
 	case want == "<>":
 		return have == ""
 	case at > 0:
 		return false
 	default:
-		return strings.EqualFold(strings.TrimPrefix(want, "@"), have[strings.LastIndexByte(have, '@')+1:])
+		return same(strings.TrimPrefix(want, "@"), have[strings.LastIndexByte(have, '@')+1:])
 	}
 }
 

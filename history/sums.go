@@ -11,12 +11,13 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// sums are the counts of one segment, by every group: so that a count over a month reads numbers, and not five million lines. A
-// row has no name, but a keyed hash of it, and where its name stands in the segment.
+// sums are the counts of one segment, by every group: so that a count over a month reads numbers, and not five million lines, and a search
+// only the segments that can have what it looks for. A row has no name, but a keyed hash of it, and where its name stands in the segment.
 type sums struct {
 	head   sumsHead
 	facets []facet
 	groups [][]byte // by the order of Groups: rows, by their hashes
+	grams  grams    // of the texts of all decisions; nil where they are not wanted
 }
 
 // sumsHead is what sums are about.
@@ -27,7 +28,9 @@ type sumsHead struct {
 	Oldest, Newest int64  // of its decisions, Unix milliseconds
 	Damaged        uint32
 	Facets         uint32
+	Crowded        uint32    // 1: it has more than mostFacets, and so neither facets nor rows
 	Rows           [6]uint32 // of each group
+	Grams          uint32    // octets
 }
 
 // facet is what decisions have in common that a query may select by.
@@ -39,7 +42,7 @@ type facet struct {
 // sumRow is one name of one facet: 8 octets of its hash, 4 of how many decisions, 4 of where a line with the name begins, 4 of the facet.
 const sumRow = 20
 
-// mostFacets bounds the facets of sums. A segment with more has none.
+// mostFacets bounds the facets of sums. Of a segment with more neither they nor rows are kept.
 const mostFacets = 1 << 14
 
 func rowOf(b []byte) (hash uint64, n, line, facet uint32) {
@@ -67,6 +70,9 @@ func newAdder(seed uint64, only int) *adder {
 	a.head.Oldest, a.head.Newest = math.MaxInt64, math.MinInt64
 	for range Groups() {
 		a.rows = append(a.rows, map[adderKey]adderRow{})
+	}
+	if only < 0 {
+		a.grams = make(grams, mostGrams)
 	}
 	return a
 }
@@ -99,6 +105,11 @@ func (a *adder) add(r *Record, line int64) {
 		row.n = uint32(min(uint64(row.n)+n, math.MaxUint32))
 		a.rows[i][key] = row
 	}
+	if a.grams != nil {
+		for _, text := range r.texts() {
+			a.grams.add(text, a.seed)
+		}
+	}
 }
 
 // made are the sums of what was added.
@@ -121,6 +132,8 @@ func (a *adder) made() *sums {
 		a.groups = append(a.groups, text)
 		a.head.Rows[i] = uint32(len(keys))
 	}
+	a.grams = a.grams.fitting()
+	a.head.Grams = uint32(len(a.grams))
 	return &a.sums
 }
 
@@ -150,7 +163,15 @@ func (q *Query) summed() bool {
 	return q.Text == "" && q.Sender == "" && q.Domain == "" && q.Recipient == "" && !q.Client.IsValid() && q.Ref == "" && q.Entry == ""
 }
 
-// text is the file of sums: a head with a checksum, and then the groups, each with one.
+// crowd leaves out what a segment with too many facets has no room for, so that its file is there, and is not made again and again.
+func (s *sums) crowd() {
+	s.facets, s.head.Facets, s.head.Crowded = nil, 0, 1
+	for i := range s.groups {
+		s.groups[i], s.head.Rows[i] = nil, 0
+	}
+}
+
+// text is the file of sums: a head with a checksum, and then the groups and the grams, each with one.
 func (s *sums) text() []byte {
 	var facets []byte
 	for _, f := range s.facets {
@@ -164,13 +185,14 @@ func (s *sums) text() []byte {
 	binary.Write(b, binary.LittleEndian, uint32(len(facets)))
 	b.Write(facets)
 	binary.Write(b, binary.LittleEndian, xxh3.Hash(b.Bytes()))
-	for _, group := range s.groups {
-		binary.Write(b, binary.LittleEndian, xxh3.Hash(group))
+	parts := append(s.groups[:len(s.groups):len(s.groups)], s.grams)
+	for _, part := range parts {
+		binary.Write(b, binary.LittleEndian, xxh3.Hash(part))
 	}
-	for _, group := range s.groups {
-		b.Write(group)
+	for _, part := range parts {
+		b.Write(part)
 	}
 	return b.Bytes()
 }
 
-const sumsHeadText = "blockd sums 1\n"
+const sumsHeadText = "blockd sums 2\n"

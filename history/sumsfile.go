@@ -58,9 +58,15 @@ func seedOf(folder string, makes bool) (uint64, error) {
 // sumsFile are sums on disk, of which the head is in memory.
 type sumsFile struct {
 	sums
-	file    *os.File
-	offsets [6]int64
-	hashes  [6]uint64
+	file   *os.File
+	groups [6]sumsPart // rows
+	grams  sumsPart
+}
+
+// sumsPart is where a part of the file stands, and its checksum.
+type sumsPart struct {
+	offset int64
+	hash   uint64
 }
 
 // openSums opens the sums of a segment as it is.
@@ -85,10 +91,11 @@ func (o *sumsFile) read(s segment) error {
 	}
 	binary.Read(bytes.NewReader(text[len(sumsHeadText):]), binary.LittleEndian, &o.head) // it is long enough
 	length := binary.LittleEndian.Uint32(text[start-4:])
-	if o.head.Number != s.number || o.head.Size != s.size || o.head.Written != s.written.UnixNano() || length > maxSumsHead || o.head.Facets > mostFacets {
+	if o.head.Number != s.number || o.head.Size != s.size || o.head.Written != s.written.UnixNano() || length > maxSumsHead || o.head.Facets > mostFacets ||
+		o.head.Grams < 8 || o.head.Grams > mostGrams {
 		return errSums
 	}
-	text = append(text, make([]byte, length+8+8*6)...)
+	text = append(text, make([]byte, length+8+8*7)...)
 	if _, err := io.ReadFull(io.NewSectionReader(o.file, int64(start), int64(len(text)-start)), text[start:]); err != nil {
 		return errSums
 	}
@@ -113,11 +120,12 @@ func (o *sumsFile) read(s segment) error {
 		f.decisions, facets = n, facets[size:]
 		o.facets = append(o.facets, f)
 	}
-	at := int64(len(text))
+	at, hashes := int64(len(text)), text[end+8:]
 	for i, rows := range o.head.Rows {
-		o.offsets[i], o.hashes[i] = at, binary.LittleEndian.Uint64(text[end+8+8*i:])
+		o.groups[i] = sumsPart{at, binary.LittleEndian.Uint64(hashes[8*i:])}
 		at += int64(rows) * sumRow
 	}
+	o.grams = sumsPart{at, binary.LittleEndian.Uint64(hashes[8*6:])}
 	return nil
 }
 
@@ -182,8 +190,11 @@ func (l *Log) sumSegment(s segment, seed uint64) (made bool, err error) {
 		return false, o.file.Close()
 	}
 	sums, err := sumOf(s, seed, -1, walker{})
-	if err != nil || len(sums.facets) > mostFacets {
+	if err != nil {
 		return true, err
+	}
+	if len(sums.facets) > mostFacets {
+		sums.crowd()
 	}
 	if now, err := os.Stat(s.path); err != nil || now.Size() != s.size || !now.ModTime().Equal(s.written) {
 		return true, nil // it has been shortened meanwhile

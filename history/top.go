@@ -60,7 +60,7 @@ func Most(ctx context.Context, folder string, q TopQuery) (Top, error) {
 	names := newTally(cmp.Or(q.Memory, topMemory))
 	defer names.close()
 	var full error
-	w := walker{since: q.Since, until: q.Until, parts: q.parts(), progress: q.Progress, each: func(r *Record) bool {
+	w := walker{since: q.Since, until: q.Until, parts: q.parts(), passing: passingBy(folder, &q.Query), progress: q.Progress, each: func(r *Record) bool {
 		if !q.matches(r) {
 			return true
 		}

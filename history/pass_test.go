@@ -1,0 +1,235 @@
+package history
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/internal/testkit"
+)
+
+// passedBy is how many finished segments a query passes over.
+func passedBy(t *testing.T, l *Log, q Query) (n int) {
+	t.Helper()
+	all, err := segments(l.settings.Folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		if passingBy(l.settings.Folder, &q).passes(s) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestPassing holds that a search finds by sums what it finds by reading everything, for whatever is asked, whatever has happened to the files.
+func TestPassing(t *testing.T) {
+	l, r := open(t), rand.New(rand.NewPCG(5, 6))
+	start := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
+	var records []Record
+	fill := func(segments int) {
+		for range segments {
+			few := hostile[r.IntN(len(hostile)-2):][:2]
+			for range 300 {
+				v := anything(r, start.Add(time.Duration(len(records))*time.Millisecond))
+				v.Owner, v.Sender, v.Recipient, v.Helo, v.Entry, v.Reason = "", few[r.IntN(2)], few[r.IntN(2)], "", few[r.IntN(2)], few[r.IntN(2)]
+				if r.IntN(3) == 0 {
+					who := int(300 * r.Float64() * r.Float64())
+					v.Sender, v.Recipient = fmt.Sprintf("Some.%d@D%d.example", who, who%50), fmt.Sprintf("Ünder.%d@Here.example", who)
+					v.Client, v.Ref = netip.AddrFrom4([4]byte{192, 0, byte(who >> 8), byte(who)}), fmt.Sprintf("ref%d", who)
+				}
+				l.Add(v)
+				records = append(records, v)
+			}
+			if err := l.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			l.writing.Lock()
+			l.finish()
+			l.writing.Unlock()
+		}
+	}
+	pick := func(texts ...string) string { return texts[r.IntN(len(texts))] }
+	address := func() string {
+		who := r.IntN(300)
+		return pick("", "", "", pick(hostile...), fmt.Sprintf("sOme.%d@d%d.example", who, who%50), fmt.Sprintf("ünder.%d@here.example", who), fmt.Sprintf("@d%d.example", r.IntN(60)), "ſome.3@d3.example")
+	}
+	passed := 0
+	compare := func(when string) {
+		t.Helper()
+		copied := t.TempDir() // without sums
+		for _, s := range l.older {
+			testkit.Write(t, segmentPath(copied, s.number), testkit.Read(t, s.path))
+		}
+		for range 150 {
+			q := Query{Sender: address(), Recipient: address(), Text: pick("", "", "", address(), "ome.2", "me.299", "UNDER.", "ünder.7", "192.0.0.7", "\u202e", "\ufffd", "nobody", "f12"),
+				Door: pick("", "", "smtp", "dns"), Outcome: pick("", "", Mail, "refuse", "defer"), List: pick("", "", "", "own", "none"), Ref: pick("", "", "", "", "REF7", "k1", "ref299"),
+				Entry: pick("", "", "", pick(hostile...)), Domain: pick("", "", "", "D7.example", "<>"), Oldest: r.IntN(2) == 0, Limit: 1 + r.IntN(100)}
+			switch r.IntN(8) {
+			case 0:
+				q.Client = netip.MustParsePrefix("192.0.0.7/32")
+			case 1:
+				q.Client = netip.MustParsePrefix("192.0.1.0/24")
+			case 2:
+				q.Client = netip.MustParsePrefix("2001:db8::1/128")
+			case 3:
+				q.Since = start.Add(time.Duration(r.IntN(3000)) * time.Millisecond)
+			case 4:
+				q.Until = start.Add(time.Duration(r.IntN(3000)) * time.Millisecond)
+			}
+			passed += passedBy(t, l, q)
+			got := walk(t, q, func(q Query) (Found, error) { return l.Search(t.Context(), q) })
+			want := walk(t, q, func(q Query) (Found, error) { return Search(t.Context(), copied, q) })
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("%s, %+v: %d, want %d", when, q, len(got), len(want))
+			}
+			top := TopQuery{Query: q, By: pick(Groups()...)}
+			count, err := Most(t.Context(), l.settings.Folder, top)
+			if all, failed := Most(t.Context(), copied, top); err != nil || failed != nil || !reflect.DeepEqual(count, all) {
+				t.Fatalf("%s, %+v: %+v, want %+v, %v, %v", when, q, count, all, err, failed)
+			}
+		}
+	}
+	made := func() {
+		t.Helper()
+		if err := l.sumSegments(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill(8)
+	made()
+	compare("with sums")
+	if passed < 1000 {
+		t.Errorf("only %d of 1,200 were passed over", passed)
+	}
+	files, _ := filepath.Glob(filepath.Join(l.settings.Folder, "*"+sumsSuffix))
+	for i, path := range files {
+		text := testkit.Read(t, path)
+		text[[]int{3, 30, 60, 100, len(text) / 3, len(text) / 2, len(text) - 100, len(text) - 1}[i%8]] ^= 0xff
+		testkit.Write(t, path, text[:len(text)-i%2])
+	}
+	compare("damaged")
+	for _, path := range files {
+		os.Remove(path)
+	}
+	made()
+	if _, err := l.Forget(t.Context(), func(r *Record) bool { return strings.HasPrefix(r.Sender, "Some.7@") }); err != nil {
+		t.Fatal(err)
+	}
+	compare("forgotten")
+	made()
+	compare("made anew")
+	testkit.Write(t, filepath.Join(l.settings.Folder, seedName), []byte("12345678"))
+	made()
+	compare("another seed")
+}
+
+// TestForgottenIsNotGuessed: of who has been forgotten nothing is left in the sums that were made anew.
+func TestForgottenIsNotGuessed(t *testing.T) {
+	l := open(t)
+	for i := range 100 {
+		l.Add(clear(i))
+	}
+	gone := clear(1)
+	gone.Sender = "jane.q@elsewhere.example"
+	l.Add(gone)
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	l.writing.Lock()
+	l.finish()
+	l.writing.Unlock()
+	for _, q := range []Query{{Text: "jane.q@"}, {Sender: gone.Sender}, {Sender: "elsewhere.example"}} {
+		if err := l.sumSegments(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Forget(t.Context(), func(r *Record) bool { return r.Sender == gone.Sender }); err != nil {
+			t.Fatal(err)
+		}
+		if files, _ := filepath.Glob(filepath.Join(l.settings.Folder, "*"+sumsSuffix)); q.Text != "" && len(files) != 0 {
+			t.Error("sums with the forgotten")
+		}
+		if err := l.sumSegments(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if passedBy(t, l, q) != 1 {
+			t.Errorf("%+v: perhaps there", q)
+		}
+	}
+}
+
+// A segment with more facets than sums have room for is counted once, and not at each turn; what is asked of it is right.
+func TestCrowdedSums(t *testing.T) {
+	l := open(t)
+	start := time.Now().Add(-time.Hour)
+	for i := range mostFacets + 10 {
+		v := blocked(i)
+		v.Time, v.List = start, fmt.Sprint("list", i)
+		if l.Add(v); i%1000 == 999 {
+			if err := l.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	l.writing.Lock()
+	l.finish()
+	s := l.older[0]
+	l.writing.Unlock()
+	seed, err := seedOf(l.settings.Folder, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{true, false} {
+		if made, err := l.sumSegment(s, seed); err != nil || made != want {
+			t.Fatalf("made: %v, %v, want %v", made, err, want)
+		}
+	}
+	if top, err := l.Most(t.Context(), TopQuery{Query: Query{Limit: 3, List: "list77"}, By: "sender"}); err != nil || top.Decisions != 1 {
+		t.Errorf("%+v, %v", top, err)
+	}
+	if found, err := l.Search(t.Context(), Query{List: "list77"}); err != nil || len(found.Records) != 1 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if n := passedBy(t, l, Query{Text: "nobody"}); n != 1 {
+		t.Errorf("%d passed over", n)
+	}
+}
+
+// TestGramsFit holds that grams as short as they become still have every run, and that a text that nobody has had is seldom there.
+func TestGramsFit(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, n := range []int{0, 1, 100, 20_000} {
+		g := make(grams, mostGrams)
+		var texts []string
+		for range n {
+			texts = append(texts, strconv.FormatUint(r.Uint64(), 36)+"@there.example")
+			g.add(texts[len(texts)-1], 77)
+		}
+		g = g.fitting()
+		if slices.ContainsFunc(texts, func(text string) bool { return !g.may(text[3:], 77) }) {
+			t.Fatalf("a text of %d is not there", n)
+		}
+		there := 0
+		for range 1000 {
+			if g.may(strconv.FormatUint(r.Uint64()>>24, 36), 77) {
+				there++
+			}
+		}
+		t.Logf("%d texts: %d octets, %d of 1,000 others are there", n, len(g), there)
+		if there > 20 || n == 0 && len(g) != 8 {
+			t.Errorf("%d texts: %d octets, %d of 1,000 others are there", n, len(g), there)
+		}
+	}
+}
