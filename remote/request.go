@@ -57,7 +57,7 @@ func (f *Fetcher) get(ctx context.Context, s *source, u *url.URL, conditions htt
 		"Accept-Encoding": {"identity"}, // the file that a checksum is of
 	}}).WithContext(ctx)
 	maps.Copy(req.Header, conditions)
-	client := http.Client{Transport: f.transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+	client := http.Client{Transport: f.through(s), CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		p.timer.Reset(silence)
 		next.Header.Del("Referer") // would tell the next host the query of this one
 		return s.mayFollow(next.URL, via)
@@ -79,7 +79,7 @@ func (s *source) mayFollow(u *url.URL, via []*http.Request) error {
 	if via[len(via)-1].URL.Scheme == "https" && u.Scheme != "https" {
 		return fault(Redirect, "leads from https:// to %s", shown(u))
 	}
-	if err := mayAsk(u, s.Insecure); err != nil {
+	if err := s.mayAsk(u); err != nil {
 		return fault(Redirect, "leads to %s: %w", shown(u), err)
 	}
 	return nil

@@ -22,6 +22,12 @@ type Source struct {
 	URL      string
 	Insecure bool // http:// to any machine, also where a redirect leads there
 
+	// Public wants servers of the public internet, or of Networks: an address of this machine or of a network around it is not asked,
+	// whatever name or redirect leads there. It is for a URL that somebody else has given than the owner of this machine. Through a proxy
+	// (HTTPS_PROXY) the proxy decides where names lead.
+	Public   bool
+	Networks []netip.Prefix
+
 	// Path is the copy, a regular file or nothing yet; a symlink is replaced, not
 	// followed. Its folder is made if it is missing, and in that a folder ".fetch".
 	Path string
@@ -111,14 +117,14 @@ func newSource(settings Source) (*source, error) {
 	s.Path = filepath.Clean(s.Path)
 	var err error
 	if s.url, err = parseURL(s.URL); err == nil {
-		err = mayAsk(s.url, s.Insecure)
+		err = s.mayAsk(s.url)
 	}
 	if err != nil {
 		add("url", "%w", err)
 		s.url = &url.URL{} // what else stands there can be judged all the same
 	}
 	if s.sum, err = parseChecksum(s.Checksum, s.url); err == nil && s.sum.url != nil && s.url.Host != "" {
-		err = mayAsk(s.sum.url, s.Insecure)
+		err = s.mayAsk(s.sum.url)
 	}
 	if err != nil {
 		add("checksum", "%w", err)

@@ -70,12 +70,9 @@ func Reread(path string, running Config) (Config, Changes, error) {
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
 		return Config{}, Changes{}, Faults{{File: path, Line: 1, Text: "the file is empty"}}
 	}
-	c, from, err := read(path)
+	c, from, err := readBy(path, nil)
 	if err == nil {
-		if faults := c.inspect(); len(faults) > 0 {
-			faults.locate(path, from)
-			err = faults
-		}
+		err = c.mayServe(path, from)
 	}
 	if err != nil {
 		if faults := (Faults)(nil); !errors.As(err, &faults) {
@@ -133,8 +130,12 @@ func compareLists(old, now []List, differ func(string, bool), changes *Changes) 
 			continue
 		}
 		was, changed := reflect.ValueOf(old[at]), false
+		if l.added != old[at].added { // what it may be fetched from differs
+			changed = true
+			differ(fmt.Sprintf("list[%d].url", i), false)
+		}
 		for field, value := range reflect.ValueOf(l).Fields() {
-			if reflect.DeepEqual(was.FieldByIndex(field.Index).Interface(), value.Interface()) {
+			if !field.IsExported() || reflect.DeepEqual(was.FieldByIndex(field.Index).Interface(), value.Interface()) {
 				continue
 			}
 			changed = true

@@ -4,7 +4,6 @@
 package config
 
 import (
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -112,12 +111,11 @@ func Default() Config {
 // -c from anywhere then finds what its administrator meant.
 func (c *Config) relativeTo(dir string) {
 	resolve := func(path *string) {
-		if *path != "" && !filepath.IsAbs(*path) {
-			*path = filepath.Join(dir, *path)
-		}
+		*path = resolved(dir, *path)
 	}
 	resolve(&c.Index.Path)
 	resolve(&c.HTTP.Tokens)
+	resolve(&c.HTTP.ListsFile)
 	if a := c.Recipients.Aliases; a != nil {
 		resolve(&a.Path)
 	}

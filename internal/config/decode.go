@@ -28,25 +28,35 @@ const maxConfig = 4 << 20
 // the environment over both. What is wrong with their text comes as Faults, all of them at once. Relative paths in it are
 // relative to its folder.
 func Load(path string) (Config, error) {
-	c, _, err := read(path)
+	c, _, err := readBy(path, nil)
 	return c, err
 }
 
 // LoadToServe is Load for who will act on it: what only a look at the machine
 // shows is a fault too.
 func LoadToServe(path string) (Config, error) {
-	c, from, err := read(path)
+	c, from, err := readBy(path, nil)
+	if err == nil {
+		err = c.mayServe(path, from)
+	}
 	if err != nil {
 		return Config{}, err
-	}
-	if faults := c.inspect(); len(faults) > 0 {
-		faults.locate(path, from)
-		return Config{}, faults
 	}
 	return c, nil
 }
 
-func read(path string) (Config, origins, error) {
+// mayServe is what only a look at the machine shows; nil: nothing is wrong.
+func (c Config) mayServe(path string, from origins) error {
+	faults := c.inspect()
+	if len(faults) == 0 {
+		return nil
+	}
+	faults.locate(path, from)
+	return faults
+}
+
+// readBy reads the configuration at path, and http.lists_file unless lists is its text.
+func readBy(path string, lists []byte) (Config, origins, error) {
 	data, err := readConfig(path)
 	if err != nil {
 		return Config{}, origins{}, err
@@ -59,21 +69,32 @@ func read(path string) (Config, origins, error) {
 			return Config{}, origins{}, fmt.Errorf("%s: empty, as while it is written or where the disk was full; if all is meant to be by default, put a comment into it", path)
 		}
 	}
+	// Absolute, so that an index says the same of its lists whoever compiled it
+	// from whichever folder: what `blockd compile` made, a daemon can take over.
+	dir, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return Config{}, origins{}, err
+	}
 	if from.lines != nil { // else there is no tree to judge
+		var said Faults
+		from.added, said = c.addLists(dir, lists)
+		faults = append(faults, said...)
 		faults = append(faults, slices.DeleteFunc(c.Validate(), func(f Fault) bool {
 			return slices.ContainsFunc(faults, func(said Fault) bool { return said.Key == f.Key })
 		})...)
 	}
 	if len(faults) > 0 {
 		faults.locate(path, from)
-		slices.SortStableFunc(faults, func(a, b Fault) int { return a.Line - b.Line })
+		slices.SortStableFunc(faults, func(a, b Fault) int {
+			switch {
+			case a.File == b.File:
+				return a.Line - b.Line
+			case a.File == path: // before http.lists_file
+				return -1
+			}
+			return 1
+		})
 		return Config{}, origins{}, faults
-	}
-	// Absolute, so that an index says the same of its lists whoever compiled it
-	// from whichever folder: what `blockd compile` made, a daemon can take over.
-	dir, err := filepath.Abs(filepath.Dir(path))
-	if err != nil {
-		return Config{}, origins{}, err
 	}
 	c.relativeTo(dir)
 	if err := c.addFleet(); err != nil {
@@ -113,14 +134,7 @@ func decode(data []byte, environ []string) (Config, origins, Faults) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var tree map[string]any
 	if err := toml.Unmarshal(data, &tree); err != nil {
-		f := Fault{Text: "not TOML: " + strings.TrimPrefix(err.Error(), "toml: ")}
-		if at := (*toml.DecodeError)(nil); errors.As(err, &at) {
-			f.Line, _ = at.Position()
-		}
-		if strings.HasSuffix(f.Text, "at start of value") {
-			f.Text += `; text stands in quotes: key = "text"`
-		}
-		return c, origins{}, Faults{f}
+		return c, origins{}, Faults{notTOML(err)}
 	}
 	if tree == nil {
 		tree = map[string]any{}
@@ -128,7 +142,19 @@ func decode(data []byte, environ []string) (Config, origins, Faults) {
 	set, faults := overlay(environ, tree)
 	d := decoder{faults}
 	d.table("", tree, reflect.ValueOf(&c).Elem())
-	return c, origins{findPositions(data), set}, d.faults
+	return c, origins{lines: findPositions(data), set: set}, d.faults
+}
+
+// notTOML is the fault of a text that TOML's own grammar does not have.
+func notTOML(err error) Fault {
+	f := Fault{Text: "not TOML: " + strings.TrimPrefix(err.Error(), "toml: ")}
+	if at := (*toml.DecodeError)(nil); errors.As(err, &at) {
+		f.Line, _ = at.Position()
+	}
+	if strings.HasSuffix(f.Text, "at start of value") {
+		f.Text += `; text stands in quotes: key = "text"`
+	}
+	return f
 }
 
 // decoder lays a tree of TOML values over a struct and notes what does not fit.
@@ -284,7 +310,9 @@ func keysOf(table reflect.Type) []string {
 	var keys []string
 	if table.Kind() == reflect.Struct {
 		for f := range table.Fields() {
-			keys = append(keys, tagOf(f))
+			if f.IsExported() {
+				keys = append(keys, tagOf(f))
+			}
 		}
 	}
 	return keys

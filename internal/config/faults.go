@@ -66,11 +66,19 @@ func (fs *Faults) add(key, format string, args ...any) {
 type origins struct {
 	lines positions // nil: the file is not TOML
 	set   variables
+	added listsOrigin
 }
 
 // locate gives each fault its file and, where it has none, its line or its variable.
 func (fs Faults) locate(file string, from origins) {
 	for i := range fs {
+		if fs[i].File != "" {
+			continue // of http.lists_file
+		}
+		if key, ok := from.added.of(fs[i].Key); ok {
+			fs[i].File, fs[i].Line = from.added.file, from.added.lines.of(key)
+			continue
+		}
 		fs[i].File = file
 		if fs[i].Variable == "" {
 			fs[i].Variable = from.set.of(fs[i].Key)

@@ -22,6 +22,12 @@ type HTTP struct {
 	TokenFile string `toml:"token_file"`
 	// A file of tokens that may read, or write too; blockd token new makes them.
 	Tokens string `toml:"tokens"`
+	// A file of [[list]] tables, which people of scope admin change in the console and over HTTP; the daemon's user has to be able to write its
+	// folder. Its lists count beside those of this file; each is fetched from an https address into the folder subscribed beside the index.
+	// "": lists are added by who may write this file alone.
+	ListsFile string `toml:"lists_file"`
+	// Networks from which these lists may be fetched, besides the public internet, such as ["10.1.2.0/24"].
+	ListsFrom []string `toml:"lists_from"`
 	// The certificate at listen, with its chain, in PEM. A renewed one is taken up by itself.
 	TLSCert string `toml:"tls_cert"`
 	// Its key, in PEM.
@@ -57,7 +63,7 @@ type HTTP struct {
 // ask, and a thirtieth of what two cores answer: a program that asks in circles leaves
 // them to the mail.
 func defaultHTTP() HTTP {
-	return HTTP{Listen: "127.0.0.1:8025", TokenFile: Auto, Hosts: []string{}, Socket: Auto,
+	return HTTP{Listen: "127.0.0.1:8025", TokenFile: Auto, ListsFrom: []string{}, Hosts: []string{}, Socket: Auto,
 		MaxConnections: 256, MaxRate: 1000, Fast: true, SessionIdle: Duration(httpapi.DefaultIdle), SessionMax: Duration(httpapi.DefaultMax)}
 }
 
@@ -67,6 +73,7 @@ func (h HTTP) validate(f *Faults) {
 		f.add("http.listen", "%s can be reached from other machines: it needs http.token_file or http.tokens", h.Listen)
 	}
 	f.pair("http", h.TLSCert, h.TLSKey)
+	f.networks("http.lists_from", h.ListsFrom, "want networks of your own")
 	if _, err := h.Address(); err != nil {
 		f.add("http.url", "%v", err)
 	}

@@ -118,6 +118,8 @@ type List struct {
 	InsecureHTTP bool `toml:"insecure_http,omitempty"`
 	// What is said in [list.source].
 	Source *Source `toml:"source,omitempty"`
+
+	added bool // it stands in http.lists_file
 }
 
 // defaultList is what a [[list]] has that says nothing of it.
@@ -148,6 +150,8 @@ func (l List) validate(f *Faults, key string, names map[string]bool) {
 		f.add(key+".name", "is missing; senders read it in the refusal")
 	case !listName.MatchString(l.Name):
 		f.add(key+".name", "want letters, digits and . _ - (at most 64), have %q", l.Name)
+	case names[l.Name] && l.added:
+		f.add(key+".name", "%q is the name of another list, above or in the configuration", l.Name)
 	case names[l.Name]:
 		f.add(key+".name", "%q is the name of a list above", l.Name)
 	}

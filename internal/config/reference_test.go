@@ -61,6 +61,9 @@ func references(t *testing.T) (keys []reference, tables map[string]string) {
 		}
 		var inner []func()
 		for field, value := range row.Fields() {
+			if !field.IsExported() {
+				continue
+			}
 			if isTable(field.Type) {
 				inner = append(inner, func() { read(table+"."+tagOf(field), value) })
 				continue

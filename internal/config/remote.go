@@ -9,8 +9,8 @@ import (
 	"blockd/remote"
 )
 
-// Remote is a list with a url as package remote takes it, without Check.
-func (l List) Remote() remote.Source {
+// remote is Config.Remote without what only the configuration says.
+func (l List) remote() remote.Source {
 	return remote.Source{
 		Name: l.Name, URL: l.URL, Insecure: l.InsecureHTTP, Path: l.Path,
 		Every: time.Duration(or(l.Every, 0)), Checksum: l.Checksum, Signature: l.Signature,
@@ -19,7 +19,7 @@ func (l List) Remote() remote.Source {
 
 // validateRemote checks what a list says of its url. copies has the paths of such
 // lists above, with their names.
-func (l List) validateRemote(f *Faults, key string, copies map[string]string) {
+func (c Config) validateRemote(l List, f *Faults, key string, copies map[string]string) {
 	if l.URL == "" {
 		for _, k := range []struct {
 			name  string
@@ -40,7 +40,7 @@ func (l List) validateRemote(f *Faults, key string, copies map[string]string) {
 		}
 		copies[path] = l.Name
 	}
-	for _, err := range flat(l.Remote().Validate()) {
+	for _, err := range flat(c.Remote(l).Validate()) {
 		fault, ok := errors.AsType[*remote.SettingError](err)
 		switch {
 		case ok && (fault.Key == "path" || fault.Key == "every"): // said above

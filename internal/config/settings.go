@@ -33,7 +33,7 @@ func (c Config) Reload() reload.Settings {
 			Review:           l.Adopt == "review",
 		}
 		if l.URL != "" {
-			list.Confirmed = l.Remote().Checked
+			list.Confirmed = l.remote().Checked
 		}
 		s.Lists = append(s.Lists, list)
 	}

@@ -34,7 +34,7 @@ func (c Config) Validate() Faults {
 	names, copies := map[string]bool{}, map[string]string{}
 	for i, l := range c.Lists {
 		l.validate(&f, fmt.Sprintf("list[%d]", i), names)
-		l.validateRemote(&f, fmt.Sprintf("list[%d]", i), copies)
+		c.validateRemote(l, &f, fmt.Sprintf("list[%d]", i), copies)
 		l.validateSource(&f, fmt.Sprintf("list[%d]", i), copies)
 	}
 	c.validateRESPNames(&f)

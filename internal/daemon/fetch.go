@@ -19,7 +19,7 @@ func NewFetcher(c config.Config, log *slog.Logger, reg prometheus.Registerer) (*
 	s := remote.Settings{Version: version.String()}
 	for _, l := range c.Lists {
 		if l.URL != "" {
-			source := l.Remote()
+			source := c.Remote(l)
 			source.Check = checkCopy(c, l)
 			s.Sources = append(s.Sources, source)
 		}
