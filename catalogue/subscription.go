@@ -36,7 +36,7 @@ const (
 	enforce   = "mode = \"enforce\"\n"
 )
 
-var begins = regexp.MustCompile(`(?m)^# subscribed: ([a-z0-9-]+), (\d{4}-\d\d-\d\d)\. .*\n`)
+var begins = regexp.MustCompile(`(?m)^# subscribed: ([a-z0-9._-]+), (\d{4}-\d\d-\d\d)\. .*\n`)
 
 // Find looks for the subscription to a list; ok is false if there is none.
 func Find(text []byte, name string) (s Subscription, ok bool, err error) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,7 @@ import (
 	"blockd/history"
 	"blockd/internal/config"
 	"blockd/internal/control"
-	"blockd/internal/durable"
+	"blockd/internal/subscription"
 	"blockd/internal/term"
 )
 
@@ -25,11 +24,12 @@ func newSubscribe() *cobra.Command {
 	var path string
 	var enforce, remove bool
 	cmd := &cobra.Command{
-		Use:   "subscribe [-c config.toml] [--enforce | --remove] NAME",
+		Use:   "subscribe [-c config.toml] [--enforce | --remove] NAME|ADDRESS",
 		Short: "add a public list, which only watches at first",
-		Long: `Add a list of the catalogue (blockd catalogue) to the configuration, in shadow mode: it
-refuses nobody, and the history shows whom it would have refused. Called again, it says that
-so far. After a week of that, --enforce lets the list count, if you like what you saw;
+		Long: `Add a list of the catalogue (blockd catalogue), or the list at an https address, to the
+configuration, or to the file of http.lists_file if there is one. It is in shadow mode: it
+refuses nobody, and the history shows whom it would have refused. Called again with its name, it
+says that so far. After a week of that, --enforce lets the list count, if you like what you saw;
 --remove takes it out of the configuration.
 
 The configuration is checked before it takes the place of the old one, and a running daemon
@@ -60,17 +60,17 @@ its maintainers; nobody else is told.`,
 		if err != nil {
 			return err
 		}
-		text, err := os.ReadFile(path)
+		files, err := subscription.Open(path, c)
 		if err != nil {
 			return err
 		}
-		s := subscriber{cmd: cmd, config: c, file: path, text: text, name: args[0]}
-		now, there, err := catalogue.Find(text, s.name)
+		s := subscriber{cmd: cmd, config: c, file: path, files: files, name: args[0]}
+		now, there, err := files.Of(s.name)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s: %w", path, err)
+			return err
 		case remove:
-			return s.remove(there)
+			return s.remove()
 		case enforce:
 			return s.enforce(now, there)
 		case there:
@@ -88,98 +88,62 @@ its maintainers; nobody else is told.`,
 type subscriber struct {
 	cmd    *cobra.Command
 	config config.Config
-	file   string
-	text   []byte // of the file, as it was read
+	file   string // the configuration
+	files  *subscription.Files
 	name   string
 }
 
 func (s *subscriber) subscribe() error {
+	change, err := s.files.Add(s.name, time.Now())
+	if errors.Is(err, subscription.ErrWhat) && !strings.Contains(s.name, "://") {
+		_, err = catalogue.Named(s.name) // has the names
+	}
+	if err == nil {
+		err = change.Make(nil)
+	}
+	if err != nil {
+		return err
+	}
 	l, err := catalogue.Named(s.name)
 	if err != nil {
-		return err
+		fmt.Fprintf(s.cmd.OutOrStdout(), "subscribed: %s, from %s, in %s\nIt refuses nobody. Whom it would have refused: blockd subscribe %[1]s\n", change.List, s.name, change.File)
+	} else {
+		fmt.Fprintf(s.cmd.OutOrStdout(), "subscribed: %s, %s (%s), from %s\nIt refuses nobody. Whom it would have refused: blockd subscribe %s\nComplaints about its entries: %s\n",
+			l.Name, l.What, l.Licence, l.URL, l.Name, l.Complaints)
 	}
-	for _, other := range s.config.Lists {
-		if other.Name == l.Name || other.URL == l.URL {
-			return fmt.Errorf("%s has this list already, as %q, and not by blockd subscribe", s.file, other.Name)
-		}
-	}
-	copied, err := filepath.Abs(filepath.Join(filepath.Dir(s.config.Index.Path), "subscribed", l.Name))
-	if err != nil {
-		return err
-	}
-	text, err := catalogue.Subscribe(s.text, l, copied, time.Now())
-	if err == nil {
-		err = s.put(text)
-	}
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(s.cmd.OutOrStdout(), "subscribed: %s, %s (%s), from %s\nIt refuses nobody. Whom it would have refused: blockd subscribe %s\nComplaints about its entries: %s\n",
-		l.Name, l.What, l.Licence, l.URL, l.Name, l.Complaints)
 	return s.takeUp()
 }
 
-func (s *subscriber) enforce(now catalogue.Subscription, there bool) error {
+func (s *subscriber) enforce(now subscription.Place, there bool) error {
 	if there && now.Enforced {
 		fmt.Fprintf(s.cmd.OutOrStdout(), "%s counts already\n", s.name)
 		return nil
 	}
-	text, err := catalogue.Enforce(s.text, s.name)
+	change, err := s.files.Enforce(s.name)
 	if err != nil {
 		return err
 	}
 	if watched := time.Since(now.Since); watched < catalogue.Trial {
 		fmt.Fprintf(s.cmd.ErrOrStderr(), "%s: note: it was watched for %s; a week shows mail of every weekday\n", s.cmd.CommandPath(), term.Span(watched))
 	}
-	if err := s.put(text); err != nil {
+	if err := change.Make(nil); err != nil {
 		return err
 	}
 	fmt.Fprintf(s.cmd.OutOrStdout(), "%s counts from now on\n", s.name)
 	return s.takeUp()
 }
 
-func (s *subscriber) remove(there bool) error {
-	text, err := catalogue.Unsubscribe(s.text, s.name)
+func (s *subscriber) remove() error {
+	change, err := s.files.Remove(s.name)
 	if err == nil {
-		err = s.put(text)
+		err = change.Make(nil)
 	}
 	if err != nil {
 		return err
 	}
-	copied := filepath.Join(filepath.Dir(s.config.Index.Path), "subscribed", s.name)
+	copied := filepath.Join(s.config.SubscribedFolder(), s.name)
 	fmt.Fprintf(s.cmd.OutOrStdout(), "removed: %s; its copy may go too: %s\n", s.name, term.Path(copied))
 	return s.takeUp()
-}
-
-// put puts another text in place of the configuration, if that is a good one and nobody else has changed it meanwhile.
-func (s *subscriber) put(text []byte) error {
-	info, err := os.Lstat(s.file)
-	if err != nil {
-		return err
-	}
-	if info.Mode()&fs.ModeSymlink != 0 {
-		target, err := os.Readlink(s.file)
-		if err != nil {
-			return err
-		}
-		return fmt.Errorf("%s is a link to %s; say -c with the file itself", s.file, target)
-	}
-	draft, err := durable.Create(s.file, info.Mode().Perm())
-	if err != nil {
-		return err
-	}
-	defer draft.Discard()
-	if _, err := draft.Write(text); err != nil {
-		return err
-	}
-	// Paths in it are relative to its folder, which is the draft's too.
-	if _, err := config.LoadToServe(draft.Name()); err != nil {
-		return fmt.Errorf("%s stays as it is: with the change it would not be good:\n%s", s.file, strings.ReplaceAll(err.Error(), draft.Name(), s.file))
-	}
-	if meanwhile, err := os.ReadFile(s.file); err != nil || !bytes.Equal(meanwhile, s.text) {
-		return errors.Join(fmt.Errorf("%s stays as it is: somebody has just changed it; try again", s.file), err)
-	}
-	return draft.Commit()
 }
 
 // takeUp has a running daemon read its configuration.
@@ -198,7 +162,7 @@ func (s *subscriber) takeUp() error {
 }
 
 // worth says what the list would have done so far.
-func (s *subscriber) worth(now catalogue.Subscription) error {
+func (s *subscriber) worth(now subscription.Place) error {
 	out := s.cmd.OutOrStdout()
 	if now.Enforced {
 		fmt.Fprintf(out, "%s counts, and was subscribed to on %s. What it refuses: blockd history --list %s\n", s.name, now.Since.Format(time.DateOnly), s.name)

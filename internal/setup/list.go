@@ -11,33 +11,24 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"blockd/catalogue"
 	"blockd/lists"
 )
 
-// A list is added in one of three ways, by what it is called.
-const (
-	ownTable = `
+// ownTable is a list that is a file of this machine.
+const ownTable = `
 # %s
 [[list]]
 name = %q
 path = %q
 format = %q
 `
-	remoteTable = `
-# Fetched from there. It only watches: mode = "enforce" lets it count, when "blockd history --list %[1]s"
-# has shown for a week whom it would refuse.
-[[list]]
-name = %[1]q
-url = %[2]q
-path = %[3]q
-format = "auto"
-every = "6h"
-optional = true
-mode = "shadow"
-`
-)
+
+// maxAddress bounds the address of a list.
+const maxAddress = 2000
 
 // AddList puts a list behind the text of a configuration: a list of the catalogue by its name,
 // one that is fetched by its https address, any other by its file, or FORMAT=FILE, which is read to learn its
@@ -51,15 +42,19 @@ func AddList(ctx context.Context, text []byte, what, folder, copies string, take
 	}
 	if strings.Contains(what, "://") {
 		u, err := url.Parse(what)
-		if err != nil || u.Scheme != "https" || u.Host == "" {
-			return nil, "", "", fmt.Errorf("%q is no https address", what)
+		if err != nil || u.Scheme != "https" || u.Hostname() == "" {
+			return nil, "", "", fmt.Errorf("%.80q is no https address", what)
+		}
+		if len(what) > maxAddress || !utf8.ValidString(what) || strings.ContainsFunc(what, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }) {
+			return nil, "", "", fmt.Errorf("%.80q: want an address of at most %d octets, without blanks and control characters", what, maxAddress)
 		}
 		base := path.Base(u.Path)
 		if base == "/" || base == "." {
 			base = u.Hostname()
 		}
 		name = freeName(base, taken)
-		return fmt.Appendf(slices.Clip(text), remoteTable, name, what, filepath.Join(copies, name)), name, "it only watches, until mode = \"enforce\"", nil
+		changed, err := catalogue.Subscribe(text, catalogue.List{Name: name, URL: what, Format: "auto"}, filepath.Join(copies, name), now)
+		return changed, name, "it only watches; after a week: blockd subscribe " + name, err
 	}
 	format := "auto"
 	if before, after, ok := strings.Cut(what, "="); ok && lists.ParseFormat(before) == nil {
@@ -102,7 +97,7 @@ func freeName(base string, taken []string) string {
 	if ending := path.Ext(base); ending != base {
 		base = strings.TrimSuffix(base, ending)
 	}
-	base = strings.Trim(notInNames.ReplaceAllString(base, "-"), "-.")
+	base = strings.Trim(notInNames.ReplaceAllString(base, "-"), "-._")
 	base = base[:min(len(base), 40)]
 	if base == "" {
 		base = "list"
