@@ -38,6 +38,9 @@ const (
 	ListRollback      = "list.rollback"
 	ListAdopt         = "list.adopt"
 	ListAccept        = "list.accept" // blockd compile --accept
+	ListAdd           = "list.add"    // to http.lists_file, as the next two
+	ListEnforce       = "list.enforce"
+	ListRemove        = "list.remove"
 	ReportSend        = "report.send"
 	TokenAdd          = "token.add"
 	TokenRevoke       = "token.revoke"

@@ -43,27 +43,30 @@ type change struct {
 // wants a row, and so a line in the journal.
 func changes(ref [2]string, waits string) map[string]change {
 	return map[string]change{
-		"POST /v1/entries":                  {"", `{"entry":"x@y.example","author":"jo","why":"w"}`, audit.EntryAdd, ""},
-		"DELETE /v1/entries":                {"?entry=x@y.example", "", audit.EntryRemove, ""},
-		"POST /v1/owners/{owner}/entries":   {"", `{"entry":"x@z.example"}`, audit.EntryAdd, ""},
-		"DELETE /v1/owners/{owner}/entries": {"?entry=x@z.example", "", audit.EntryRemove, ""},
-		"DELETE /v1/quarantine":             {"?id=1700000001.M1.host", "", audit.QuarantineRemove, ""},
-		"GET /v1/quarantine/message":        {why: "it reads"},
-		"POST /v1/quarantine/release":       {"?id=1700000000.M0.host", "", audit.QuarantineRelease, ""},
-		"POST /v1/requests/grant":           {"?ref=" + ref[0], "", audit.RequestGrant, ""},
-		"POST /v1/requests/decline":         {"?ref=" + ref[1], "", audit.RequestDecline, ""},
-		"POST /v1/lists/{list}/rollback":    {"", `{"to":"aaaaaaaa"}`, audit.ListRollback, ""},
-		"POST /v1/lists/{list}/adopt":       {"", `{"if":"` + waits + `"}`, audit.ListAdopt, ""},
-		"POST /v1/lists/{list}/pause":       {"", `{"for":"1h"}`, audit.ListPause, ""},
-		"POST /v1/lists/{list}/resume":      {"", "", audit.ListResume, ""},
-		"POST /v1/correspondents":           {"", `{"sent":[{"sender":"a@here.example","recipient":"b@there.example","time":"2026-01-01T00:00:00Z"}]}`, audit.CorrespondentsAdd, ""},
-		"POST /v1/forget":                   {"", `{"address":"b@there.example"}`, audit.PersonForget, ""},
-		"DELETE /v1/sessions":               {"?name=other", "", audit.SessionEnd, ""},
-		"POST /v1/tokens":                   {"", `{"name":"third","scope":"read"}`, audit.TokenAdd, ""},
-		"DELETE /v1/tokens":                 {"?name=other", "", audit.TokenRevoke, ""},
-		"POST /v1/report":                   {"", "", audit.ReportSend, ""},
-		"POST /v1/reload":                   {why: "the daemon writes configuration.change when another one is in force"},
-		"POST /v1/owners/{owner}/junk":      {why: "package junk adds live entries, which write theirs"},
+		"POST /v1/entries":                      {"", `{"entry":"x@y.example","author":"jo","why":"w"}`, audit.EntryAdd, ""},
+		"DELETE /v1/entries":                    {"?entry=x@y.example", "", audit.EntryRemove, ""},
+		"POST /v1/owners/{owner}/entries":       {"", `{"entry":"x@z.example"}`, audit.EntryAdd, ""},
+		"DELETE /v1/owners/{owner}/entries":     {"?entry=x@z.example", "", audit.EntryRemove, ""},
+		"DELETE /v1/quarantine":                 {"?id=1700000001.M1.host", "", audit.QuarantineRemove, ""},
+		"GET /v1/quarantine/message":            {why: "it reads"},
+		"POST /v1/quarantine/release":           {"?id=1700000000.M0.host", "", audit.QuarantineRelease, ""},
+		"POST /v1/requests/grant":               {"?ref=" + ref[0], "", audit.RequestGrant, ""},
+		"POST /v1/requests/decline":             {"?ref=" + ref[1], "", audit.RequestDecline, ""},
+		"POST /v1/lists/{list}/rollback":        {"", `{"to":"aaaaaaaa"}`, audit.ListRollback, ""},
+		"POST /v1/lists/{list}/adopt":           {"", `{"if":"` + waits + `"}`, audit.ListAdopt, ""},
+		"POST /v1/lists/{list}/pause":           {"", `{"for":"1h"}`, audit.ListPause, ""},
+		"POST /v1/lists/{list}/resume":          {"", "", audit.ListResume, ""},
+		"POST /v1/correspondents":               {"", `{"sent":[{"sender":"a@here.example","recipient":"b@there.example","time":"2026-01-01T00:00:00Z"}]}`, audit.CorrespondentsAdd, ""},
+		"POST /v1/forget":                       {"", `{"address":"b@there.example"}`, audit.PersonForget, ""},
+		"DELETE /v1/sessions":                   {"?name=other", "", audit.SessionEnd, ""},
+		"POST /v1/tokens":                       {"", `{"name":"third","scope":"read"}`, audit.TokenAdd, ""},
+		"DELETE /v1/tokens":                     {"?name=other", "", audit.TokenRevoke, ""},
+		"POST /v1/report":                       {"", "", audit.ReportSend, ""},
+		"POST /v1/subscriptions":                {"", `{"what":"https://lists.example/a"}`, audit.ListAdd, ""},
+		"POST /v1/subscriptions/{list}/enforce": {"", "", audit.ListEnforce, ""},
+		"DELETE /v1/subscriptions/{list}":       {"?why=w", "", audit.ListRemove, ""},
+		"POST /v1/reload":                       {why: "the daemon writes configuration.change when another one is in force"},
+		"POST /v1/owners/{owner}/junk":          {why: "package junk adds live entries, which write theirs"},
 	}
 }
 
@@ -99,6 +102,9 @@ func newChangingFixture(t *testing.T) (f *entryFixture, all map[string]change) {
 	s.Report = &Report{To: "you@here.example", Every: time.Hour,
 		Make: func(context.Context, time.Time, time.Time) (letter.Letter, error) { return letter.Letter{}, nil },
 		Send: func(context.Context, *letter.Letter) ([]ReportDelivery, error) { return nil, nil }}
+	s.Subscriptions = &Subscriptions{Change: func(_ context.Context, c SubscriptionChange, before func(SubscriptionList, string, string) error) (SubscriptionChanged, error) {
+		return SubscriptionChanged{List: "far"}, before(SubscriptionList{}, "far", "")
+	}}
 	s.Reload = func(context.Context, string) Reloaded { return Reloaded{} }
 	key, err := receipt.OpenKey(dir)
 	must(err)

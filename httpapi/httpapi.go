@@ -119,6 +119,8 @@ type Settings struct {
 	ListSettings func(list string) (lists.Settings, bool)
 	// Offer is what lists there could be; nil: there are no such resources.
 	Offer *Offer
+	// Subscriptions are the lists that are fetched from elsewhere, and how they are changed; nil: there are no such resources.
+	Subscriptions *Subscriptions
 	// Rollup is what /v1/series shows; nil: there is no such resource.
 	Rollup *rollup.Table
 	// Events are what /v1/events shows; nil: there is no such resource.

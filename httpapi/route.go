@@ -204,6 +204,15 @@ func (s *Server) routes(metrics http.Handler) []route {
 			route{path: "/v1/catalogue/text", about: "?what=NAME or an https address: the text that adds a list to the configuration", methods: []method{
 				{name: http.MethodGet, serve: s.privately(s.newList), doc: describeNewList, private: true}}})
 	}
+	if s.settings.Subscriptions != nil {
+		all = append(all, route{path: subscriptionsPath, about: "lists that are fetched from elsewhere; POST adds one, which only watches", methods: []method{
+			{name: http.MethodGet, serve: s.privately(s.subscriptions), doc: describeSubscriptions, private: true},
+			{name: http.MethodPost, serve: s.administering(s.subscribe), doc: describeSubscribe, writes: true}}},
+			route{path: subscriptionsPath + "/{list}", about: "DELETE: the list goes", methods: []method{
+				{name: http.MethodDelete, serve: s.administering(s.unsubscribe), doc: describeUnsubscribe, writes: true}}},
+			route{path: subscriptionsPath + "/{list}/enforce", about: "POST: the list counts", methods: []method{
+				{name: http.MethodPost, serve: s.administering(s.enforce), doc: describeEnforce, writes: true}}})
+	}
 	if s.settings.Rollup != nil {
 		all = append(all, route{path: "/v1/series", about: "decisions over time: ?by=outcome|door|list|shadow|overruled|checks, span=1h|24h|7d|30d|365d, outcome=, door=, list=", methods: []method{
 			{name: http.MethodGet, serve: compressed(s.series), doc: describeSeries}}},

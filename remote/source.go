@@ -167,6 +167,15 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
+// Shown is the address of a list as it may be shown to those who may not have all of it.
+func Shown(address string) string {
+	u, err := parseURL(address)
+	if err != nil {
+		return ""
+	}
+	return shown(u)
+}
+
 // shown is u without user name, password, query and fragment. Paid list servers
 // take their key in any of the first three.
 func shown(u *url.URL) string {

@@ -9,6 +9,7 @@ import { read } from './door.js';
 const words = {
   'start': 'daemon began',
   'entry.add': 'entry added', 'entry.change': 'entry changed', 'entry.remove': 'entry removed',
+  'list.add': 'list added', 'list.enforce': 'list counts', 'list.remove': 'list removed',
   'list.accept': 'list accepted', 'report.send': 'report sent', 'person.forget': 'person forgotten', 'correspondents.learn': 'correspondents learned',
   'list.pause': 'list paused', 'list.resume': 'list resumed', 'list.adopt': 'list adopted', 'list.rollback': 'list rolled back',
   'session.begin': 'signed in', 'session.end': 'signed out',

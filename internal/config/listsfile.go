@@ -176,6 +176,15 @@ func (c Config) Remote(l List) remote.Source {
 	return s
 }
 
+// MayAdd says why a list of http.lists_file cannot be fetched from an address.
+func (c Config) MayAdd(address string) error {
+	err := c.Remote(List{Name: "list", URL: address, Path: "list", added: true}).Validate()
+	if fault, ok := errors.AsType[*remote.SettingError](err); ok {
+		return fault.Err
+	}
+	return err
+}
+
 // LoadLists is LoadToServe as if http.lists_file held text.
 func LoadLists(path string, text []byte) (Config, error) {
 	c, from, err := readBy(path, append([]byte{}, text...))

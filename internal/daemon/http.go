@@ -29,6 +29,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 		Entries: d.entries, Shared: d.shared, Fleet: d.view(), Mailbox: owners.Mailbox, History: d.past, Events: d.events, Requests: d.receipts.requests, Proves: d.proves, Pauses: d.pauses, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
 		Serving: d.serving, Message: httpapi.Message{Resolver: d.resolver, Max: int64(d.config.Auth.MaxMessage)}}
 	s.Rollup, s.Replay, s.ListSettings, s.Offer = d.charts, d.replay, d.listSettings, d.offer()
+	s.Subscriptions = &httpapi.Subscriptions{All: d.subscriptions, Change: d.changeSubscription}
 	s.Undo = &httpapi.Undo{Kept: d.kept, Lists: func() []string { return d.setup.now.Load().Undoable() }, Review: func(list string) bool { return d.setup.now.Load().Reviews(list) }, Serves: d.lists.Pinned, HeldBack: d.lists.HeldBack}
 	if d.partners != nil {
 		s.Person = d.person()

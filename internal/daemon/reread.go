@@ -56,6 +56,11 @@ func (d *daemon) serving() httpapi.Serving {
 func (d *daemon) reread(ctx context.Context, by string) (answer httpapi.Reloaded) {
 	d.setup.turn.Lock()
 	defer d.setup.turn.Unlock()
+	return d.takeUp(ctx, by)
+}
+
+// takeUp is reread for who has the turn.
+func (d *daemon) takeUp(ctx context.Context, by string) (answer httpapi.Reloaded) {
 	answer = httpapi.Reloaded{Faults: []string{}, Keys: []string{}, Lists: []string{}}
 	if _, to := d.upgrade.hasYielded(); to != nil {
 		answer.Faults = append(answer.Faults, "another process has taken over; ask it")

@@ -5,6 +5,7 @@ package subscription
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,6 +138,9 @@ func (f *Files) Add(what string, now time.Time) (*Change, error) {
 		in = f.added
 		if f.InListsFile() >= Most {
 			return nil, fmt.Errorf("%s has %d lists, and no more may be added; remove one first: %w", in.path, Most, ErrRefused)
+		}
+		if err := f.lists.MayAdd(cmp.Or(named.URL, what)); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrWhat, err)
 		}
 	}
 	copies, err := filepath.Abs(f.lists.SubscribedFolder())
