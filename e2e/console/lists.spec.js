@@ -1,6 +1,7 @@
 // The page of one list.
 
-import { expect, mail, open, test, view } from './visit.js';
+import { adminToken, expect, mail, open, test, view } from './visit.js';
+import { look } from './look.js';
 
 const now = new Date().toISOString();
 const entry = (text, sole, overridden) => ({ list: 'own', entry: text, line: 1, hits: 900, at_most_over: 0, sole, overridden, last_hit: now });
@@ -68,6 +69,51 @@ test('gives the text that adds a list, in shadow first', async ({ page }) => {
   await part.getByLabel('Or one of the catalogue').selectOption({ index: 1 });
   await part.getByRole('button', { name: 'Show the text' }).click();
   await expect(part).toContainText('blockd subscribe');
+});
+
+test('adds a list for an administrator, lets it count after two questions, and removes it', async ({ page }) => {
+  const said = [];
+  const asked = [];
+  let lists = [];
+  await page.route('**/v1/subscriptions', (route) => {
+    if (route.request().method() === 'GET') return route.fulfill({ json: { open: true, why: '', most: 100, lists } });
+    said.push(route.request().postDataJSON());
+    return said.length === 1 ? route.fulfill({ status: 400, json: { title: 'Bad Request', status: 400, detail: '10.1.2.3 is not of the public internet' } })
+      : route.fulfill({ json: { list: 'own', mode: 'shadow', generation: 'a', problems: [] } });
+  });
+  await page.route('**/v1/subscriptions/own/enforce', (route) => { asked.push('enforce'); return route.fulfill({ json: { list: 'own', mode: 'enforce', generation: 'a', problems: [] } }); });
+  await page.route('**/v1/subscriptions/own', (route) => { asked.push(route.request().method()); return route.fulfill({ json: { list: 'own', mode: 'gone', generation: 'a', problems: [] } }); });
+  await open(page, adminToken);
+  await view(page, 'Lists');
+  await page.getByRole('button', { name: 'Add a list…' }).click();
+  const part = page.locator('#list-new');
+  await expect(part).toContainText('It only watches at first; nobody is refused.');
+  await part.getByLabel('Address of a list').fill('https://10.1.2.3/bad.txt');
+  await part.getByLabel('Why').fill('ticket 4711');
+  await part.getByRole('button', { name: 'Add it' }).click();
+  await expect(part).toContainText('10.1.2.3 is not of the public internet');
+  await look(page, 'a list that cannot be added');
+  await part.getByLabel('Address of a list').fill('https://lists.example/own.txt');
+  await part.getByRole('button', { name: 'Add it' }).click();
+  await expect(part.getByRole('link', { name: 'own' })).toBeVisible();
+  expect(said[1]).toEqual({ what: 'https://lists.example/own.txt', why: 'ticket 4711' });
+
+  lists = [{ list: 'own', address: 'https://lists.example/own.txt', mode: 'shadow', since: '2026-11-28', changes: true }];
+  await part.getByRole('link', { name: 'own' }).click();
+  const list = page.locator('#list');
+  await list.getByRole('button', { name: 'Let own count…' }).click();
+  const question = page.locator('#message-dialog');
+  await expect(question).toContainText(/In the last 7 days it would have refused [\d,]+ of [\d,]+ accepted mails/);
+  await expect(question.getByRole('button', { name: 'No' })).toBeFocused();
+  await look(page, 'a list that is to count');
+  await question.getByRole('button', { name: 'Let it count' }).click();
+  expect(asked).toEqual([]);
+  await question.getByRole('button', { name: 'Yes, it refuses' }).click();
+  await expect.poll(() => asked).toEqual(['enforce']);
+  await list.getByRole('button', { name: 'Remove own…' }).click();
+  await question.getByRole('button', { name: 'Remove it' }).click();
+  await expect.poll(() => asked).toEqual(['enforce', 'DELETE']);
+  await expect(page).toHaveURL(/#lists$/);
 });
 
 test('acts on a list from its page', async ({ page }) => {

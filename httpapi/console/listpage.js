@@ -12,6 +12,7 @@ import { isRead, plot } from './plot.js';
 import { queryOf } from './pages.js';
 import { read } from './door.js';
 import { replayPart } from './replay.js';
+import { steps, subscriptions } from './subscription.js';
 
 const interval = 15_000; // ms
 
@@ -101,10 +102,10 @@ function chart(title, answer, none) {
 
 const named = (answer) => ({ ...answer, series: answer.series.map((one) => ({ ...one, name: outcomes[one.name]?.[1] ?? one.name })) });
 
-function draw([of, decided, shadow], time) {
+function draw([of, decided, shadow, added], time) {
   const list = of.worth;
   return [
-    html('div', { class: 'card' }, html('p', { class: 'list-acts' }, acts(list), ' ', html('a', { href: address('decisions', { time, show: 'all', list: list.list }) }, `Its decisions in ${words(time)}`)), about(of)),
+    html('div', { class: 'card' }, html('p', { class: 'list-acts' }, acts(list), ' ', steps(added, list), ' ', html('a', { href: address('decisions', { time, show: 'all', list: list.list }) }, `Its decisions in ${words(time)}`)), about(of)),
     numbers(of),
     html('div', { class: 'pair' }, chart('What became of mail by it', named(decided), `Nothing in the last ${words(time)}.`),
       (list.mode === 'shadow' || shadow.series.length > 0) && chart('What it would have done in shadow', shadow, `Nothing in the last ${words(time)}.`)),
@@ -127,7 +128,7 @@ export function showList({ item, params }) {
   });
   const node = byId('list');
   const load = (anew) => fill(node, { anew,
-    load: (signal) => Promise.all([read(pathOf(item), signal), series('outcome', signal), series('shadow', signal)]),
+    load: (signal) => Promise.all([read(pathOf(item), signal), series('outcome', signal), series('shadow', signal), subscriptions(signal)]),
     draw: (answers) => (!anew && isRead(node) ? [...node.childNodes] : draw(answers, time)),
     lacks: () => `There is no list "${item}".` }).then(() => {
     if (place().item === item) timer = setTimeout(() => load(false), interval);
