@@ -204,20 +204,23 @@ func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	rows, err := s.tokenRows()
-	if err != nil {
-		s.tokensFail(w, err)
-		return
+	ofFleet := false
+	if !local && s.fleet.path != "" {
+		all, err := ReadTokens(s.fleet.path)
+		if err != nil {
+			s.tokensFail(w, err)
+			return
+		}
+		ofFleet = slices.ContainsFunc(all, func(t Token) bool { return t.Name == v["name"] })
 	}
-	ofFleet := !local && slices.ContainsFunc(rows, func(row TokenRow) bool { return row.Fleet && row.Name == v["name"] })
-	here := slices.ContainsFunc(rows, func(row TokenRow) bool { return !row.Fleet && row.Name == v["name"] })
 	by, found := authorOf("", s.callerOf(r)), false
 	switch {
 	case ofFleet:
 		found, err = RevokeFleetToken(r.Context(), s.settings.Shared, v["name"], s.journal(), by)
-	case here:
+	case s.tokens.path != "":
 		found, err = RevokeToken(s.tokens.path, v["name"], s.journal(), by)
-	case !local && s.settings.Shared != nil && !s.settings.Shared.Status().Up:
+	}
+	if err == nil && !found && !ofFleet && !local && s.settings.Shared != nil && !s.settings.Shared.Status().Up {
 		err = fmt.Errorf("%w: the store of the fleet does not answer, so it is not known whether it has this token", live.ErrAway)
 	}
 	switch {
