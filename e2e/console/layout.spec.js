@@ -12,7 +12,7 @@ const recipients = ['sales@here.example', 'anna.katharina.mustermann@a-longer-de
 const clients = ['192.0.2.77', '2001:db8:1111:2222:3333:4444:5555:6666', '203.0.113.255'];
 const outcomes = ['refuse', 'quarantine', 'accept'];
 
-const decisions = () => senders.flatMap((sender) => recipients.map((recipient, i) => ({ time: new Date().toISOString(), door: 'smtp', outcome: outcomes[i], verdict: 'blocked', sender, recipient, client: clients[i],
+const decisions = () => senders.flatMap((sender) => recipients.map((recipient, i) => ({ time: new Date(Date.now() - 3 * 86_400_000).toISOString(), door: 'smtp', outcome: outcomes[i], verdict: 'blocked', sender, recipient, client: clients[i],
   generation: 'g', ref: '0123456789', list: i ? 'a-list-with-quite-a-long-name' : 'own', entry: 'mx.listed.example', file: '/etc/blockd/own.txt', line: 4711 })));
 
 // what is wrong in the table of a part: texts that are broken and have not to be, and what is wider than its card.

@@ -64,7 +64,10 @@ test('says of counts that there are none yet, and that they cannot be had', asyn
   await page.route('**/v1/series?*', (route) => route.fulfill({ json: { ...counts(route.request().url()), since: null, series: [] } }));
   await view(page, 'Lists');
   await page.goto('/#overview');
-  await expect(chart(page, 'Refused')).toContainText('Nothing has been counted yet.');
+  await expect(page.getByRole('region', { name: 'What to do next' })).toContainText('No mail has been checked yet.');
+  await expect(page.locator('#numbers')).toBeEmpty();
+  await page.getByRole('link', { name: 'Ask.' }).click();
+  await expect(page.getByRole('searchbox', { name: /^Sender, domain/ })).toBeFocused();
   await page.route('**/v1/series?*', (route) => route.fulfill({ status: 503, contentType: 'application/problem+json', json: { status: 503, detail: 'the disk is away' } }));
   await page.goto('/#overview?time=7d');
   await expect(page.locator('#charts .failed')).toContainText('the disk is away');

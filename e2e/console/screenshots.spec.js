@@ -1,14 +1,22 @@
-// The pictures of docs/console.md: go test ./e2e -run Console -update
+// The pictures of README.md and docs: go test ./e2e -run ConsoleLooks -update
 
-import { writeFileSync } from 'node:fs';
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dir, expect, mail, open, test } from './visit.js';
 
 const folder = process.env.BLOCKD_TEST_SCREENSHOTS;
 
 test.skip(!folder, 'pictures are taken with -update');
 
+const list = `${dir}/phishing.txt`;
+const replace = (text) => {
+  writeFileSync(`${list}.new`, text);
+  renameSync(`${list}.new`, list);
+};
+
 const senders = ['offers@mx.listed.example', 'ann@partner.example', 'news@listed.example', 'bob@shop.example', 'win@second.example',
   'carol@uni.example', 'offers@mx.listed.example', 'dave@partner.example', 'invoice@second.example', 'erin@shop.example'];
+
+let was = '';
 
 for (const [name, colorScheme, width, height] of [['light', 'light', 1060, 1100], ['dark', 'dark', 1060, 1100], ['phone', 'light', 390, 844]]) {
   test(`takes a picture, ${name}`, async ({ page }) => {
@@ -19,7 +27,10 @@ for (const [name, colorScheme, width, height] of [['light', 'light', 1060, 1100]
       const one = await mail(sender, `${sender.length % 2 ? 'sales' : 'info'}@here.example`);
       if (one.startsWith('550')) reply = one;
     }
-    if (name === 'dark') writeFileSync(`${dir}/other.txt`, '<!doctype html><title>503</title>');
+    if (name === 'dark') {
+      was = readFileSync(list, 'utf8');
+      replace('<!doctype html><title>503</title>');
+    }
     await open(page);
     await expect(page.getByRole('heading', { name: name === 'light' ? 'All is well.' : 'Filtering, with one problem.' })).toBeVisible();
     await page.getByRole('searchbox', { name: /^Sender, domain/ }).fill(name === 'light' ? reply : 'offers@mx.listed.example');
@@ -29,5 +40,6 @@ for (const [name, colorScheme, width, height] of [['light', 'light', 1060, 1100]
       while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(dir, '/etc/blockd');
     }, dir);
     await page.screenshot({ path: `${folder}/console-${name}.png` });
+    if (name === 'phone') replace(was);
   });
 }

@@ -11,7 +11,11 @@ export function drawTraffic(traffic) {
   const byMinute = new Map(traffic.map((minute) => [minute.at / 60, minute]));
   const last = Math.floor(Date.now() / 60000);
   const sum = (minute) => order.reduce((all, kind) => all + minute[kind], 0);
-  const most = Math.max(1, ...traffic.map(sum));
+  const most = Math.max(0, ...traffic.map(sum));
+  if (most === 0) {
+    show('traffic', html('p', { class: 'none' }, 'No mail in the last hour.'));
+    return;
+  }
   const bars = [];
   for (let i = 0; i < minutes; i++) {
     const minute = byMinute.get(last - minutes + 1 + i);

@@ -50,8 +50,25 @@ function card(chart, answer, checks, time) {
   return chart.link ? html('a', { class: `number-card ${chart.id}`, href: address('decisions', { time, ...chart.link }) }, inner) : html('div', { class: `number-card ${chart.id}` }, inner);
 }
 
+// isNew says whether nothing has been asked since counting began.
+const isNew = ({ series, since, from, filling }) => !filling && (since === null || Date.parse(since) > Date.parse(from)) && series.every(({ counts }) => counts.every((n) => n === 0));
+
+// first is what to do where no mail has come yet.
+const first = () => html('section', { class: 'card first', 'aria-labelledby': 'first-title' },
+  html('h2', { id: 'first-title' }, 'What to do next'),
+  html('p', {}, 'No mail has been checked yet. Charts and numbers stand here as soon as some has.'),
+  html('ol', {},
+    html('li', {}, html('b', {}, 'Let mail come here.'), ' ', 'Your mail server asks blockd, or gets its mail through it: docs/postfix.md and docs/servers.md have the lines. ', html('code', {}, 'blockd doctor'), ' on this machine says what is missing.'),
+    html('li', {}, html('b', {}, html('a', { href: address('lists', {}) }, 'Fill the lists.')), ' ', 'Write senders, domains and networks into their files, or add a public list: in shadow it refuses nothing, and shows what it would.'),
+    html('li', {}, html('b', {}, html('a', { href: address('entries', {}) }, 'Block or allow somebody by hand.')), ' ', 'That acts at once, and can be undone.'),
+    html('li', {}, html('b', {}, html('a', { href: '#ask', click: (event) => { event.preventDefault(); byId('ask').focus(); } }, 'Ask.')), ' ', 'The box at the top says of any sender what would become of their mail, and why.')));
+
 function draw(answers, time) {
   const checks = total(answers[1]);
+  if (isNew(answers[1])) {
+    show('numbers');
+    return first();
+  }
   show('numbers', charts.map((chart, i) => card(chart, answers[i], checks, time)));
   return charts.map((chart, i) => {
     const answer = answers[i];

@@ -20,11 +20,13 @@ const whom = (decision) => (isTold(decision) ? `a program, by ${decision.door}` 
 
 const outcome = (decision) => badge(...(outcomes[decision.outcome] ?? ['', decision.outcome]));
 
-/** clock is a time, with its day if that is another one. */
+/** clock is a time; of another day to the minute, with the day. */
 export function clock(time) {
-  const at = new Date(time);
-  const day = at.toDateString() === new Date().toDateString() ? '' : `${at.toLocaleDateString()} `;
-  return html('time', { datetime: time, title: at.toLocaleString() }, day + at.toLocaleTimeString([], { hour12: false }));
+  const [at, now] = [new Date(time), new Date()];
+  const today = at.toDateString() === now.toDateString();
+  const year = at.getFullYear() === now.getFullYear() ? undefined : 'numeric';
+  const hours = at.toLocaleTimeString([], today ? { hour12: false } : { hour12: false, hour: '2-digit', minute: '2-digit' });
+  return html('time', { datetime: time, title: at.toLocaleString() }, today ? hours : `${at.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', year })} ${hours}`);
 }
 
 const notes = (decision) => [decision.exempt && 'exempt recipient', decision.shadow && 'its list does not count',

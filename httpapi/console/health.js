@@ -30,6 +30,8 @@ function lacking(worth) {
   return names.length > 3 ? `; ${names.length} have never loaded` : `; ${names.join(' and ')} ${names.length === 1 ? 'has' : 'have'} never loaded`;
 }
 
+const some = (n, one, many) => `${count(n)} ${n === 1 ? one : many}`;
+
 function showHealth(table) {
   const faults = table.problems.length + table.worth.filter((list) => list.stale).length + table.worth.filter(troubled).length;
   if (!table.ready) title('bad', 'Not ready: this server cannot decide about mail.');
@@ -39,9 +41,9 @@ function showHealth(table) {
   else if (table.remarks?.length) title('ok', 'Filtering, with something to know.');
   else title('ok', 'All is well.');
   show('health-facts',
-    html('span', {}, `${table.worth.length} lists, ${count(table.worth.reduce((sum, list) => sum + list.entries, 0))} entries`),
-    html('span', {}, 'serving since ', ago(table.since)),
-    html('span', {}, 'last look at the files ', ago(table.last_attempt)),
+    html('span', {}, `${some(table.worth.length, 'list', 'lists')}, ${some(table.worth.reduce((sum, list) => sum + list.entries, 0), 'entry', 'entries')}`),
+    html('span', {}, 'lists changed ', ago(table.since)),
+    html('span', {}, 'files looked at ', ago(table.last_attempt)),
     html('span', {}, 'generation ', html('code', { title: table.generation }, table.generation.slice(0, 12))));
   show('health-problems', table.problems.map((text) => html('li', {}, text)),
     table.worth.filter((list) => list.stale).map((list) => html('li', {}, `list ${list.list}: older than its max_age`)),
