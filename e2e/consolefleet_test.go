@@ -41,7 +41,7 @@ func TestConsoleFleet(t *testing.T) {
 	token := func(name, scope string) string {
 		return strings.TrimSpace(publisher.must(t, "token", "new", "--local", "--name", name, scope))
 	}
-	write, report := token("helpdesk", "--write"), token("nodes", "--report")
+	write, report, admin := token("helpdesk", "--write"), token("nodes", "--report"), token("boss", "--admin")
 
 	mx1 := p.node(t, "mx1.example", "canary = true\n"+share)
 	mx2 := p.node(t, "mx2.example", share+"[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n")
@@ -89,7 +89,7 @@ func TestConsoleFleet(t *testing.T) {
 	t.Cleanup(door.Close)
 	cmd := exec.Command(npm, "exec", "--", "playwright", "test", "fleet")
 	cmd.Dir = "console"
-	cmd.Env = append(os.Environ(), "BLOCKD_TEST_CHROMIUM="+chromium, "BLOCKD_OUTPUT="+t.TempDir(), "BLOCKD_DIR="+p.dir, "BLOCKD_URL=http://"+publisher.http, "BLOCKD_TOKEN="+write, "BLOCKD_READ_TOKEN="+report, "BLOCKD_CONTROL="+door.URL)
+	cmd.Env = append(os.Environ(), "BLOCKD_TEST_CHROMIUM="+chromium, "BLOCKD_OUTPUT="+t.TempDir(), "BLOCKD_DIR="+p.dir, "BLOCKD_URL=http://"+publisher.http, "BLOCKD_TOKEN="+write, "BLOCKD_READ_TOKEN="+report, "BLOCKD_ADMIN_TOKEN="+admin, "BLOCKD_CONTROL="+door.URL)
 	if *update {
 		cmd.Env = append(cmd.Env, "BLOCKD_TEST_SCREENSHOTS="+filepath.Join(root, "docs"))
 	}

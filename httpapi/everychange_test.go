@@ -61,6 +61,8 @@ func changes(ref [2]string, waits string) map[string]change {
 		"DELETE /v1/sessions":                   {"?name=other", "", audit.SessionEnd, ""},
 		"POST /v1/tokens":                       {"", `{"name":"third","scope":"read"}`, audit.TokenAdd, ""},
 		"DELETE /v1/tokens":                     {"?name=other", "", audit.TokenRevoke, ""},
+		"POST /v1/fleet/halt":                   {"", `{"why":"good mail is refused"}`, audit.SnapshotHalt, ""},
+		"POST /v1/fleet/again":                  {"", `{"sequence":1}`, audit.SnapshotPublish, ""},
 		"POST /v1/report":                       {"", "", audit.ReportSend, ""},
 		"POST /v1/subscriptions":                {"", `{"what":"https://lists.example/a"}`, audit.ListAdd, ""},
 		"POST /v1/subscriptions/{list}/enforce": {"", "", audit.ListEnforce, ""},
@@ -96,6 +98,7 @@ func newChangingFixture(t *testing.T) (f *entryFixture, all map[string]change) {
 	must(err)
 	t.Cleanup(set.Close)
 	s.Person = &forget.Places{Correspondents: set, Index: filepath.Join(dir, "index")}
+	s.Channel = newTestChannel()
 	aside := newAsideFixture(t, 2)
 	s.Quarantine = aside.settings.Quarantine
 	s.Quarantine.Deliver = func(context.Context, quarantine.Mail) ([]quarantine.Delivery, error) { return nil, nil }

@@ -66,6 +66,8 @@ type Settings struct {
 	Shared *shared.Node
 	// Fleet is what /v1/fleet shows; nil: there is no such resource.
 	Fleet *Fleet
+	// Channel is what this machine publishes for a fleet; nil: nothing.
+	Channel *Channel
 	// Mailbox is the one that mail for an address belongs to, without its tag and by the aliases, as rule.Owners says it; nil: the address.
 	Mailbox func(addr.Addr) addr.Addr
 	// Successor waits until it is known who has Entries after they were yielded: nil if this process has them back, or

@@ -41,6 +41,7 @@ var boundRoutes = map[string]string{
 	"GET /v1/lists/{list}": "no", "GET /v1/lists/{list}/replay": "no", "POST /v1/lint": "no", "GET /v1/catalogue": "no", "GET /v1/catalogue/text": "no",
 	"GET /v1/subscriptions": "no", "POST /v1/subscriptions": "no", "DELETE /v1/subscriptions/{list}": "no", "POST /v1/subscriptions/{list}/enforce": "no",
 	"GET /v1/series": "no", "GET /v1/series.csv": "no", "GET /v1/top": "no", "GET /v1/top.csv": "no", "GET /v1/top.ndjson": "no",
+	"GET /v1/fleet/sequences": "no", "POST /v1/fleet/halt": "no", "POST /v1/fleet/again": "no",
 	"GET /v1/decisions": "no", "GET /v1/decisions.csv": "no", "GET /v1/decisions.ndjson": "no", "GET /v1/events": "no",
 }
 
@@ -50,6 +51,7 @@ func TestBoundTokensHaveAnAnswerOfEachRoute(t *testing.T) {
 	s := f.settings
 	s.Undo, s.Pauses, s.Audit, s.Quarantine, s.Requests, s.Report = &Undo{}, new(pause.Set), &Audit{}, &Quarantine{}, new(receipt.Store), &Report{}
 	s.Subscriptions = &Subscriptions{}
+	s.Channel = &Channel{}
 	s.Rollup, s.Offer, s.Replay = rollup.New("", nil), &Offer{}, func(context.Context, string, time.Time) (Replay, error) { return Replay{}, nil }
 	s.History, s.Person, s.Events, s.Reload = new(history.Log), new(forget.Places), NewEvents(), func(context.Context, string) Reloaded {
 		t.Error("a token of an owner reloads")

@@ -95,6 +95,14 @@ func (s *Server) routes(metrics http.Handler) []route {
 		}
 		all = append(all, fleet)
 	}
+	if s.settings.Channel != nil {
+		all = append(all, route{path: "/v1/fleet/sequences", about: "what this machine has published", methods: []method{
+			{name: http.MethodGet, serve: s.administering(s.channel), doc: describeChannel, private: true}}},
+			route{path: "/v1/fleet/halt", about: "POST: nodes stay at the sequence before the newest, or go back to it", methods: []method{
+				{name: http.MethodPost, serve: s.administering(s.haltChannel), doc: describeHalt, writes: true}}},
+			route{path: "/v1/fleet/again", about: "POST: what an earlier sequence had is the next one", methods: []method{
+				{name: http.MethodPost, serve: s.administering(s.publishAgain), doc: describeAgain, writes: true}}})
+	}
 	if s.settings.Shared != nil {
 		all = append(all,
 			route{path: "/v1/live", about: "how the live entries are that machines share, and what their database has lost", methods: []method{

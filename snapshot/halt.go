@@ -52,13 +52,19 @@ func (p *Publisher) Assert(ctx context.Context) error {
 func (p *Publisher) Halted() bool { return Halted(p.Folder) }
 
 // Halted reports whether the channel of a publisher is halted, by the word of its folder. It takes no lock.
-func Halted(folder string) bool {
+func Halted(folder string) bool { return HaltedAt(folder) != nil }
+
+// HaltedAt is the halt of a publisher's channel, by the word of its folder; nil = it is not halted. It takes no lock.
+func HaltedAt(folder string) *Pin {
 	text, err := os.ReadFile(filepath.Join(folder, pinFile))
 	if err != nil {
-		return false
+		return nil
 	}
 	pin, err := ParsePin(text)
-	return err == nil && pin.Until > time.Now().Unix()
+	if err != nil || pin.Until <= time.Now().Unix() {
+		return nil
+	}
+	return pin
 }
 
 // lift ends a halt.

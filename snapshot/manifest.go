@@ -360,3 +360,11 @@ func isObject(text string) bool {
 
 // cut bounds a text of others that is shown.
 func cut(text string) string { return text[:min(len(text), maxText)] }
+
+// entries is the number of them in all lists.
+func (m *Manifest) entries() (n int64) {
+	for _, l := range m.Lists {
+		n += l.Entries
+	}
+	return n
+}

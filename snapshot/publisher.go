@@ -77,8 +77,9 @@ type Publisher struct {
 	last  *Manifest // the newest that was published; nil = none
 	after int64     // a number that was used, of what is no manifest of ours; 0 = none
 
-	leastBase int64 // octets of objects that may be earlier files; leastBase, but for tests
-	elsewhere bool  // the store is another one than that of last, or an older copy of it: nothing is known to be there
+	leastBase int64         // octets of objects that may be earlier files; leastBase, but for tests
+	elsewhere bool          // the store is another one than that of last, or an older copy of it: nothing is known to be there
+	aged      time.Duration // how much older the last sequence is than it says; 0, but for tests
 }
 
 // ErrHalted says that the channel is halted, and nothing is published by itself.
@@ -236,30 +237,36 @@ func (p *Publisher) Publish(ctx context.Context, c Content, now bool) (*Publishe
 	}
 	err = p.publish(ctx, m, told, now)
 	told.Took = time.Since(began)
+	if err == nil {
+		err = p.release()
+	}
 	return told, err
 }
 
 // PublishChanges is Publish for a program that runs by itself: it publishes if there is anything new, or the last sequence grows old, and
-// returns nil if not. The error is ErrHalted while the channel is halted.
+// returns nil if not. The error is ErrHalted while the channel is halted, and ErrStands while what was published again stands.
 func (p *Publisher) PublishChanges(ctx context.Context, c Content) (*Published, error) {
 	if p.Halted() {
-		return nil, ErrHalted
+		return nil, errors.Join(p.Assert(ctx), ErrHalted)
 	}
 	if err := p.catchUp(ctx); err != nil {
 		return nil, err
+	}
+	if Stands(p.Folder) && p.last != nil {
+		if p.aging() {
+			return p.renewed(ctx, &Published{Entries: p.last.entries()})
+		}
+		return nil, ErrStands
 	}
 	m, told, err := p.prepare(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	if p.last != nil && m.sameAs(p.last) {
-		if time.Since(time.Unix(p.last.Created, 0)) < Life/2 {
-			return nil, nil
+		if p.aging() {
+			return p.renewed(ctx, told)
 		}
-		again := *p.last
-		m = &again
-		// Stages that are not over yet begin anew.
-		told.Eases = len(m.Stages) == 1 || m.Stages[len(m.Stages)-1].From <= time.Now().Unix()
+		return nil, nil
 	}
 	return told, p.publish(ctx, m, told, false)
 }
@@ -272,7 +279,8 @@ func (m *Manifest) sameAs(other *Manifest) bool {
 	return same && slices.Equal(m.Ask, other.Ask)
 }
 
-// Again writes one more sequence with what another one had.
+// Again writes one more sequence with what another one had. It stands until Publish: PublishChanges does not put what the lists have in its
+// place, since that may be what a person has taken back.
 func (p *Publisher) Again(ctx context.Context, sequence int64, now bool) (*Published, error) {
 	if err := p.catchUp(ctx); err != nil {
 		return nil, err
@@ -289,11 +297,10 @@ func (p *Publisher) Again(ctx context.Context, sequence int64, now bool) (*Publi
 	if err != nil {
 		return nil, err
 	}
-	m := *old
-	told := &Published{}
-	for _, l := range m.Lists {
-		told.Entries += l.Entries
+	if err := durable.WriteFile(p.path(againFile), nil, 0o640); err != nil {
+		return nil, err
 	}
+	m, told := *old, &Published{Entries: old.entries()}
 	return told, p.publish(ctx, &m, told, now)
 }
 

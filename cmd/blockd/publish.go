@@ -38,7 +38,8 @@ What only lets more mail pass (blocks that go, exceptions that come) is for all 
 A daemon with [publish] does the same by itself whenever other lists serve.
 
 With --now all nodes may take it at once. With --again the content of an earlier sequence is
-published anew: numbers only grow. A halt ends with the next sequence.`,
+published anew: numbers only grow. It stands until the next blockd publish; a daemon puts
+nothing in its place by itself. A halt ends with the next sequence.`,
 		Example: `  blockd publish -c /etc/blockd/config.toml
   blockd publish --now --why "a wrong entry is out"
   blockd publish halt --why "good mail refused"

@@ -110,3 +110,78 @@ func TestBrakeHaltsTheChannel(t *testing.T) {
 	publisher.must(t, "publish", "--why", "it was right")
 	testkit.Eventually(t, "the halt is over", func() bool { return !halted() })
 }
+
+// An administrator halts the channel and takes it back over HTTP, beside a daemon that publishes by itself. What was taken back does not come
+// again by itself, and other people find in the journal who did it and why.
+func TestChannelOverHTTP(t *testing.T) {
+	dir, store := t.TempDir(), t.TempDir()
+	key := filepath.Join(dir, "publish.key")
+	if code, _, errs := runCommand("publish", "keygen", key); code != 0 {
+		t.Fatal(errs)
+	}
+	list := filepath.Join(dir, "lists", "bad.txt")
+	testkit.Write(t, list, "bad.example\n")
+	testkit.Write(t, filepath.Join(dir, "config.toml"), strings.Replace(anyPorts, "[http]\n", "[http]\ntokens = \"tokens\"\nmax_rate = 0\n", 1)+
+		fmt.Sprintf("[publish]\nto = \"file://%s\"\nkey_file = %q\n", store, key))
+	publisher := serveIn(t, dir, "http")
+	admin := strings.TrimSpace(publisher.must(t, "token", "new", "--name", "ann", "--admin"))
+	state := func() (s httpapi.ChannelState) {
+		status, said := publisher.get(t, "/v1/fleet/sequences", "Authorization", "Bearer "+admin)
+		if err := json.Unmarshal([]byte(said), &s); status != 200 || err != nil {
+			t.Fatalf("%d %s: %v", status, said, err)
+		}
+		return s
+	}
+	post := func(path, body string, want int) string {
+		t.Helper()
+		status, said := publisher.post(t, admin, path, body)
+		if status != want {
+			t.Errorf("%s %s: %d %s", path, body, status, said)
+		}
+		return said
+	}
+	testkit.Eventually(t, "the first sequence", func() bool { return state().Sequence == 1 })
+	if said := post("/v1/fleet/halt", `{"why":"x"}`, 409); !strings.Contains(said, "no sequence before") {
+		t.Error(said)
+	}
+	testkit.Write(t, list, "bad.example\ngood.example\n")
+	testkit.Eventually(t, "the second sequence", func() bool { return state().Sequence == 2 })
+
+	post("/v1/fleet/halt", `{"why":"good mail is refused"}`, 200)
+	if s := state(); s.Halted == nil || s.Halted.Sequence != 1 || len(s.Sequences) != 2 || s.Sequences[1].Entries != 1 || s.Sequences[0].Lists[0] != "bad" {
+		t.Errorf("halted: %+v", s)
+	}
+	if _, err := os.Stat(filepath.Join(store, "prod", "pin.json")); err != nil {
+		t.Error(err)
+	}
+	problem := func(text string) func() bool {
+		return func() bool {
+			_, said := publisher.get(t, "/readyz", "Authorization", "Bearer "+admin)
+			return strings.Contains(said, text)
+		}
+	}
+	testkit.Eventually(t, "/readyz tells of the halt", problem("the channel is halted"))
+	post("/v1/fleet/again", `{"sequence":1,"now":true,"why":"ticket 4711"}`, 200)
+	if s := state(); s.Halted != nil || !s.Stands || s.Sequence != 3 || s.Sequences[0].Entries != 1 {
+		t.Errorf("taken back: %+v", s)
+	}
+	testkit.Eventually(t, "/readyz tells that it stands", problem("was published again, and stands"))
+	testkit.Write(t, list, "bad.example\ngood.example\nother.example\n")
+	testkit.Eventually(t, "the list serves here", func() bool {
+		_, said := publisher.get(t, "/v1/check?sender=x@other.example", "Authorization", "Bearer "+admin)
+		return strings.Contains(said, "blocked")
+	})
+	if s := state(); s.Sequence != 3 {
+		t.Errorf("what was taken back went out by itself: %+v", s)
+	}
+	if out := publisher.must(t, "audit"); !strings.Contains(out, "good mail is refused") || !strings.Contains(out, "what sequence 1 had") || !strings.Contains(out, "ann") {
+		t.Errorf("audit: %s", out)
+	}
+	testkit.Write(t, list, "bad.example\nother.example\n")
+	publisher.must(t, "publish", "--why", "the list is right")
+	if s := state(); s.Sequence != 4 || s.Stands {
+		t.Errorf("published: %+v", s)
+	}
+	testkit.Write(t, list, "bad.example\n")
+	testkit.Eventually(t, "it publishes by itself again", func() bool { return state().Sequence == 5 })
+}

@@ -1,7 +1,7 @@
 // The fleet view over a publisher and three nodes: e2e/consolefleet_test.go starts them, and does to them what a test asks by BLOCKD_CONTROL.
 
 import { folder, look } from './look.js';
-import { expect, open, test } from './visit.js';
+import { adminToken, expect, open, test } from './visit.js';
 
 const control = process.env.BLOCKD_CONTROL;
 
@@ -86,4 +86,50 @@ test('tells of a node that has stopped', async ({ page }) => {
   await look(page, 'a fleet with a node missing');
   await ask('begin');
   await until(page, () => expect(page.locator('#fleet caption').first()).toHaveText('4 in the last 90 seconds', now));
+});
+
+test('halts the channel, and publishes an earlier sequence again', async ({ page }) => {
+  test.skip(Boolean(folder), 'there are pictures enough');
+  const channel = page.locator('#channel');
+  await open(page);
+  await page.goto('/#fleet');
+  await expect(node(page, 'mx1.example')).toBeVisible();
+  await expect(channel).toBeHidden(); // it is an administrator's
+
+  await page.context().clearCookies();
+  await open(page, adminToken);
+  await page.goto('/#fleet');
+  await expect(channel.locator('caption')).toHaveText('2 in the store');
+  await expect(channel.getByRole('button', { name: 'Publish again: sequence 2…' })).toHaveCount(0); // it is the newest
+  await ask('blocks?entry=x@new.example');
+  const dialog = page.locator('#message-dialog');
+  await channel.getByRole('button', { name: 'Halt…' }).click();
+  await expect(dialog).toContainText('Nodes that have sequence 2 go back');
+  await expect(dialog.getByLabel('Why?')).toBeFocused();
+  await dialog.getByRole('button', { name: 'Halt' }).click();
+  await expect(dialog).toBeVisible(); // it wants to know why
+  await dialog.getByLabel('Why?').fill('good mail is refused');
+  await look(page, 'a question before a halt');
+  await dialog.getByRole('button', { name: 'Halt' }).click();
+  await expect(channel).toContainText('Halted: nodes stay at sequence 1');
+  await expect(channel.getByRole('button', { name: 'Halt…' })).toHaveCount(0);
+  await look(page, 'a fleet that is halted');
+  await ask('passes?entry=x@new.example'); // the canary has gone back
+
+  await channel.getByRole('button', { name: 'Publish again: sequence 1…' }).click();
+  await expect(dialog).toContainText('The halt ends.');
+  await page.keyboard.press('Escape');
+  await expect(channel).toContainText('Halted');
+  await channel.getByRole('button', { name: 'Publish again: sequence 1…' }).click();
+  await dialog.getByLabel('Why').fill('ticket 4711');
+  await dialog.getByRole('button', { name: 'Publish again' }).click();
+  await expect(channel).toContainText('An earlier sequence was published again, and stands');
+  await expect(channel).not.toContainText('Halted');
+  await expect(channel.getByRole('row').nth(1)).toContainText('3 newest');
+  await until(page, async () => {
+    for (const name of ['mx1.example', 'mx2.example', 'mx3.example']) await expect(node(page, name).getByRole('cell').nth(2)).toContainText('3', now);
+  });
+  const journal = await (await page.request.get('/v1/audit')).text();
+  expect(journal).toContain('good mail is refused');
+  expect(journal).toContain('what sequence 1 had');
 });

@@ -5,6 +5,7 @@ import { Refusal, read, write } from './door.js';
 import { shown, written } from './names.js';
 import { fill } from './state.js';
 import { identity } from './signin.js';
+import { sure } from './sure.js';
 import { place } from './views.js';
 
 const most = 200; // rows of a table; the search finds the others
@@ -103,15 +104,6 @@ async function make(event) {
   show('access-made', html('div', { class: 'once' }, html('p', {}, 'The token of ', html('strong', {}, shown(made.name)), made.fleet && ', valid on all machines of the fleet', ', shown this once:'), html('p', {}, html('code', {}, made.token)),
     html('p', { class: 'buttons' }, navigator.clipboard && button('Copy', ({ target }) => navigator.clipboard.writeText(made.token).then(() => { target.textContent = 'Copied'; })), close)));
   close.focus();
-}
-
-// sure asks before something is ended.
-function sure(title, words, deeds) {
-  const dialog = byId('message-dialog');
-  show('message-dialog', html('h2', { id: 'message-title' }, title), html('p', {}, words), html('p', { class: 'buttons' },
-    deeds.map(([label, deed]) => button(label, () => { dialog.close(); deed(); }, 'bad')), button('Cancel', () => dialog.close(), 'quiet')));
-  dialog.showModal();
-  dialog.querySelector('.quiet').focus();
 }
 
 const revoke = (token) => sure(`Revoke ${token.name}?`, `Who uses it is refused at once, and browsers that have signed in with it are signed out. ${isMine(token) ? 'It is the one that you have signed in with.' : ''}`,

@@ -2,6 +2,7 @@
 
 import { ago, badge, byId, count, html, show, span, table, visible } from './dom.js';
 import { Refusal, read, write } from './door.js';
+import { loadChannel } from './channel.js';
 import { fill } from './state.js';
 
 const interval = 30000; // ms; nodes report as often
@@ -55,7 +56,7 @@ function draw(view) {
 
 async function load() {
   await fill(byId('fleet'), { load: (signal) => read('v1/fleet', signal), draw, lacks: () => 'This daemon is in no fleet.' });
-  await loadLost();
+  await Promise.all([loadChannel(), loadLost()]);
 }
 
 /** loadLost shows the changes of live entries that the database has lost. */

@@ -26,7 +26,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 	owners := d.config.Policy().Owners
 	owners.Aliases = d.aliases
 	s := httpapi.Settings{Tokens: h.Tokens, Fast: h.Fast, MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnections / 2, MaxRate: h.MaxRate,
-		Entries: d.entries, Shared: d.shared, Fleet: d.view(), Mailbox: owners.Mailbox, History: d.past, Events: d.events, Requests: d.receipts.requests, Proves: d.proves, Pauses: d.pauses, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
+		Entries: d.entries, Shared: d.shared, Fleet: d.view(), Channel: d.channel(), Mailbox: owners.Mailbox, History: d.past, Events: d.events, Requests: d.receipts.requests, Proves: d.proves, Pauses: d.pauses, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
 		Serving: d.serving, Message: httpapi.Message{Resolver: d.resolver, Max: int64(d.config.Auth.MaxMessage)}}
 	s.Rollup, s.Replay, s.ListSettings, s.Offer = d.charts, d.replay, d.listSettings, d.offer()
 	s.Subscriptions = &httpapi.Subscriptions{All: d.subscriptions, Change: d.changeSubscription}

@@ -165,10 +165,15 @@ func (d *daemon) openPublishing(served func(*index.Index)) func(*index.Index) {
 		if served != nil {
 			served(ix)
 		}
-		select {
-		case d.publishing.served <- struct{}{}:
-		default: // it is known
-		}
+		d.lookToPublish()
+	}
+}
+
+// lookToPublish has publish look at once.
+func (d *daemon) lookToPublish() {
+	select {
+	case d.publishing.served <- struct{}{}:
+	default: // it is known
 	}
 }
 
@@ -181,7 +186,7 @@ func (d *daemon) publish(ctx context.Context) error {
 		wait := publishRefresh
 		if err := d.publishNow(ctx); err != nil && ctx.Err() == nil {
 			wait = publishRetry
-			if !errors.Is(err, snapshot.ErrHalted) {
+			if !errors.Is(err, snapshot.ErrHalted) && !errors.Is(err, snapshot.ErrStands) {
 				d.log.Error("not published", slog.Any("error", err))
 			}
 		}

@@ -1,0 +1,98 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/reload"
+)
+
+// newTestChannel has two sequences. The real publisher is behind these resources in cmd/blockd and in e2e/console.
+func newTestChannel() *Channel {
+	state := ChannelState{Channel: "prod", Sequence: 2, Sequences: []SequenceRow{{Sequence: 2, Lists: []string{"spam"}}, {Sequence: 1, Lists: []string{}}}}
+	return &Channel{
+		State: func() (ChannelState, error) { return state, nil },
+		Halt: func(_ context.Context, until time.Time) error {
+			state.Halted = &ChannelHalt{state.Sequence - 1, until.UTC()}
+			return nil
+		},
+		Again: func(context.Context, int64, bool) error {
+			state.Halted, state.Stands = nil, true
+			return nil
+		},
+	}
+}
+
+func TestTheChannelIsHaltedAndGoesBack(t *testing.T) {
+	f, _ := newChangingFixture(t)
+	channel := f.settings.Channel
+	serve := func(channel *Channel) {
+		f.settings.Channel = channel
+		f.Server = New(f.settings, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	}
+	serve(channel)
+	post := func(path, body string, want int) string {
+		t.Helper()
+		w := f.ask("POST", path, body, f.write, json1)
+		if w.Code != want {
+			t.Errorf("%s %s: %d %s, want %d", path, body, w.Code, w.Body, want)
+		}
+		return w.Body.String()
+	}
+	for body, says := range map[string]string{
+		`{}`:             "why",
+		`{"why":" "}`:    "why",
+		`{"why":"a\nb"}`: "one line",
+		`{"why":"` + strings.Repeat("x", 501) + `"}`: "500 octets",
+		`{"why":"x","for":"32d"}`:                    "1m to 31d",
+		`{"why":"x","for":"59s"}`:                    "1m to 31d",
+		`{"why":"x","sequence":1}`:                   "sequence",
+		`{"why":"x"`:                                 "",
+	} {
+		if said := post("/v1/fleet/halt", body, 400); !strings.Contains(said, says) {
+			t.Errorf("%s: %s", body, said)
+		}
+	}
+	post("/v1/fleet/again", `{"sequence":3}`, 404)
+	post("/v1/fleet/again", `{}`, 404)
+	post("/v1/fleet/again", `{"sequence":1,"why":"a\rb"}`, 400)
+	post("/v1/fleet/halt", `{"why":"`+strings.Repeat("x", maxChannel)+`"}`, 413)
+	if said := post("/v1/fleet/halt", `{"why":"good mail is refused","for":"12h"}`, 200); !strings.Contains(said, `"halted":{"sequence":1,`) {
+		t.Error(said)
+	}
+	if said := post("/v1/fleet/again", `{"sequence":1,"now":true}`, 200); strings.Contains(said, "halted") || !strings.Contains(said, `"stands":true`) {
+		t.Error(said)
+	}
+	for path, want := range map[string]int{"/v1/fleet/sequences": 200, "/v1/fleet/halt": 405} {
+		if w := f.ask("GET", path, "", f.write); w.Code != want {
+			t.Errorf("GET %s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	writer := newToken(t, f.settings.Tokens, "writer", Write)
+	for _, path := range []string{"halt", "again"} {
+		if w := f.ask("POST", "/v1/fleet/"+path, `{"why":"x","sequence":1}`, writer, json1); w.Code != 403 {
+			t.Errorf("%s with the scope write: %d %s", path, w.Code, w.Body)
+		}
+	}
+	if w := f.ask("GET", "/v1/fleet/sequences", "", writer); w.Code != 403 {
+		t.Errorf("sequences with the scope write: %d %s", w.Code, w.Body)
+	}
+	one, busy, away := newTestChannel(), newTestChannel(), newTestChannel()
+	one.State = func() (ChannelState, error) { return ChannelState{Sequences: []SequenceRow{{Sequence: 1}}}, nil }
+	busy.Halt = func(context.Context, time.Time) error { return ErrPublishing }
+	away.State = func() (ChannelState, error) { return ChannelState{}, errors.New("the disk is gone") }
+	for want, channel := range map[int]*Channel{409: busy, 503: away} {
+		serve(channel)
+		post("/v1/fleet/halt", `{"why":"x"}`, want)
+	}
+	serve(one)
+	if said := post("/v1/fleet/halt", `{"why":"x"}`, 409); !strings.Contains(said, "no sequence before") {
+		t.Error(said)
+	}
+}
