@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -59,7 +60,7 @@ func New(log *slog.Logger, args ...string) *Builder {
 type errNoChild struct{ error }
 
 // Build is index.Build in another process. urgent: nothing serves yet, so it takes what it
-// can get. Small builds are done in this process, and so are all where no other can be started, which is logged once. When ctx
+// can get, as small ones do. The smallest are done in this process, and so are all where no other can be started, which is logged once. When ctx
 // ends, the child is killed.
 func (b *Builder) Build(ctx context.Context, path string, sources []index.Source, o index.Options, urgent bool) (*index.Draft, error) {
 	if !b.large(sources) {
@@ -68,7 +69,7 @@ func (b *Builder) Build(ctx context.Context, path string, sources []index.Source
 	d, err := index.BuildApart(ctx, path, sources, o, func(ctx context.Context, temp string, lock *os.File) (*index.Made, error) {
 		o := o
 		o.Memory = memory(o.Memory, machine.Left().Octets)
-		return b.run(ctx, newRequest(path, temp, sources, o, urgent), lock)
+		return b.run(ctx, newRequest(path, temp, sources, o, urgent || prompt(sources, promptBuild)), lock)
 	})
 	if b.none(err) {
 		return index.Build(ctx, path, sources, o)
@@ -76,15 +77,24 @@ func (b *Builder) Build(ctx context.Context, path string, sources []index.Source
 	return d, err
 }
 
-// promptSize is the size of a changed file, in octets, up to which it is read with the priority of the daemon: 4 MiB take some 0.1 s
-// of a processor. With the last place on a busy machine (load 15) they took 12 s. A packed file may hold a hundred times its size, and waits.
-const promptSize = 16 << 20
+// What is done with the priority of the daemon, by the size of all files in octets. More than that has the last place (see gentle), which on a
+// machine without a free core may mean to wait for a minute. 16 MiB take some 0.4 s of a processor to read. 4 MiB, some 110,000 entries, take 0.1 s
+// to build, and mail does not feel it: with four times as much the slowest answer became twice as slow (decision 0058).
+const (
+	promptParse = 16 << 20
+	promptBuild = 4 << 20
+)
 
-// Parse is index.ParseSegment in another process, as Build is index.Build; a small file has to act soon, and is urgent.
+// prompt reports whether files have at most so many octets. A packed file may hold a hundred times its size, and waits.
+func prompt(sources []index.Source, most int64) bool {
+	return size(sources) <= most && !slices.ContainsFunc(sources, func(s index.Source) bool { return lists.IsPacked(cmp.Or(s.Kept, s.Path)) })
+}
+
+// Parse is index.ParseSegment in another process, as Build is index.Build.
 func (b *Builder) Parse(ctx context.Context, cache string, s index.Source) error {
 	sources := []index.Source{s}
 	if b.large(sources) {
-		r := newRequest("", "", sources, index.Options{Cache: cache}, size(sources) <= promptSize && !lists.IsPacked(cmp.Or(s.Kept, s.Path)))
+		r := newRequest("", "", sources, index.Options{Cache: cache}, prompt(sources, promptParse))
 		r.Parse = true
 		_, err := b.run(ctx, r, nil)
 		if !b.none(err) {

@@ -309,6 +309,34 @@ func TestSmallListsAreBuiltHere(t *testing.T) {
 	d.Discard()
 }
 
+// What has the priority of the daemon, and what has the last place.
+func TestLittleWorkIsPrompt(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string, size int64) index.Source {
+		path := filepath.Join(dir, name)
+		testkit.Write(t, path, text)
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+		return index.Source{Path: path}
+	}
+	half, more, packed := file("half", "a.example\n", promptBuild/2), file("more", "a.example\n", promptBuild/2+1), file("packed", "\x1f\x8b\x08", 100)
+	for _, tt := range []struct {
+		sources []index.Source
+		want    bool
+	}{
+		{[]index.Source{half, half}, true},
+		{[]index.Source{half, more}, false},
+		{[]index.Source{half, packed}, false},
+		{[]index.Source{{Path: more.Path, Kept: half.Path}, half}, true}, // what is read counts
+		{[]index.Source{{Path: filepath.Join(dir, "gone")}}, true},
+	} {
+		if got := prompt(tt.sources, promptBuild); got != tt.want {
+			t.Errorf("%v: %v", tt.sources, got)
+		}
+	}
+}
+
 func TestMemoryIsHalfOfWhatIsLeft(t *testing.T) {
 	for _, tt := range []struct{ configured, left, want int64 }{
 		{0, 8 << 30, index.DefaultMemory}, {0, 400 << 20, 200 << 20}, {64 << 20, 8 << 30, 64 << 20}, {1 << 30, 1, minMemory},
