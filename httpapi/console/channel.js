@@ -24,8 +24,8 @@ const again = (state, row) => sure(`Publish again what sequence ${row.sequence} 
 
 const columns = (state) => [
   { head: 'Sequence', cell: (row) => [`${row.sequence}`, row.sequence === state.sequence && [' ', badge('', 'newest')]], whole: true },
-  { head: 'Made', cell: (row) => ago(row.created), whole: true },
-  { head: 'Entries', cell: (row) => count(row.entries), number: true },
+  { head: 'Made', cell: (row) => ago(row.created) },
+  { head: 'Entries', cell: (row) => count(row.entries), number: true, wide: true },
   { head: 'Lists', cell: (row) => visible(row.lists.join(', ')), why: true, wide: true },
   { act: true, cell: (row) => row.sequence !== state.sequence && html('button', { type: 'button', class: 'quiet small', 'aria-label': `Publish again: sequence ${row.sequence}…`, click: () => again(state, row) }, 'Publish again…') },
 ];
