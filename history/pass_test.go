@@ -207,7 +207,7 @@ func TestCrowdedSums(t *testing.T) {
 	}
 }
 
-// TestGramsFit holds that grams as short as they become still have every run, and that a text that nobody has had is seldom there.
+// TestGramsFit: after grams are shortened they still find every text that was added, and seldom one that was not.
 func TestGramsFit(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, n := range []int{0, 1, 100, 20_000} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -87,27 +86,20 @@ func (s *Server) channel(w http.ResponseWriter, _ *http.Request) {
 
 // channelQuestion reads a request about the channel into q, and says how the channel is. If it is wrong, it has answered.
 func (s *Server) channelQuestion(w http.ResponseWriter, r *http.Request, q any) (state ChannelState, ok bool) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxChannel))
-	if err != nil {
-		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("body over %d octets", maxChannel))
+	body, ok := s.body(w, r, maxChannel)
+	if !ok {
 		return state, false
 	}
 	if err := decodeWith(body, q, true); err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return state, false
 	}
-	if state, err = s.settings.Channel.State(); err != nil {
+	state, err := s.settings.Channel.State()
+	if err != nil {
 		fail(w, http.StatusServiceUnavailable, err.Error())
 		return state, false
 	}
 	return state, true
-}
-
-func checkWhy(why string) error {
-	if len(why) > maxWhy || strings.ContainsAny(why, "\r\n") {
-		return fmt.Errorf("why: want one line of %d octets at most", maxWhy)
-	}
-	return nil
 }
 
 // haltChannel answers POST /v1/fleet/halt.
@@ -117,7 +109,7 @@ func (s *Server) haltChannel(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	life, err := usualHalt, checkWhy(q.Why)
+	life, err := usualHalt, checkWhy(q.Why, maxWhy)
 	if err == nil && strings.TrimSpace(q.Why) == "" {
 		err = errors.New("why: want a line that says why; whoever looks at the fleet next asks that")
 	}
@@ -145,7 +137,7 @@ func (s *Server) publishAgain(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if err := checkWhy(q.Why); err != nil {
+	if err := checkWhy(q.Why, maxWhy); err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}

@@ -13,7 +13,7 @@ import (
 	"blockd/reload"
 )
 
-// newTestChannel has two sequences. The real publisher is behind these resources in cmd/blockd and in e2e/console.
+// newTestChannel is a channel with two sequences that notes what it is asked to do. The tests of cmd/blockd and e2e/console use the real publisher.
 func newTestChannel() *Channel {
 	state := ChannelState{Channel: "prod", Sequence: 2, Sequences: []SequenceRow{{Sequence: 2, Lists: []string{"spam"}}, {Sequence: 1, Lists: []string{}}}}
 	return &Channel{

@@ -170,9 +170,12 @@ func (s *Server) undoing(w http.ResponseWriter, r *http.Request) (list string, q
 }
 
 // CheckWhy says what is wrong with a reason, in a line.
-func CheckWhy(text string) error {
-	if len(text) > 200 || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return errors.New("why: want one line of at most 200 octets")
+func CheckWhy(text string) error { return checkWhy(text, 200) }
+
+// checkWhy is CheckWhy for at most so many octets.
+func checkWhy(text string, most int) error {
+	if len(text) > most || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return fmt.Errorf("why: want one line of at most %d octets", most)
 	}
 	return nil
 }

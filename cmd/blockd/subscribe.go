@@ -96,7 +96,9 @@ type subscriber struct {
 func (s *subscriber) subscribe() error {
 	change, err := s.files.Add(s.name, time.Now())
 	if errors.Is(err, subscription.ErrWhat) && !strings.Contains(s.name, "://") {
-		_, err = catalogue.Named(s.name) // has the names
+		if _, unknown := catalogue.Named(s.name); unknown != nil {
+			err = unknown // it has the names
+		}
 	}
 	if err == nil {
 		err = change.Make(nil)

@@ -34,8 +34,10 @@ func Load(path string) (Config, error) {
 
 // LoadToServe is Load for who will act on it: what only a look at the machine
 // shows is a fault too.
-func LoadToServe(path string) (Config, error) {
-	c, from, err := readBy(path, nil)
+func LoadToServe(path string) (Config, error) { return loadToServe(path, nil) }
+
+func loadToServe(path string, lists []byte) (Config, error) {
+	c, from, err := readBy(path, lists)
 	if err == nil {
 		err = c.mayServe(path, from)
 	}

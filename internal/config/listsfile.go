@@ -187,12 +187,5 @@ func (c Config) MayAdd(address string) error {
 
 // LoadLists is LoadToServe as if http.lists_file held text.
 func LoadLists(path string, text []byte) (Config, error) {
-	c, from, err := readBy(path, append([]byte{}, text...))
-	if err == nil {
-		err = c.mayServe(path, from)
-	}
-	if err != nil {
-		return Config{}, err
-	}
-	return c, nil
+	return loadToServe(path, append([]byte{}, text...)) // nil would mean to read it
 }

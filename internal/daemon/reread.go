@@ -59,7 +59,7 @@ func (d *daemon) reread(ctx context.Context, by string) (answer httpapi.Reloaded
 	return d.takeUp(ctx, by)
 }
 
-// takeUp is reread for who has the turn.
+// takeUp is reread for a caller that holds d.setup.turn.
 func (d *daemon) takeUp(ctx context.Context, by string) (answer httpapi.Reloaded) {
 	answer = httpapi.Reloaded{Faults: []string{}, Keys: []string{}, Lists: []string{}}
 	if _, to := d.upgrade.hasYielded(); to != nil {

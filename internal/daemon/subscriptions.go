@@ -74,7 +74,7 @@ func (d *daemon) changeSubscription(ctx context.Context, c httpapi.SubscriptionC
 	if why := noSubscriptions(running); why != "" {
 		return refused(http.StatusConflict, "%s", why)
 	}
-	// What the owner has written and not taken up is not taken up by somebody else.
+	// Edits of the owner that wait for blockd reload must not come into force because somebody else changes a list.
 	_, changes, err := config.Reread(d.setup.path, running)
 	if err != nil {
 		return refused(http.StatusConflict, "the configuration has faults, and nothing is changed before its owner mends them: %v", err)

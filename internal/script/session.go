@@ -292,7 +292,7 @@ func (c *session) chunk(line string) error {
 	return nil
 }
 
-// auth answers AUTH, and the lines behind its 334s.
+// auth answers AUTH, and the lines that the client sends after a 334 (RFC 4954).
 func (c *session) auth() error {
 	answer := c.next("AUTH", "235 2.7.0 welcome")
 	for {

@@ -174,8 +174,8 @@ func (f *Files) edit(name string, by func([]byte, string) ([]byte, error)) (*Cha
 	return &Change{List: name, File: in.path, path: f.path, in: in, text: text}, nil
 }
 
-// Make makes the change, if the configuration is good with it and nobody else has changed the file meanwhile. before is called when that is
-// known, unless it is nil; its error keeps the file as it is.
+// Make replaces the file, if the configuration has no fault with the change and nobody else has written the file since Open. Just before
+// that it calls before, unless it is nil; an error of before leaves the file as it is.
 func (c *Change) Make(before func() error) error {
 	if err := c.in.isFile(); err != nil {
 		return err

@@ -100,7 +100,7 @@ func TestALife(t *testing.T) {
 	}
 }
 
-// What somebody gives that is no list, and names that are taken.
+// Texts that name no list, and lists that are there already, are refused.
 func TestWhatCannotBeAdded(t *testing.T) {
 	path, lists := folder(t, true)
 	for _, what := range []string{"", "no-such-list", "near.txt", "/etc/passwd", "plain=/etc/passwd", "http://lists.example/a", "https://", "https:///a", "https://u:p@lists.example/a",
