@@ -12,15 +12,13 @@ import (
 	"testing"
 
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 )
 
 // openData opens a real list that is not part of the source tree.
 func openData(t *testing.T, name string) io.Reader {
 	t.Helper()
-	f, err := os.Open(filepath.Join("..", "..", "shared", "data", "lists", name))
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skipf("%s is not here", name)
-	}
+	f, err := os.Open(testkit.Shared(t, filepath.Join("lists", name)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -223,7 +223,7 @@ func TestDocumentedReceiver(t *testing.T) {
 	if err != nil {
 		testkit.Missing(t, "python3")
 	}
-	document := string(testkit.Read(t, "../docs/report.md"))
+	document := string(testkit.Read(t, testkit.Root(t)+"/docs/report.md"))
 	_, code, ok := strings.Cut(document, "```python\n")
 	code, _, ends := strings.Cut(code, "```")
 	if !ok || !ends {

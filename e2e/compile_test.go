@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"blockd/internal/testkit"
 	"encoding/json"
 	"errors"
 	"os"
@@ -17,7 +18,7 @@ import (
 // defaults, a public suffix or a large mailbox provider, and then nobody is
 // blocked for it: lint names these lines.
 func TestCompileUnion(t *testing.T) {
-	union := shared(t, "lists/union-domains.txt.gz")
+	union := testkit.Shared(t, "lists/union-domains.txt.gz")
 	program, err := fast()
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func TestContainerFragments(t *testing.T) {
 			p := configurePostfix(t, freeAddress(t))
 			ours, theirs := freeAddress(t), freeAddress(t)
 			d := serve(t, setup{lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", files: map[string]string{"bad.txt": "bad.example\n"}, milter: fmt.Sprintf("listen = %q\n", ours)})
-			fragment := strings.ReplaceAll(string(testkit.Read(t, filepath.Join("../packaging/containers", tt.file))), "inet:blockd:8892", "inet:"+ours)
+			fragment := strings.ReplaceAll(string(testkit.Read(t, filepath.Join(root, "packaging/containers", tt.file))), "inet:blockd:8892", "inet:"+ours)
 			base := tt.base
 			if tt.theirs != "" {
 				base, fragment = strings.ReplaceAll(base, tt.theirs, "inet:"+theirs), strings.ReplaceAll(fragment, tt.theirs, "inet:"+theirs)

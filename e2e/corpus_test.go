@@ -23,15 +23,15 @@ type mail struct {
 // corpus reads all messages and both lists of senders.
 func corpus(t *testing.T) (mails []mail, spamSenders, hamSenders []string) {
 	t.Helper()
-	spamSenders = lines(t, shared(t, "lists/spam-senders.txt"))
-	hamSenders = lines(t, shared(t, "lists/ham-senders.txt"))
+	spamSenders = lines(t, testkit.Shared(t, "lists/spam-senders.txt"))
+	hamSenders = lines(t, testkit.Shared(t, "lists/ham-senders.txt"))
 	spam := map[string]bool{}
 	for _, s := range spamSenders {
 		spam[strings.ToLower(s)] = true
 	}
-	for _, line := range lines(t, shared(t, "mail/manifest.tsv"))[1:] {
+	for _, line := range lines(t, testkit.Shared(t, "mail/manifest.tsv"))[1:] {
 		field := strings.Split(line, "\t")
-		text := testkit.Read(t, shared(t, filepath.Join("mail", field[0])))
+		text := testkit.Read(t, testkit.Shared(t, filepath.Join("mail", field[0])))
 		sender := strings.Trim(field[2], "<>")
 		mails = append(mails, mail{
 			file: field[0], sender: sender, ham: field[1] == "ham",
@@ -199,7 +199,7 @@ func sent(got, lineEnd string, waiting map[string]int) (string, bool) {
 }
 
 func spamList(t *testing.T) string {
-	return fmt.Sprintf("[[list]]\nname = \"spam\"\npath = %q\nformat = \"plain\"\n", shared(t, "lists/spam-senders.txt"))
+	return fmt.Sprintf("[[list]]\nname = \"spam\"\npath = %q\nformat = \"plain\"\n", testkit.Shared(t, "lists/spam-senders.txt"))
 }
 
 func TestCorpusIntoMaildir(t *testing.T) {

@@ -146,7 +146,7 @@ func TestGuavaAndWeReadTheSharedFilters(t *testing.T) {
 	java := guavaProgram(t)
 	_, asked := filterSenders(20_000)
 	for _, name := range []string{"MURMUR128_MITZ_32-utf8.bf", "MURMUR128_MITZ_64-utf8.bf"} {
-		file := shared(t, filepath.Join("filters", name))
+		file := testkit.Shared(t, filepath.Join("filters", name))
 		theirs := answersOf(t, asked, append(java, "ask", file, "utf8")...)
 		if ours := words(answersOf(t, asked, program, "filter", "check", "--raw", file, "-")); ours != theirs || !strings.Contains(ours, "perhaps") {
 			t.Errorf("%s: we answer otherwise than Guava", name)

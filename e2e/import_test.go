@@ -224,11 +224,11 @@ func TestImportDocument(t *testing.T) {
 // are carried over whole.
 func TestImportOfRealLists(t *testing.T) {
 	tests := []struct{ tool, flag, file, text string }{
-		{"postconf", "--from-postfix", "main.cf", "smtpd_sender_restrictions = check_sender_access hash:" + shared(t, "lists/converted/sender_access") + "\n"},
-		{"rspamadm", "--from-rspamd", "multimap.conf", "A { type = from; action = reject; filter = \"email:domain\"; map = \"" + shared(t, "lists/rspamd/redirectors.inc") + "\" }\n" +
-			"B { type = ip; action = accept; map = \"" + shared(t, "lists/rspamd/test-ip.list") + "\" }\n" +
-			"C { type = from; action = reject; regexp = true; map = \"" + shared(t, "lists/rspamd/test-regexp.list") + "\" }\n"},
-		{"", "--from-spamassassin", "local.cf", "include " + shared(t, "lists/converted/blocklist_from.cf") + "\n"},
+		{"postconf", "--from-postfix", "main.cf", "smtpd_sender_restrictions = check_sender_access hash:" + testkit.Shared(t, "lists/converted/sender_access") + "\n"},
+		{"rspamadm", "--from-rspamd", "multimap.conf", "A { type = from; action = reject; filter = \"email:domain\"; map = \"" + testkit.Shared(t, "lists/rspamd/redirectors.inc") + "\" }\n" +
+			"B { type = ip; action = accept; map = \"" + testkit.Shared(t, "lists/rspamd/test-ip.list") + "\" }\n" +
+			"C { type = from; action = reject; regexp = true; map = \"" + testkit.Shared(t, "lists/rspamd/test-regexp.list") + "\" }\n"},
+		{"", "--from-spamassassin", "local.cf", "include " + testkit.Shared(t, "lists/converted/blocklist_from.cf") + "\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.flag, func(t *testing.T) {

@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"blockd/internal/testkit"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -45,7 +46,7 @@ func run(m *testing.M) int {
 		return 2
 	}
 	defer os.RemoveAll(dir)
-	if root, err = filepath.Abs(".."); err != nil {
+	if root, err = testkit.FindRoot(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}

@@ -33,7 +33,7 @@ func ask(t *testing.T, smtp, sender string) string {
 // times, a hundred with -soak, while twenty sessions of smtp-source send mail. A list change is never
 // felt: no session may fail, no listed sender may pass, no other be refused.
 func TestReloadUnderLoad(t *testing.T) {
-	union := shared(t, "lists/union-domains.txt.gz")
+	union := testkit.Shared(t, "lists/union-domains.txt.gz")
 	source := testkit.Peer(t, "smtp-source")
 	first, last := ends(t, union)
 

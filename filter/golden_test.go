@@ -15,11 +15,10 @@ import (
 	"blockd/internal/testkit"
 )
 
-// shared has files that the real programs have written.
-const shared = "../../shared/data/filters"
-
+// sharedFile is a file that the real program has written.
 func sharedFile(t testing.TB, name string) string {
 	t.Helper()
+	shared := testkit.Shared(t, "filters")
 	path := filepath.Join(shared, name)
 	if _, err := os.Stat(path); err != nil {
 		if _, chunks := joinChunks(shared, name); chunks != nil {

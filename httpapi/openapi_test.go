@@ -38,7 +38,7 @@ var update = flag.Bool("update", false, "write docs/openapi.json anew")
 func TestDocumentIsInDocs(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
 	whole := New(Settings{Tokens: "none", Provider: &Provider{Provider: provider.New(provider.Settings{})}, Entries: new(live.Set), Shared: new(shared.Node), Fleet: &Fleet{Book: roster.NewBook()}, Channel: &Channel{}, Junk: &junk.Desk{Box: new(junk.Box)}, Undo: &Undo{}, Pauses: new(pause.Set), Audit: &Audit{}, Quarantine: &Quarantine{}, Requests: new(receipt.Store), Report: &Report{}, History: new(history.Log), Rollup: rollup.New("", nil), Offer: &Offer{}, Subscriptions: &Subscriptions{}, Replay: func(context.Context, string, time.Time) (Replay, error) { return Replay{}, nil }, Person: new(forget.Places), Events: NewEvents(), Reload: func(context.Context, string) Reloaded { return Reloaded{} }}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
-	path := filepath.Join("..", "docs", "openapi.json")
+	path := filepath.Join(testkit.Root(t), "docs/openapi.json")
 	if *update {
 		testkit.Write(t, path, whole.document)
 	}

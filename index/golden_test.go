@@ -72,7 +72,7 @@ func TestGoldenFiles(t *testing.T) {
 		old  bool // of the version before, which is read and never written
 	}{{"v3-xxh3.bdx", false, false}, {"v3-siphash.bdx", true, false}, {"v2-xxh3.bdx", false, true}, {"v2-siphash.bdx", true, true}} {
 		t.Run(tt.file, func(t *testing.T) {
-			golden := filepath.Join("..", "testdata", "indexes", "golden", tt.file)
+			golden := filepath.Join(testkit.Root(t), "testdata/indexes/golden", tt.file)
 			o := seeded(77)
 			o.SipHash = tt.sip
 			path := filepath.Join(t.TempDir(), "x.bdx")
@@ -121,7 +121,7 @@ func TestGoldenFiles(t *testing.T) {
 // The pages of version 1 hold their slots otherwise: a reader that took such a file
 // for its own would have an error for whom it lists, and let them through.
 func TestFileOfAnEarlierVersionIsRefused(t *testing.T) {
-	golden := filepath.Join("..", "testdata", "indexes", "golden", "v1-xxh3.bdx")
+	golden := filepath.Join(testkit.Root(t), "testdata/indexes/golden", "v1-xxh3.bdx")
 	ix, err := Open(golden)
 	want := "index " + golden + ": damaged index: offset 8: format version 1, this program reads 3"
 	if ix != nil || !errors.Is(err, ErrCorrupt) || err.Error() != want {

@@ -8,18 +8,14 @@ import (
 	"testing"
 
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
 // realList is a list of a million real names, where the shared data is present.
 func realList(t testing.TB) Source {
 	t.Helper()
-	s := Source{List: "union", Path: filepath.Join("..", "..", "shared", "data", "lists", "union-domains.txt.gz"),
-		Settings: lists.Settings{Format: "plain"}}
-	if _, err := os.Stat(s.Path); err != nil {
-		t.Skip("no shared data: ", err)
-	}
-	return s
+	return Source{List: "union", Path: testkit.Shared(t, "lists/union-domains.txt.gz"), Settings: lists.Settings{Format: "plain"}}
 }
 
 func TestRealListIsFoundLineByLine(t *testing.T) {

@@ -109,7 +109,7 @@ func TestBlocksAgreeWithOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := 0
-	for _, dir := range []string{"testdata", "../testdata/lists", "../../shared/data/lists"} {
+	for _, dir := range []string{"testdata", testkit.Root(t) + "/testdata/lists", testkit.Root(t) + "/../shared/data/lists"} {
 		filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() || strings.Contains(path, "/fuzz/") {
 				return nil

@@ -18,11 +18,7 @@ import (
 // data returns the path of a real list, and skips the test where there are none.
 func data(t testing.TB, name string) string {
 	t.Helper()
-	path := filepath.Join("../../shared/data/lists", name)
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("no real lists here: %v", err)
-	}
-	return path
+	return testkit.Shared(t, filepath.Join("lists", name))
 }
 
 // keysOf reads a list and returns its keys, without scopes, and its summary.
@@ -222,9 +218,9 @@ var shipped = []struct {
 }
 
 func TestShippedLists(t *testing.T) {
-	readme := testkit.Read(t, "../testdata/lists/README.md")
+	readme := testkit.Read(t, testkit.Root(t)+"/testdata/lists/README.md")
 	for _, tt := range shipped {
-		_, sum := keysOf(t, filepath.Join("../testdata/lists", tt.name), tt.format)
+		_, sum := keysOf(t, filepath.Join(testkit.Root(t), "testdata/lists", tt.name), tt.format)
 		if sum.Entries != tt.entries || sum.Errors != 0 {
 			t.Errorf("%s: %+v, want %d entries", tt.name, sum, tt.entries)
 		}
@@ -232,7 +228,7 @@ func TestShippedLists(t *testing.T) {
 			t.Errorf("README.md does not have %s", tt.name)
 		}
 	}
-	got, _, err := items(t, string(testkit.Read(t, "../testdata/lists/example.txt")), lists.Settings{Format: "plain"})
+	got, _, err := items(t, string(testkit.Read(t, testkit.Root(t)+"/testdata/lists/example.txt")), lists.Settings{Format: "plain"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +258,7 @@ func TestShippedListsMeetNoHam(t *testing.T) {
 	}
 	defer ham.Close()
 	for _, tt := range shipped {
-		keys, _ := keysOf(t, filepath.Join("../testdata/lists", tt.name), tt.format)
+		keys, _ := keysOf(t, filepath.Join(testkit.Root(t), "testdata/lists", tt.name), tt.format)
 		if _, err := ham.Seek(0, io.SeekStart); err != nil {
 			t.Fatal(err)
 		}

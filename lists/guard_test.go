@@ -288,7 +288,7 @@ func TestShippedListsPassTheGuard(t *testing.T) {
 	for file, format := range map[string]string{
 		"example.txt": "plain", "spam-senders.txt": "plain", "sender_access": "postfix", "disposable_email_blocklist.conf": "plain",
 	} {
-		sum, err := lists.ReadFile(t.Context(), filepath.Join("..", "testdata", "lists", file), lists.Settings{Format: format, Guard: guard},
+		sum, err := lists.ReadFile(t.Context(), filepath.Join(testkit.Root(t), "testdata/lists", file), lists.Settings{Format: format, Guard: guard},
 			func(it *lists.Item) error { return nil })
 		if err != nil || sum.Errors > 0 || sum.Entries == 0 {
 			t.Errorf("%s: %+v, %v", file, sum, err)
@@ -302,10 +302,7 @@ func TestShippedListsPassTheGuard(t *testing.T) {
 // them all are of the private section.
 func TestUnionUnderGuard(t *testing.T) {
 	race.Skip(t)
-	const union = "../../shared/data/lists/union-domains.txt.gz"
-	if _, err := os.Stat(union); err != nil {
-		t.Skip("the real lists are not beside this checkout")
-	}
+	union := data(t, "union-domains.txt.gz")
 	file := suffixesOfTheFile(t)
 	found := map[string]int{}
 	var refused []string
@@ -348,9 +345,9 @@ type suffixFile map[string]bool // rules as they stand
 
 func suffixesOfTheFile(t *testing.T) suffixFile {
 	t.Helper()
-	f, err := os.Open("../../shared/data/psl/public_suffix_list.dat")
+	f, err := os.Open(testkit.Shared(t, "psl/public_suffix_list.dat"))
 	if err != nil {
-		t.Skip("the Public Suffix List is not beside this checkout")
+		t.Fatal(err)
 	}
 	defer f.Close()
 	rules := suffixFile{}

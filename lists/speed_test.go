@@ -77,7 +77,7 @@ func benchmarkRead(b *testing.B, path, format string, guard *lists.Guard, worker
 func BenchmarkReadPlain(b *testing.B) {
 	guard := newGuard(b, lists.DefaultGuard())
 	b.Run("addresses", func(b *testing.B) { benchmarkRead(b, madeAddresses(b, 1_000_000), "plain", guard, 0) })
-	b.Run("domains", func(b *testing.B) { benchmarkRead(b, realDomains, "plain", guard, 0) })
+	b.Run("domains", func(b *testing.B) { benchmarkRead(b, data(b, realDomains), "plain", guard, 0) })
 }
 
 // BenchmarkReadEntries reads a million sorted addresses in the format entries, and the same in the plain one.
@@ -116,7 +116,7 @@ func BenchmarkReadEntries(b *testing.B) {
 	}
 }
 
-const realDomains = "../../shared/data/lists/union-domains.txt.gz"
+const realDomains = "union-domains.txt.gz"
 
 // BenchmarkReadBlocks reads the same with workers.
 func BenchmarkReadBlocks(b *testing.B) {
@@ -126,7 +126,7 @@ func BenchmarkReadBlocks(b *testing.B) {
 			benchmarkRead(b, madeAddresses(b, 1_000_000), "plain", guard, workers)
 		})
 		b.Run(fmt.Sprintf("domains/%d", workers), func(b *testing.B) {
-			benchmarkRead(b, realDomains, "plain", guard, workers)
+			benchmarkRead(b, data(b, realDomains), "plain", guard, workers)
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -308,10 +307,7 @@ func TestWriterKeepsReasons(t *testing.T) {
 // TestWriterOnRealLists takes what real lists hold through every format.
 func TestWriterOnRealLists(t *testing.T) {
 	race.Skip(t)
-	dir := filepath.Join("..", "..", "shared", "data", "lists")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("the shared data is not here")
-	}
+	dir := testkit.Shared(t, "lists")
 	for _, tt := range []struct{ file, format string }{
 		{"disposable_email_blocklist.conf", "plain"},
 		{"spam-senders.txt", "plain"},

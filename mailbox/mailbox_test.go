@@ -566,12 +566,12 @@ func TestDialEndsWithItsContext(t *testing.T) {
 // Every real message arrives as it was sent. Behind the headers that delivery
 // adds, no byte differs.
 func TestRealMailArrivesUnchanged(t *testing.T) {
-	paths, err := filepath.Glob("../../shared/data/mail/*/*.eml")
+	paths, err := filepath.Glob(filepath.Join(testkit.Shared(t, "mail"), "*/*.eml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(paths) == 0 {
-		t.Skip("no corpus: ../shared/data/mail is not here")
+		t.Fatal("the corpus of ../shared/data/mail has no message")
 	}
 	m := start(t, Settings{})
 	c := client(t, m)

@@ -8,7 +8,8 @@ import (
 	"blockd/migration"
 )
 
-const cases = "../testdata/migration/"
+// cases is the folder of configurations that are imported.
+func cases(t *testing.T) string { return testkit.Root(t) + "/testdata/migration/" }
 
 // outcomes are those of a result by entry, each with what is said of it.
 func outcomes(r *migration.Result) map[string]string {
@@ -31,7 +32,7 @@ func expect(t *testing.T, r *migration.Result, want map[string]string) {
 }
 
 func TestRspamdRules(t *testing.T) {
-	r, err := migration.ReadRecorded(t, cases+"rspamd/local.d/multimap.conf")
+	r, err := migration.ReadRecorded(t, cases(t)+"rspamd/local.d/multimap.conf")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func TestRspamdRules(t *testing.T) {
 }
 
 func TestSpamAssassinDirectives(t *testing.T) {
-	r, err := migration.SpamAssassin(t.Context(), cases+"spamassassin/local.cf", migration.Options{})
+	r, err := migration.SpamAssassin(t.Context(), cases(t)+"spamassassin/local.cf", migration.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func TestSpamAssassinDirectives(t *testing.T) {
 }
 
 func TestPostfixExample(t *testing.T) {
-	r, err := migration.ReadRecorded(t, cases+"postfix/main.cf")
+	r, err := migration.ReadRecorded(t, cases(t)+"postfix/main.cf")
 	if err != nil {
 		t.Fatal(err)
 	}

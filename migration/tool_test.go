@@ -71,7 +71,7 @@ func TestParametersWithoutEnd(t *testing.T) {
 func TestInstalledToolsSayWhatIsRecorded(t *testing.T) {
 	for _, path := range []string{"postfix/main.cf", "rspamd/local.d/multimap.conf"} {
 		t.Run(path, func(t *testing.T) {
-			path := filepath.Join("../testdata/migration", path)
+			path := filepath.Join(testkit.Root(t), "testdata/migration", path)
 			recorded, err := ReadRecorded(t, path)
 			if err != nil {
 				t.Fatal(err)

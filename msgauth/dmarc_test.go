@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,7 +14,7 @@ import (
 
 // messages is a folder of messages that others made, with their DNS records and the
 // DMARC verdicts of some.
-const messages = "../../shared/data/dkim/dmarc"
+const messages = "dkim/dmarc"
 
 // otherwise are the cases that are aligned, and that DMARC refuses all the same.
 var otherwise = map[string]string{
@@ -25,10 +24,7 @@ var otherwise = map[string]string{
 
 func messagesZone(t *testing.T) zone {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(messages, "dns.json"))
-	if err != nil {
-		t.Skip("no DMARC test messages beside the checkout")
-	}
+	data := testkit.Read(t, filepath.Join(testkit.Shared(t, messages), "dns.json"))
 	var all []struct {
 		Name, Type, Rcode string
 		Replies           []string
@@ -58,13 +54,13 @@ func messagesZone(t *testing.T) zone {
 
 func readLetter(t *testing.T, name string) []byte {
 	t.Helper()
-	b := testkit.Read(t, filepath.Join(messages, name))
+	b := testkit.Read(t, filepath.Join(testkit.Shared(t, messages), name))
 	return bytes.ReplaceAll(bytes.ReplaceAll(b, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
 }
 
 func TestMessagesAlignAsTheirVerdictsSay(t *testing.T) {
 	r := resolverOf(t, nameserver.Serve(t, messagesZone(t)))
-	table := testkit.Read(t, filepath.Join(messages, "expect.tsv"))
+	table := testkit.Read(t, filepath.Join(testkit.Shared(t, messages), "expect.tsv"))
 	for i, line := range strings.Split(strings.TrimSpace(string(table)), "\n") {
 		c := strings.Split(line, "\t")
 		if i == 0 {
@@ -112,7 +108,7 @@ func TestMessagesOfOthers(t *testing.T) {
 			t.Errorf("%s: %s, want %s: %+v", name, proof, want, m)
 		}
 	}
-	files, _ := filepath.Glob(filepath.Join(messages, "*.eml"))
+	files, _ := filepath.Glob(filepath.Join(testkit.Shared(t, messages), "*.eml"))
 	for _, file := range files {
 		name := filepath.Base(file)
 		m, err := r.Message(t.Context(), netip.Addr{}, bytes.NewReader(readLetter(t, name)))

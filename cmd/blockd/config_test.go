@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 
 // What is shipped runs without a word of warning, and its lists are clean.
 func TestReferenceConfigurationIsGood(t *testing.T) {
-	const reference = "../../config.toml"
+	reference := filepath.Join(testkit.Root(t), "config.toml")
 	code, stdout, stderr := blockd(t, "", "config", "--check", "-c", reference)
 	if code != 0 || !strings.Contains(stdout, "no warnings") {
 		t.Errorf("config --check = %d, %s%s", code, stdout, stderr)

@@ -12,10 +12,7 @@ import (
 
 // Questions, and no more than four; a wrong answer is asked for again, a flag answers before.
 func TestInit(t *testing.T) {
-	list, err := filepath.Abs("../../testdata/lists/example.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := filepath.Join(testkit.Root(t), "testdata/lists/example.txt")
 	const (
 		which = "Which mail server do you have?"
 		how   = "How is it to ask blockd?"
@@ -111,7 +108,7 @@ func TestInitInterrupted(t *testing.T) {
 	cancel()
 	file := filepath.Join(t.TempDir(), "config.toml")
 	var out, stderr bytes.Buffer
-	list, _ := filepath.Abs("../../testdata/lists/example.txt")
+	list := filepath.Join(testkit.Root(t), "testdata/lists/example.txt")
 	if code := runContext(ctx, []string{"init", "-c", file, "--server", "postfix", "--way", "milter", "--list", "plain=" + list, "--doctor=false"}, strings.NewReader(""), &out, &stderr); code != exitFault || !strings.Contains(stderr.String(), "interrupted") {
 		t.Errorf("%d, %q", code, stderr.String())
 	}

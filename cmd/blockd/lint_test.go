@@ -10,6 +10,7 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/race"
 	"blockd/internal/term"
+	"blockd/internal/testkit"
 )
 
 const dirty = `# my list
@@ -181,10 +182,7 @@ func TestLintWritesColoursOnATerminalOnly(t *testing.T) {
 // hold, and the object of each line says the same as the summary.
 func TestLintRealLists(t *testing.T) {
 	race.Skip(t)
-	const real = "../../../shared/data/lists/"
-	if _, err := os.Stat(real); err != nil {
-		t.Skip("the real lists are not beside this checkout")
-	}
+	real := testkit.Shared(t, "lists") + "/"
 	for file, want := range map[string]struct {
 		format  string
 		entries int
@@ -271,10 +269,7 @@ func TestLintAndTheGate(t *testing.T) {
 }
 
 func TestLintRefusesAListOfProviders(t *testing.T) {
-	const real = "../../../shared/data/lists/free-email-domains.json"
-	if _, err := os.Stat(real); err != nil {
-		t.Skip("the real lists are not beside this checkout")
-	}
+	real := testkit.Shared(t, "lists/free-email-domains.json")
 	code, stdout, _ := blockd(t, "", "lint", real)
 	if code != 1 || !strings.Contains(stdout, "free-email-domains.json: refused: protected: ") {
 		t.Errorf("exit %d, %s", code, stdout[max(0, len(stdout)-500):])
@@ -354,7 +349,7 @@ format = "plain"
 // TestShippedListsSayTheirFormat: one line with a leading dot does not make them ambiguous, and the
 // example passes lint.
 func TestShippedListsSayTheirFormat(t *testing.T) {
-	for _, path := range []string{"../../config.toml", "../../packaging/config.toml"} {
+	for _, path := range []string{testkit.Root(t) + "/config.toml", testkit.Root(t) + "/packaging/config.toml"} {
 		c, err := config.Load(path)
 		if err != nil {
 			t.Fatal(err)
@@ -365,7 +360,7 @@ func TestShippedListsSayTheirFormat(t *testing.T) {
 			}
 		}
 	}
-	if code, out, errs := blockd(t, "", "lint", "-c", "../../config.toml", "../../testdata/lists/example.txt"); code != 0 {
+	if code, out, errs := blockd(t, "", "lint", "-c", testkit.Root(t)+"/config.toml", testkit.Root(t)+"/testdata/lists/example.txt"); code != 0 {
 		t.Errorf("lint of the example: %d\n%s%s", code, out, errs)
 	}
 }

@@ -20,7 +20,7 @@ import (
 // versitygw begins an S3 server that others have made, on a folder, and returns its address. A folder of the folder is a bucket.
 func versitygw(t *testing.T, key, secret string) (address, folder string) {
 	t.Helper()
-	out, err := exec.Command("../../e2e/versitygw.sh", "--where").Output()
+	out, err := exec.Command(testkit.Root(t)+"/e2e/versitygw.sh", "--where").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

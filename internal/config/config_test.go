@@ -77,7 +77,7 @@ func checkConfigurations(t *testing.T, folder string, atLeast int, said func(*te
 // The reference configuration has values of Default alone, so that it can be read in place of
 // the code, and fits on three screens.
 func TestReferenceConfigurationShowsTheDefaults(t *testing.T) {
-	data := testkit.Read(t, "../../config.toml")
+	data := testkit.Read(t, testkit.Root(t)+"/config.toml")
 	got, _, faults := decode(data, nil)
 	if len(faults) > 0 {
 		t.Fatal(faults)
@@ -301,7 +301,7 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, file := range append(files, "../../config.toml") {
+	for _, file := range append(files, testkit.Root(f)+"/config.toml") {
 		data := testkit.Read(f, file)
 		f.Add(data)
 	}

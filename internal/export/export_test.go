@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -191,10 +190,7 @@ func comesBack(t *testing.T, ix *index.Index, format string) {
 // TestExportOfRealListsComesBack takes real lists through every format.
 func TestExportOfRealListsComesBack(t *testing.T) {
 	race.Skip(t)
-	dir := filepath.Join("..", "..", "..", "shared", "data", "lists")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("the shared data is not here")
-	}
+	dir := testkit.Shared(t, "lists")
 	for _, tt := range []struct{ file, format string }{
 		{"badd-boyz.domains", "plain"}, {"disposable_email_blocklist.conf", "plain"}, {"disposable-wildcard.json", "json"}, {"scam.hosts", "hosts"},
 		{"blp-scam.hosts", "hosts"}, {"scam.adblock.txt", "adblock"}, {"ransomware.dnsmasq.conf", "dnsmasq"}, {"sw-scam.txt", "plain"},

@@ -73,7 +73,7 @@ func tables(t *testing.T, text []byte) map[string]any {
 
 // README has the commands that move Postfix too, for who reads only that.
 func TestReadmeMovesPostfixAlike(t *testing.T) {
-	readme := string(testkit.Read(t, "../../README.md"))
+	readme := string(testkit.Read(t, testkit.Root(t)+"/README.md"))
 	var typed strings.Builder
 	for _, m := range regexp.MustCompile(`(?m)^# (post(?:conf|fix) .*)$`).FindAllStringSubmatch(readme, -1) {
 		typed.WriteString(m[1] + "\n")

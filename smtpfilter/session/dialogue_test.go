@@ -81,7 +81,7 @@ func (r *rig) count(t testing.TB, name, label string) float64 {
 }
 
 func TestDialogues(t *testing.T) {
-	all, err := dialogue.Load("../../testdata/dialogues")
+	all, err := dialogue.Load(filepath.Join(testkit.Root(t), "testdata/dialogues"))
 	if err != nil {
 		t.Fatal(err)
 	}
