@@ -15,7 +15,7 @@ run: ## filter on 127.0.0.1:2525, mail arrives in var/mail (config.toml)
 .PHONY: test
 test: peers vet staticcheck ## vet, staticcheck, all tests under the race detector, real peers
 	$(GO) test -race -vet=off -shuffle=on -timeout=45m ./...
-	$(GO) test -vet=off -shuffle=on -timeout=30m -run="$$(internal/race/tests.sh --names)" $$(internal/race/tests.sh)
+	$(GO) test -vet=off -shuffle=on -timeout=30m -run="$$(internal/testkit/race/tests.sh --names)" $$(internal/testkit/race/tests.sh)
 	$(GO) test -vet=off -tags purego ./bloom
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./bloom
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 // openData opens a real list that is not part of the source tree.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/net/idna"
 
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // checkSender is what acceptance means: the canonical form is its own canonical

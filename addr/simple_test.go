@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 // checkSimple holds the short ways against the long ones: they may decline, and

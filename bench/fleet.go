@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"blockd/minisign"
+	"blockd/internal/minisign"
 	"blockd/snapshot"
 )
 

@@ -11,7 +11,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 var testSeed = Seed{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}

@@ -25,8 +25,8 @@ import (
 
 	"blockd/index"
 	"blockd/index/kept"
+	"blockd/internal/machine"
 	"blockd/lists"
-	"blockd/machine"
 )
 
 // Builder starts a process for each build. It is for one goroutine.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"blockd/addr"
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 )
 

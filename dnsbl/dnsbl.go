@@ -22,7 +22,7 @@ import (
 
 	"blockd/digest"
 	"blockd/index"
-	"blockd/listener"
+	"blockd/internal/listener"
 	"blockd/policy"
 )
 

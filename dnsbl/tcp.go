@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 // The bounds of a TCP connection.

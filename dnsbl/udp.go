@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 // Sizes of a reader of UDP.

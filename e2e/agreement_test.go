@@ -21,11 +21,11 @@ import (
 
 	"github.com/d--j/go-milter"
 
-	"blockd/internal/script"
-	"blockd/internal/sealed"
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
-	"blockd/internal/transaction"
+	"blockd/internal/testkit/script"
+	"blockd/internal/testkit/sealed"
+	"blockd/internal/testkit/selfsigned"
+	"blockd/internal/testkit/transaction"
 )
 
 // TestAgreement shows every file of testdata/transactions to every door of one

@@ -12,7 +12,7 @@ import (
 	"github.com/miekg/dns"
 
 	"blockd/addr"
-	"blockd/internal/transaction"
+	"blockd/internal/testkit/transaction"
 )
 
 // programs are the doors that programs ask about one thing at a time: the domain of the

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"blockd/internal/testkit"
-	"blockd/internal/transaction"
+	"blockd/internal/testkit/transaction"
 )
 
 // agreeingSendmail is a Sendmail that asks blockd's milter about the transactions. It has no

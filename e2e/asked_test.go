@@ -7,10 +7,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"blockd/internal/redisserver"
-	"blockd/internal/script"
 	"blockd/internal/testkit"
-	"blockd/internal/transaction"
+	"blockd/internal/testkit/redisserver"
+	"blockd/internal/testkit/script"
+	"blockd/internal/testkit/transaction"
 )
 
 // TestAskedAtEachDoor shows senders of lists that are asked to the SMTP filter, the milter and the policy service, while their Redis is well,

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/nameserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/nameserver"
 )
 
 // TestConsole has a person use the console in a real browser, headless: e2e/console has

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/nameserver"
-	"blockd/internal/sealed"
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/nameserver"
+	"blockd/internal/testkit/sealed"
+	"blockd/internal/testkit/selfsigned"
 )
 
 // TestCorrespondents has a user log in at a real Postfix through the SMTP filter, at one that asks the policy service and at one

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
 )
 
 // examined is what blockd doctor says of a configuration.

@@ -18,8 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/twmb/murmur3"
 
-	"blockd/internal/redisserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/redisserver"
 )
 
 // cut passes connections on to a server, and ends the sender's process after a number of octets.

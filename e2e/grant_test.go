@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/nameserver"
-	"blockd/internal/sealed"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/nameserver"
+	"blockd/internal/testkit/sealed"
 )
 
 // TestGrantWithProof: where SPF passed the client that was refused, what an operator grants lets in mail with SPF or DKIM, and no

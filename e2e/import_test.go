@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/accessmodel"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/accessmodel"
 )
 
 // imported is what `blockd import` says of a configuration.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
 )
 
 // serversRoot is the folder that e2e/servers.sh has filled with the servers that

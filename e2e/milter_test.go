@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
 )
 
 // milterLists are what the milter tests refuse, allow, mark and so on by.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
-	"blockd/internal/nameserver"
-	"blockd/internal/sealed"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/nameserver"
+	"blockd/internal/testkit/sealed"
 )
 
 // proofLists block x.example, and let it pass with a proof.

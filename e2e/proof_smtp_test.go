@@ -10,10 +10,10 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
-	"blockd/internal/nameserver"
-	"blockd/internal/sealed"
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/nameserver"
+	"blockd/internal/testkit/sealed"
+	"blockd/internal/testkit/selfsigned"
 )
 
 // TestProofBeforePostfix has blockd decide about signed mail in front of a real

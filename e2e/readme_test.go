@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
 )
 
 // command is one line behind a prompt of a console block, with what the

@@ -25,8 +25,8 @@ import (
 	"github.com/d--j/go-milter"
 	"github.com/miekg/dns"
 
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
 )
 
 // wish is a configuration by what random changes of it may touch.

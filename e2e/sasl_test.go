@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
 )
 
 // TestAuthWithPostfix has swaks log in through blockd to a real Postfix that asks

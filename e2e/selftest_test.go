@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/nameserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/nameserver"
 	"blockd/smtpfilter/upstream"
 )
 

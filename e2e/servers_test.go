@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
 )
 
 // mailServer is a real mail server of a test's own. It takes mail for everybody

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/oidcserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/oidcserver"
 )
 
 // browser is what keeps cookies, and says where a daemon leads it.

@@ -13,11 +13,11 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
-	"blockd/internal/mariadbserver"
-	"blockd/internal/postgresserver"
-	"blockd/internal/redisserver"
-	"blockd/internal/slapdserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/mariadbserver"
+	"blockd/internal/testkit/postgresserver"
+	"blockd/internal/testkit/redisserver"
+	"blockd/internal/testkit/slapdserver"
 )
 
 const sourcesDocument = "docs/sources.md"

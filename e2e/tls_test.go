@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
 	"blockd/smtpfilter/upstream"
 )
 

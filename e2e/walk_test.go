@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/nameserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/nameserver"
 )
 
 // likeTheDocument takes out of a text what differs from one day to the next: times, references, identities, and the widths of columns.

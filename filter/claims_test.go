@@ -7,7 +7,7 @@ import (
 
 	"github.com/twmb/murmur3"
 
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // It is said that a filter to which 0 to i have been added answers false for i+1. Guava's

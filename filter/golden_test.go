@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 // sharedFile is a file that the real program has written.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"blockd/header"
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // A field of the largest size costs a fraction of a second, whatever it is made of: the

@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"time"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // TestRefusals: only what a list refused counts, each as often as it stands for, and a

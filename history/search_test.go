@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 // slowly is Search as one would write it down.

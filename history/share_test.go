@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // TestAFloodEvictsItselfAlone has a history of small networks, and then three networks that

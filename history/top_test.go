@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 // slowTop is Most as one would write it down, for a query that selects by outcome and time.

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 // connections is a listener that limits open connections in total and per

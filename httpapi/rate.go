@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 // maxCallers bounds the callers that a limiter remembers, some 100 octets each. Further

@@ -9,7 +9,7 @@ import (
 	"blockd/addr"
 	"blockd/bloom"
 	"blockd/index/internal/build"
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 )
 

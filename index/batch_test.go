@@ -10,7 +10,7 @@ import (
 
 	"blockd/addr"
 	"blockd/index/internal/format"
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // sameAsLookup asks for all senders in one batch and one by one.

@@ -15,7 +15,7 @@ import (
 
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // flip flips one bit of the draft of an index at path.

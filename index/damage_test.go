@@ -21,8 +21,8 @@ import (
 	"blockd/digest"
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 // specimen is an index file to be damaged, with senders and the right answers.

@@ -14,8 +14,8 @@ import (
 
 	"blockd/index/internal/build"
 	"blockd/index/internal/segment"
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 )
 

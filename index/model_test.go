@@ -12,7 +12,7 @@ import (
 	"blockd/addr"
 	"blockd/bloom"
 	"blockd/index/internal/format"
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 )
 

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"blockd/addr"
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 // An index with an overlay costs a clear sender no memory.

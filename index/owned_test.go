@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"blockd/addr"
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"blockd/addr"
 	"blockd/index/internal/build"
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 	"blockd/pattern"
 )

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 )
 

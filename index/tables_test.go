@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"blockd/index/internal/format"
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // Every bit of the tables of networks and patterns is summed.

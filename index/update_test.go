@@ -16,8 +16,8 @@ import (
 
 	"blockd/addr"
 	"blockd/digest"
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 // published builds and publishes an index of sources, with its cache.

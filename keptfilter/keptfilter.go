@@ -26,7 +26,7 @@ import (
 	"blockd/index"
 	"blockd/internal/durable"
 	"blockd/internal/export"
-	"blockd/redisclient"
+	"blockd/internal/redisclient"
 	"blockd/redisfilter"
 	"blockd/rule"
 )

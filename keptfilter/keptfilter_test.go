@@ -17,10 +17,10 @@ import (
 	"blockd/filter"
 	"blockd/index"
 	"blockd/internal/export"
-	"blockd/internal/redisserver"
+	"blockd/internal/redisclient"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
-	"blockd/redisclient"
+	"blockd/internal/testkit/redisserver"
 	"blockd/redisfilter"
 )
 

@@ -17,8 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 // keepItem copies what of an item holds only until the callback returns.

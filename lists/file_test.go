@@ -19,8 +19,8 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 )
 

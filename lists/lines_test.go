@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // naiveLines is the model of lineReader: the whole text at once.

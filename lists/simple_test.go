@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // readSlow reads data as the plain format without its short way.

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"blockd/addr"
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 // said is what must come back of an entry, by format.

@@ -15,8 +15,8 @@ import (
 	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/durable"
-	"blockd/internal/race"
 	"blockd/internal/testkit/indexes"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // childIn is the variable that makes a test of this file a process that adds and

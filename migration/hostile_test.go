@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 	"blockd/migration"
 )
 

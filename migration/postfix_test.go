@@ -12,9 +12,9 @@ import (
 
 	"blockd/addr"
 	"blockd/index"
-	"blockd/internal/accessmodel"
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/accessmodel"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 	"blockd/migration"
 )

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/race"
-	"blockd/internal/sealed"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
+	"blockd/internal/testkit/sealed"
 	"blockd/milter"
 	"blockd/spool"
 	"blockd/verdict"

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 // connections stands between the network and the library. The library trusts its peers: it

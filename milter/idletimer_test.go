@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 // looked returns a connection whose waits are watched, and its peer's end.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/d--j/go-milter"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 // library directs the library's warnings to the log of the latest Server. The library has one

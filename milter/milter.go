@@ -23,7 +23,7 @@ import (
 	"github.com/d--j/go-milter"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 	"blockd/policy"
 	"blockd/rule"
 	"blockd/spool"

@@ -9,8 +9,8 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
-	"blockd/internal/nameserver"
-	"blockd/internal/sealed"
+	"blockd/internal/testkit/nameserver"
+	"blockd/internal/testkit/sealed"
 	"blockd/milter"
 	"blockd/msgauth"
 	"blockd/policy"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/sealed"
+	"blockd/internal/testkit/sealed"
 	"blockd/milter"
 	"blockd/verdict"
 )

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"testing"
 
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // The buffer of a connection that has ended serves the next one, and shows nothing of it.

@@ -8,7 +8,7 @@ import (
 	"github.com/d--j/go-milter"
 
 	"blockd/header"
-	"blockd/listener"
+	"blockd/internal/listener"
 	"blockd/policy"
 	"blockd/reply"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 // A stop does not wait for a connection without an SMTP session in progress, such as one that

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/nameserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/nameserver"
 )
 
 // messages is a folder of messages that others made, with their DNS records and the

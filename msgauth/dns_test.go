@@ -3,7 +3,7 @@ package msgauth
 import (
 	"testing"
 
-	"blockd/internal/nameserver"
+	"blockd/internal/testkit/nameserver"
 )
 
 type zone = nameserver.Zone

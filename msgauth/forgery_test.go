@@ -10,7 +10,7 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
-	"blockd/internal/nameserver"
+	"blockd/internal/testkit/nameserver"
 )
 
 const letter = "From: Ann <ann@news.bank.test>\r\nTo: bob@here.example\r\nSubject: hello\r\n\r\nOne line.\r\nAnother.\r\n"

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"blockd/internal/nameserver"
+	"blockd/internal/testkit/nameserver"
 )
 
 // A policy is that of the domain, or of the one that was registered for it; several are none, as other records are, and what

@@ -15,9 +15,9 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 	"github.com/miekg/dns"
 
-	"blockd/internal/nameserver"
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/nameserver"
+	"blockd/internal/testkit/race"
 )
 
 // TestBrokenMessagesLeaveNothing breaks messages of several signatures off at every

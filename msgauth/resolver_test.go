@@ -14,8 +14,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"blockd/internal/nameserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/nameserver"
 )
 
 func txt(ctx context.Context, r *Resolver, name string) answer {

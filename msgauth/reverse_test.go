@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"blockd/internal/nameserver"
+	"blockd/internal/testkit/nameserver"
 )
 
 func TestReverse(t *testing.T) {

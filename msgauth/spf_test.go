@@ -8,7 +8,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"blockd/internal/nameserver"
+	"blockd/internal/testkit/nameserver"
 )
 
 func TestSPF(t *testing.T) {

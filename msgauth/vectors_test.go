@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/nameserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/nameserver"
 )
 
 // vectors is a folder of test vectors that others made: NAME.msg with the DNS

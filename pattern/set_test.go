@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // setOf makes a Set of what Parse takes, as an index does.

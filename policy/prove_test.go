@@ -13,7 +13,7 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
-	"blockd/internal/nameserver"
+	"blockd/internal/testkit/nameserver"
 	"blockd/msgauth"
 	"blockd/policy"
 	"blockd/rule"

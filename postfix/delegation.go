@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"net/netip"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 	"blockd/policy"
 	"blockd/reply"
 	"blockd/rule"

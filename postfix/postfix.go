@@ -18,7 +18,7 @@ import (
 	"net/netip"
 	"time"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 	"blockd/policy"
 	"blockd/rule"
 )

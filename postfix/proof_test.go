@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/nameserver"
-	"blockd/internal/sealed"
+	"blockd/internal/testkit/nameserver"
+	"blockd/internal/testkit/sealed"
 	"blockd/lists"
 	"blockd/msgauth"
 	"blockd/rule"

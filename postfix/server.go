@@ -5,7 +5,7 @@ import (
 	"net"
 	"time"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 // Server serves one protocol. Serve is called once.

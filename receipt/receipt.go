@@ -23,7 +23,7 @@ import (
 	"golang.org/x/text/language"
 
 	"blockd/history"
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 const (

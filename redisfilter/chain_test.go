@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"blockd/internal/redisserver"
-	"blockd/redisclient"
+	"blockd/internal/redisclient"
+	"blockd/internal/testkit/redisserver"
 )
 
 // module makes a Redis without RedisBloom do as if it had the module: a chain is a list of

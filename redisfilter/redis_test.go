@@ -15,10 +15,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"blockd/internal/redisserver"
-	"blockd/internal/selfsigned"
+	"blockd/internal/redisclient"
 	"blockd/internal/testkit"
-	"blockd/redisclient"
+	"blockd/internal/testkit/redisserver"
+	"blockd/internal/testkit/selfsigned"
 )
 
 // shared is the server of the tests that need no other.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"blockd/redisclient"
+	"blockd/internal/redisclient"
 )
 
 // defaultGrace is how long Ctrl-C waits for a server that does not answer: a push removes what it has left.

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"blockd/filter"
-	"blockd/redisclient"
+	"blockd/internal/redisclient"
 )
 
 // What Target takes as the number of parts, beside a power of two from 2 to filter.MaxShards.

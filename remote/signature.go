@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"os"
 
-	"blockd/minisign"
+	"blockd/internal/minisign"
 )
 
 // signature is Source.Signature, parsed: a public key of minisign, and where

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/crypto/blake2b"
 
+	"blockd/internal/minisign"
 	"blockd/internal/testkit"
-	"blockd/minisign"
 )
 
 func testdata(t testing.TB, name string) string {

@@ -16,7 +16,7 @@ import (
 	"github.com/tidwall/redcon"
 	"golang.org/x/sys/unix"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 // The time limits of a connection.

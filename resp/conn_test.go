@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"blockd/index"
-	"blockd/internal/race"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 	"blockd/verdict"
 )

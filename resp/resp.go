@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"blockd/index"
-	"blockd/listener"
+	"blockd/internal/listener"
 	"blockd/policy"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"blockd/history"
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // rig is a Table that runs in a bubble of synctest, where it is midnight.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"blockd/internal/race"
+	"blockd/internal/testkit/race"
 )
 
 // whole publishes the model by a publisher that has published nothing before, and returns what that says.

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blockd/minisign"
+	"blockd/internal/minisign"
 )
 
 // twoSequences is a channel with a node that has taken the first of two.

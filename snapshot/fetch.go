@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"blockd/minisign"
+	"blockd/internal/minisign"
 )
 
 const (

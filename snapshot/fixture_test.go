@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/minisign"
 	"blockd/lists"
-	"blockd/minisign"
 )
 
 // TestMain puts the folders of tests into memory where it can: on a loaded disk, syncs are all that these tests would wait for.

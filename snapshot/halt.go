@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"blockd/internal/durable"
-	"blockd/minisign"
+	"blockd/internal/minisign"
 )
 
 // Halt stops the channel at the sequence before the newest, until a time: nodes that have the newest go back.

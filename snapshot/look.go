@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"blockd/internal/durable"
-	"blockd/minisign"
+	"blockd/internal/minisign"
 )
 
 // readLatest is the content of a latest.json that is signed for this channel.

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"blockd/internal/durable"
-	"blockd/minisign"
+	"blockd/internal/minisign"
 )
 
 // The names in a node's folder.

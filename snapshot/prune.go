@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"blockd/minisign"
+	"blockd/internal/minisign"
 
 	"golang.org/x/sync/errgroup"
 )

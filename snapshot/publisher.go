@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"blockd/internal/durable"
-	"blockd/minisign"
+	"blockd/internal/minisign"
 )
 
 // Life is how long a sequence may be begun with. A publisher writes another one before half of that is over, also if nothing has

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"blockd/minisign"
+	"blockd/internal/minisign"
 )
 
 // Relay serves to other nodes what this one has: what the keys have signed, and the objects of these manifests. An object that it has not

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/minisign"
+	"blockd/internal/minisign"
 )
 
 // After any changes, and for nodes that look at any of them, a node has what the publisher had.

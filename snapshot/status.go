@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"blockd/internal/durable"
-	"blockd/minisign"
+	"blockd/internal/minisign"
 )
 
 // Status says how a node is.

@@ -12,9 +12,9 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"blockd/ask"
+	"blockd/internal/redisclient"
 	"blockd/mirror"
 	"blockd/mirror/redis"
-	"blockd/redisclient"
 )
 
 // Options say where a list is: as for package mirror/redis, of which DSN, List, Key and Shards count.

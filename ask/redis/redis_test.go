@@ -22,7 +22,7 @@ import (
 	"blockd/ask"
 	"blockd/ask/redis"
 	"blockd/index"
-	"blockd/internal/redisserver"
+	"blockd/internal/testkit/redisserver"
 	"blockd/lists"
 	"blockd/verdict"
 )

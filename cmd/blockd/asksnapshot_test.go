@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"blockd/internal/redisserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/redisserver"
 )
 
 // A publisher reads the keys of a store, and a node asks the same store by the filter that comes with the snapshot: it never reads the keys.

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
-	"blockd/internal/race"
 	"blockd/internal/testkit/indexes"
+	"blockd/internal/testkit/race"
 	"blockd/policy"
 	"blockd/printout"
 )

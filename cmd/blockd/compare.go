@@ -12,9 +12,9 @@ import (
 
 	"blockd/internal/config"
 	"blockd/internal/control"
+	"blockd/internal/machine"
 	"blockd/internal/overlap"
 	"blockd/internal/term"
-	"blockd/machine"
 )
 
 func newCompare() *cobra.Command {

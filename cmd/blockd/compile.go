@@ -20,8 +20,8 @@ import (
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/internal/daemon"
+	"blockd/internal/machine"
 	"blockd/internal/term"
-	"blockd/machine"
 	"blockd/reload"
 	"blockd/remote"
 )

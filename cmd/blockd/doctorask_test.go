@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"blockd/internal/redisserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/redisserver"
 )
 
 // TestDoctorOfAskedList: the doctor asks the store of a list for entries that it has, and says what would go wrong.

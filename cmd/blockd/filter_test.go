@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"blockd/filter"
-	"blockd/internal/race"
 	"blockd/internal/term"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 // filterLists have every kind of key, and what no filter has.

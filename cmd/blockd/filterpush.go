@@ -13,8 +13,8 @@ import (
 
 	"blockd/filter"
 	"blockd/internal/export"
+	"blockd/internal/redisclient"
 	"blockd/internal/term"
-	"blockd/redisclient"
 	"blockd/redisfilter"
 )
 

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"blockd/internal/config"
-	"blockd/internal/race"
 	"blockd/internal/term"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 const dirty = `# my list

@@ -12,7 +12,7 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
-	"blockd/internal/nameserver"
+	"blockd/internal/testkit/nameserver"
 	"blockd/printout"
 )
 

@@ -19,8 +19,8 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/daemon"
 	"blockd/internal/durable"
+	"blockd/internal/minisign"
 	"blockd/internal/term"
-	"blockd/minisign"
 	"blockd/reload"
 	"blockd/snapshot"
 )

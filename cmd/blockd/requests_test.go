@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/nameserver"
+	"blockd/internal/testkit/nameserver"
 	"blockd/receipt"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"blockd/internal/redisserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/redisserver"
 )
 
 // TestAskedBehindForeignFilter: a list is asked behind a Redisson filter that `blockd filter push` has put into its Redis. A filter that is

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"blockd/httpapi"
-	"blockd/internal/postgresserver"
-	"blockd/internal/redisserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/postgresserver"
+	"blockd/internal/testkit/redisserver"
 	"blockd/live/shared/redis"
 	"blockd/roster"
 )

@@ -22,11 +22,11 @@ import (
 
 	"blockd/internal/config"
 	"blockd/internal/daemon"
-	"blockd/internal/mariadbserver"
-	"blockd/internal/postgresserver"
-	"blockd/internal/redisserver"
-	"blockd/internal/slapdserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/mariadbserver"
+	"blockd/internal/testkit/postgresserver"
+	"blockd/internal/testkit/redisserver"
+	"blockd/internal/testkit/slapdserver"
 )
 
 // storeSecret is the password of every store of TestStores.

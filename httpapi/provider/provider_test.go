@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/oidcserver"
+	"blockd/internal/testkit/oidcserver"
 )
 
 const back = "http://127.0.0.1:8025/v1/session/callback"

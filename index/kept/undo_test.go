@@ -17,8 +17,8 @@ import (
 
 	"blockd/index"
 	"blockd/index/kept"
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"blockd/certificate"
 	"blockd/httpapi"
+	"blockd/internal/certificate"
 )
 
 // maxConfig bounds a configuration file: a thousand [[list]] tables are about

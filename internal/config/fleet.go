@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"blockd/minisign"
+	"blockd/internal/minisign"
 	"blockd/snapshot"
 )
 

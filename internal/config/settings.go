@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"blockd/catalogue"
+	"blockd/internal/machine"
 	"blockd/lists"
-	"blockd/machine"
 	"blockd/policy"
 	"blockd/reload"
 	"blockd/rule"

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"blockd/internal/machine"
 	"blockd/internal/term"
-	"blockd/machine"
 )
 
 // Duration is a time.Duration that is written as text: "500ms", "1m30s", "30d".

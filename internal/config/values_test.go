@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"blockd/machine"
+	"blockd/internal/machine"
 )
 
 func TestOctets(t *testing.T) {

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"syscall"
 
-	"blockd/access"
 	"blockd/addr"
+	"blockd/internal/access"
+	"blockd/internal/machine"
 	"blockd/internal/term"
-	"blockd/machine"
 	"blockd/postfix"
 	"blockd/smtpfilter/upstream"
 	"blockd/verdict"

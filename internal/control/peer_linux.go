@@ -3,7 +3,7 @@ package control
 import (
 	"golang.org/x/sys/unix"
 
-	"blockd/access"
+	"blockd/internal/access"
 )
 
 // peerOf is the process at the other end of a Unix socket.

@@ -5,7 +5,7 @@ package control
 import (
 	"errors"
 
-	"blockd/access"
+	"blockd/internal/access"
 )
 
 // peerOf fails: other systems do not name the process in one way.

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"blockd/access"
+	"blockd/internal/access"
 	"blockd/internal/config"
 )
 

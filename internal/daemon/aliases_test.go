@@ -7,9 +7,9 @@ import (
 
 	"blockd/addr"
 	"blockd/internal/config"
-	"blockd/internal/mariadbserver"
-	"blockd/internal/postgresserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/mariadbserver"
+	"blockd/internal/testkit/postgresserver"
 )
 
 // aliasTable has two aliases, a domain, and rows that are none: each costs itself alone.

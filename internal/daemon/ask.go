@@ -14,10 +14,10 @@ import (
 	askredis "blockd/ask/redis"
 	"blockd/filter"
 	"blockd/internal/config"
+	"blockd/internal/redisclient"
 	"blockd/live"
 	"blockd/mirror"
 	"blockd/mirror/redis"
-	"blockd/redisclient"
 	"blockd/redisfilter"
 )
 

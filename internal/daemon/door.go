@@ -9,8 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/certificate"
-	"blockd/listener"
+	"blockd/internal/certificate"
+	"blockd/internal/listener"
 )
 
 // door is where clients come in. The zero value is a door that is shut.

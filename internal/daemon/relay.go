@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 // Bounds of the door for other nodes.

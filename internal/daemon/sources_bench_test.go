@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
-	"blockd/internal/postgresserver"
+	"blockd/internal/testkit/postgresserver"
 	"blockd/lists"
 	"blockd/mirror"
 	"blockd/mirror/postgres"

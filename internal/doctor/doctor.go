@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"blockd/access"
+	"blockd/internal/access"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"

@@ -22,7 +22,7 @@ import (
 	"syscall"
 	"time"
 
-	"blockd/access"
+	"blockd/internal/access"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/daemon"

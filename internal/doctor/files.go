@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"blockd/access"
+	"blockd/internal/access"
 	"blockd/internal/config"
 	"blockd/internal/term"
 )

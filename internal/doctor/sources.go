@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"blockd/access"
+	"blockd/internal/access"
 	"blockd/internal/config"
 	"blockd/internal/daemon"
 	"blockd/mirror"

@@ -14,10 +14,10 @@ import (
 
 	"blockd/addr"
 	"blockd/index"
-	"blockd/internal/race"
 	"blockd/internal/term"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 )
 

@@ -15,9 +15,9 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"blockd/addr"
-	"blockd/internal/postgresserver"
-	"blockd/internal/redisserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/postgresserver"
+	"blockd/internal/testkit/redisserver"
 	"blockd/live"
 	"blockd/live/shared"
 	"blockd/live/shared/postgres"

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"blockd/audit"
-	"blockd/internal/redisserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/redisserver"
 	"blockd/live"
 	"blockd/live/shared"
 )

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"blockd/internal/redisserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/redisserver"
 	"blockd/lists"
 	"blockd/live"
 	"blockd/live/shared"

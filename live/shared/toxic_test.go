@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"blockd/internal/testkit"
-	"blockd/internal/toxiproxy"
+	"blockd/internal/testkit/toxiproxy"
 	"blockd/live"
 	"blockd/live/shared"
 	"blockd/live/shared/relay"

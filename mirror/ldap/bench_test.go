@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/slapdserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/slapdserver"
 	"blockd/mirror"
 )
 

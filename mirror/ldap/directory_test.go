@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-ldap/ldap/v3"
 
-	"blockd/internal/slapdserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/slapdserver"
 	"blockd/lists"
 	"blockd/mirror"
 )

@@ -11,8 +11,8 @@ import (
 	ber "github.com/go-asn1-ber/asn1-ber"
 	"github.com/go-ldap/ldap/v3"
 
-	"blockd/internal/slapdserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/slapdserver"
 	"blockd/mirror"
 )
 

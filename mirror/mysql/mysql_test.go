@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/mariadbserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/mariadbserver"
 	"blockd/mirror"
 )
 

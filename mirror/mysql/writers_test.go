@@ -11,7 +11,7 @@ import (
 	client "github.com/go-sql-driver/mysql"
 
 	"blockd/internal/testkit"
-	"blockd/internal/writers"
+	"blockd/internal/testkit/writers"
 )
 
 const lastNumber = "select rev from blockd_log_rev"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/postgresserver"
+	"blockd/internal/testkit/postgresserver"
 	"blockd/mirror"
 	"blockd/mirror/query"
 )

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/postgresserver"
 	"blockd/internal/testkit"
-	"blockd/internal/writers"
+	"blockd/internal/testkit/postgresserver"
+	"blockd/internal/testkit/writers"
 	"blockd/mirror"
 	"blockd/mirror/query"
 )

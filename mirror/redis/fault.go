@@ -7,8 +7,8 @@ import (
 	"regexp"
 	"strings"
 
+	"blockd/internal/redisclient"
 	"blockd/mirror"
-	"blockd/redisclient"
 )
 
 // errShape is for an answer that does not have the form of its command.

@@ -16,8 +16,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"blockd/internal/redisserver"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/redisserver"
 	"blockd/lists"
 	"blockd/mirror"
 )

@@ -8,7 +8,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"blockd/internal/redisserver"
+	"blockd/internal/testkit/redisserver"
 	"blockd/mirror"
 )
 

@@ -21,8 +21,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/zeebo/xxh3"
 
+	"blockd/internal/redisclient"
 	"blockd/mirror"
-	"blockd/redisclient"
 )
 
 // Options say where a list is.

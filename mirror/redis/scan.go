@@ -10,8 +10,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"blockd/internal/redisclient"
 	"blockd/mirror"
-	"blockd/redisclient"
 )
 
 const (

@@ -13,9 +13,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"blockd/internal/redisserver"
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/redisserver"
+	"blockd/internal/testkit/selfsigned"
 	"blockd/mirror"
 )
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"blockd/internal/testkit"
-	"blockd/internal/writers"
+	"blockd/internal/testkit/writers"
 	"blockd/mirror"
 )
 

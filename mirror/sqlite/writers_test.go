@@ -10,7 +10,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"blockd/internal/writers"
+	"blockd/internal/testkit/writers"
 	"blockd/mirror"
 )
 

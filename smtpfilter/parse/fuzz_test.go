@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"blockd/addr"
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 // The second parser: the grammar of MAIL and RCPT as one regular expression for

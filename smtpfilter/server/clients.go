@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 // admission is the answer to a new connection.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 	"blockd/smtpfilter/upstream"
 )
 

@@ -15,8 +15,8 @@ import (
 	"github.com/emersion/go-smtp"
 	"golang.org/x/sys/unix"
 
-	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 	"blockd/smtpfilter/session"
 )
 

@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
 	"blockd/policy"
 	"blockd/smtpfilter/session"
 )

@@ -8,8 +8,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"blockd/internal/nameserver"
-	"blockd/internal/script"
+	"blockd/internal/testkit/nameserver"
+	"blockd/internal/testkit/script"
 )
 
 // TestP1WhatComesWhileDNSIsAskedDoesNotChangeTheLine: the octets that were checked are

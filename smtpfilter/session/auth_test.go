@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"blockd/internal/script"
+	"blockd/internal/testkit/script"
 	"blockd/smtpfilter/upstream"
 	"blockd/smtpfilter/wire"
 )

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"blockd/internal/dialogue"
-	"blockd/internal/script"
+	"blockd/internal/testkit/dialogue"
+	"blockd/internal/testkit/script"
 	"blockd/mailbox"
 )
 

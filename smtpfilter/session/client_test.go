@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/dialogue"
+	"blockd/internal/testkit/dialogue"
 	"blockd/policy"
 )
 

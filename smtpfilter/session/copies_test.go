@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"blockd/internal/nameserver"
-	"blockd/internal/script"
-	"blockd/internal/sealed"
+	"blockd/internal/testkit/nameserver"
+	"blockd/internal/testkit/script"
+	"blockd/internal/testkit/sealed"
 	"blockd/smtpfilter/upstream"
 	"blockd/spool"
 )

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"blockd/internal/race"
-	"blockd/internal/script"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
+	"blockd/internal/testkit/script"
 	"blockd/policy"
 	"blockd/smtpfilter/upstream"
 	"blockd/smtpfilter/wire"

@@ -17,9 +17,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/internal/dialogue"
-	"blockd/internal/script"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/dialogue"
+	"blockd/internal/testkit/script"
 	"blockd/mailbox"
 	"blockd/policy"
 	"blockd/smtpfilter/upstream"

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/script"
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/script"
+	"blockd/internal/testkit/selfsigned"
 	"blockd/smtpfilter/upstream"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
-	"blockd/internal/script"
+	"blockd/internal/testkit/script"
 	"blockd/policy"
 	"blockd/smtpfilter/session"
 	"blockd/smtpfilter/upstream"

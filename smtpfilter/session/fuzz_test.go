@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/script"
+	"blockd/internal/testkit/script"
 )
 
 // tape is a client that says what is written down, in pieces, and then ends.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/script"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/script"
 	"blockd/smtpfilter/upstream"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"blockd/internal/script"
+	"blockd/internal/testkit/script"
 	"blockd/smtpfilter/upstream"
 )
 

@@ -15,9 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blockd/internal/dialogue"
-	"blockd/internal/nameserver"
-	"blockd/internal/script"
+	"blockd/internal/testkit/dialogue"
+	"blockd/internal/testkit/nameserver"
+	"blockd/internal/testkit/script"
 	"blockd/mailbox"
 	"blockd/policy"
 )

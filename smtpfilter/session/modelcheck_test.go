@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/script"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/script"
 )
 
 // check holds the invariants.

@@ -19,8 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
-	"blockd/internal/script"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/script"
 	"blockd/policy"
 	"blockd/rule"
 	"blockd/smtpfilter/upstream"

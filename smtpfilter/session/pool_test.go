@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/script"
+	"blockd/internal/testkit/script"
 	"blockd/smtpfilter/upstream"
 )
 

@@ -21,10 +21,10 @@ import (
 
 	"blockd/history"
 	"blockd/index"
-	"blockd/internal/dialogue"
-	"blockd/internal/nameserver"
-	"blockd/internal/script"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/dialogue"
+	"blockd/internal/testkit/nameserver"
+	"blockd/internal/testkit/script"
 	"blockd/msgauth"
 	"blockd/policy"
 	"blockd/rule"

@@ -11,8 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/internal/script"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/script"
 	"blockd/smtpfilter/upstream"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"blockd/internal/nameserver"
-	"blockd/internal/script"
+	"blockd/internal/testkit/nameserver"
+	"blockd/internal/testkit/script"
 )
 
 // TestReverse is the rule on PTR records: which clients it refuses and spares, and what it asks.

@@ -11,8 +11,8 @@ import (
 
 	"blockd/history"
 	"blockd/index"
-	"blockd/internal/dialogue"
-	"blockd/internal/script"
+	"blockd/internal/testkit/dialogue"
+	"blockd/internal/testkit/script"
 	"blockd/policy"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
-	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
 )
 
 // secret is an upstream that plays one script in the clear and another under

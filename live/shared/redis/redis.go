@@ -29,9 +29,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"blockd/internal/redisclient"
 	"blockd/live"
 	"blockd/live/shared"
-	"blockd/redisclient"
 )
 
 var (

@@ -12,9 +12,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"blockd/internal/redisclient"
 	"blockd/live"
 	"blockd/live/shared"
-	"blockd/redisclient"
 )
 
 // lookAgain is how often it is found out whether there are replicas.

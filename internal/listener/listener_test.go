@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 // script is a listener that answers Accept with these errors, nil is a connection.

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blockd/internal/selfsigned"
+	"blockd/internal/testkit/selfsigned"
 )
 
 // served is the first name of the certificate that p shows.

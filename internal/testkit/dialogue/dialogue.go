@@ -54,7 +54,7 @@ import (
 	"strings"
 	"time"
 
-	"blockd/internal/nameserver"
+	"blockd/internal/testkit/nameserver"
 )
 
 // Dialogue is one conversation.

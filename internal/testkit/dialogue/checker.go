@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
-	"blockd/internal/nameserver"
 	"blockd/internal/testkit/domains"
 	"blockd/internal/testkit/indexes"
+	"blockd/internal/testkit/nameserver"
 	"blockd/lists"
 	"blockd/msgauth"
 	"blockd/policy"

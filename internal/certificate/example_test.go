@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"blockd/certificate"
+	"blockd/internal/certificate"
 )
 
 // A server that takes up a renewed certificate by itself.

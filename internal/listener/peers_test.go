@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blockd/listener"
+	"blockd/internal/listener"
 )
 
 func TestAdmits(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
-	"blockd/internal/nameserver"
+	"blockd/internal/testkit/nameserver"
 )
 
 // The selectors of every domain: of a key of Ed25519, and of one of RSA with 2,048

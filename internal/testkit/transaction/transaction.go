@@ -32,7 +32,7 @@
 //   - set KEY VALUE is a key of [smtp]; VALUE is TOML, or a word.
 //   - owners KEY VALUE is a key of [recipients] in the same way, and alias ALIAS OWNER one of its aliases.
 //   - auth KEY VALUE is a key of [auth] in the same way, and dns TYPE NAME: TEXT a record
-//     of the name server, beside those of internal/sealed.
+//     of the name server, beside those of internal/testkit/sealed.
 //   - broken has the index damaged once blockd serves.
 //   - client ADDRESS, helo NAME and login USER are of the session. Without them it is
 //     192.0.2.7, client.there.example and nobody.
@@ -59,7 +59,7 @@ import (
 	"strconv"
 	"strings"
 
-	"blockd/internal/nameserver"
+	"blockd/internal/testkit/nameserver"
 )
 
 // Case is one transaction.
