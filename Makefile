@@ -144,7 +144,7 @@ charttest: ## the Helm chart and compose files against Kubernetes' and Compose's
 
 .PHONY: benchmarks
 benchmarks: ## Go's own benchmarks of the hot path
-	$(GO) test -run='^$$' -bench=. -benchmem ./addr ./bloom ./index ./lists
+	$(GO) test -run='^$$' -bench=. -benchmem ./mail/addr ./bloom ./index ./lists
 
 .PHONY: fleetplot
 fleetplot: ## the plot of docs/fleet.md: how many nodes a bad sequence reaches

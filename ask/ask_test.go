@@ -14,9 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/mirror"
 	"blockd/verdict"
 )

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 	"blockd/verdict"
 )
 

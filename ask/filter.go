@@ -12,9 +12,9 @@ import (
 	"os"
 	"sync/atomic"
 
-	"blockd/addr"
 	"blockd/bloom"
 	"blockd/internal/durable"
+	"blockd/mail/addr"
 	"blockd/mirror"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 func domain(n int) addr.Key {

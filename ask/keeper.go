@@ -14,10 +14,10 @@ import (
 	"sync"
 	"time"
 
-	"blockd/addr"
 	"blockd/bloom"
 	"blockd/filter"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/mirror"
 )
 

@@ -16,10 +16,10 @@ import (
 	"github.com/sony/gobreaker/v2"
 	"golang.org/x/sync/singleflight"
 
-	"blockd/addr"
 	"blockd/filter"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/mirror"
 	"blockd/verdict"
 )

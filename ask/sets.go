@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"blockd/addr"
 	"blockd/bloom"
 	"blockd/index"
+	"blockd/mail/addr"
 	"blockd/mirror"
 	"blockd/verdict"
 )

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // changedLists is how many lists the keys are dealt out to.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // otherKinds makes an index hold every kind of key that a sender can have, so

@@ -12,8 +12,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"blockd/addr"
 	"blockd/index"
+	"blockd/mail/addr"
 )
 
 // opens is how often a question opens a file: one time is too short to measure

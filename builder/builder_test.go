@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // TestMain is the child too: what it does is its only argument.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/dchest/siphash"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // Most is how many addresses a Set has at most. With all that is kept of them they take 20 MB of memory.

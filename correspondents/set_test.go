@@ -14,9 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blockd/addr"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 const year = 365 * 24 * time.Hour

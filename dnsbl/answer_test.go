@@ -9,10 +9,10 @@ import (
 
 	"github.com/miekg/dns"
 
-	"blockd/digest"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
+	"blockd/mail/digest"
 	"blockd/rule"
 )
 

@@ -20,9 +20,9 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/digest"
 	"blockd/index"
 	"blockd/internal/listener"
+	"blockd/mail/digest"
 	"blockd/policy"
 )
 

@@ -13,11 +13,11 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/digest"
 	"blockd/history"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
+	"blockd/mail/digest"
 	"blockd/policy"
 	"blockd/rule"
 )

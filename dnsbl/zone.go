@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/digest"
+	"blockd/mail/digest"
 	"blockd/policy"
 )
 

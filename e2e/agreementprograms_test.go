@@ -11,8 +11,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"blockd/addr"
 	"blockd/internal/testkit/transaction"
+	"blockd/mail/addr"
 )
 
 // programs are the doors that programs ask about one thing at a time: the domain of the

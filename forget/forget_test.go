@@ -3,7 +3,7 @@ package forget
 import (
 	"testing"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // All spellings of an address name the person, for a recipient those with a tag too. Other addresses do not.

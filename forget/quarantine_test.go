@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
+	"blockd/mail/addr"
 	"blockd/quarantine"
 )
 

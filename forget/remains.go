@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"blockd/addr"
 	"blockd/audit"
 	"blockd/lists"
 	"blockd/live"
+	"blockd/mail/addr"
 	"blockd/quarantine"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/addr"
 	"blockd/history"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/policy"
 )
 

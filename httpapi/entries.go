@@ -16,9 +16,9 @@ import (
 	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/lists"
 	"blockd/live"
+	"blockd/mail/addr"
 )
 
 // maxChanges is how many entries one request may add or remove.

@@ -19,9 +19,9 @@ import (
 	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/httpapi/session"
 	"blockd/live/shared"
+	"blockd/mail/addr"
 	"blockd/verdict"
 )
 

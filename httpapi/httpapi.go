@@ -25,7 +25,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"blockd/addr"
 	"blockd/forget"
 	"blockd/history"
 	"blockd/httpapi/fastpath"
@@ -34,6 +33,7 @@ import (
 	"blockd/lists"
 	"blockd/live"
 	"blockd/live/shared"
+	"blockd/mail/addr"
 	"blockd/pause"
 	"blockd/policy"
 	"blockd/receipt"

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/correspondents"
 	"blockd/history"
 	"blockd/junk"
 	"blockd/live"
+	"blockd/mail/addr"
 )
 
 const asMail = "Content-Type: message/rfc822"

@@ -9,8 +9,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/addr"
 	"blockd/live"
+	"blockd/mail/addr"
 )
 
 // OwnerEntries is the answer to GET about one owner.

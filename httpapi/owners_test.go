@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
 	"blockd/live"
+	"blockd/mail/addr"
 )
 
 // mailbox cuts tags off, and has an alias.

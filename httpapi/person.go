@@ -10,10 +10,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/addr"
 	"blockd/audit"
 	"blockd/correspondents"
 	"blockd/forget"
+	"blockd/mail/addr"
 )
 
 // MostLearned is how many messages one POST /v1/correspondents has at most.

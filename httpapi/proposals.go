@@ -10,13 +10,13 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/addr"
 	"blockd/audit"
 	"blockd/correspondents"
 	"blockd/internal/term"
 	"blockd/junk"
 	"blockd/lists"
 	"blockd/live"
+	"blockd/mail/addr"
 )
 
 // DefaultAdoption is how long an adopted proposal blocks unless "for" says otherwise.

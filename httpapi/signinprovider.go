@@ -11,9 +11,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/addr"
 	"blockd/httpapi/provider"
 	"blockd/httpapi/session"
+	"blockd/mail/addr"
 )
 
 // The resources of a sign-in with an identity provider.

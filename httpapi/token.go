@@ -21,9 +21,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"blockd/addr"
 	"blockd/audit"
 	"blockd/internal/durable"
+	"blockd/mail/addr"
 )
 
 // Scope is what the holder of a token may do.

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
+	"blockd/mail/addr"
 )
 
 // Who makes a token must not bring back one that somebody revokes meanwhile, nor lose

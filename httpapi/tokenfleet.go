@@ -7,9 +7,9 @@ import (
 	"net/url"
 	"strings"
 
-	"blockd/addr"
 	"blockd/audit"
 	"blockd/live/shared"
+	"blockd/mail/addr"
 )
 
 // NewFleetToken draws a token that is valid on all machines of a node's fleet, and returns it once: their store has its hash alone. journal, by and

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"blockd/internal/term"
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 	"blockd/printout"
 )
 

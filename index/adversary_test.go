@@ -6,11 +6,11 @@ import (
 	"strconv"
 	"testing"
 
-	"blockd/addr"
 	"blockd/bloom"
 	"blockd/index/internal/build"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // hostileDomains are n names of which the first evil satisfy want.

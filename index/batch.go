@@ -5,8 +5,8 @@ import (
 	"runtime"
 	"time"
 
-	"blockd/addr"
 	"blockd/bloom"
+	"blockd/mail/addr"
 )
 
 // Batch is the memory of LookupBatch, and holds its answers until the next call.

@@ -8,9 +8,9 @@ import (
 	"reflect"
 	"testing"
 
-	"blockd/addr"
 	"blockd/index/internal/format"
 	"blockd/internal/testkit/race"
+	"blockd/mail/addr"
 )
 
 // sameAsLookup asks for all senders in one batch and one by one.

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // benchSize is the number of domains, of 21 octets on average.

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // testTime is when all builds of these tests begin.

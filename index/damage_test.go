@@ -16,13 +16,13 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
 	"blockd/bloom"
-	"blockd/digest"
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
+	"blockd/mail/addr"
+	"blockd/mail/digest"
 )
 
 // specimen is an index file to be damaged, with senders and the right answers.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"runtime"
 
-	"blockd/addr"
 	"blockd/bloom"
-	"blockd/digest"
 	"blockd/index/internal/format"
+	"blockd/mail/addr"
+	"blockd/mail/digest"
 )
 
 // ErrNoDigests is wrapped by the error of a digest that an index cannot be asked for: it was built

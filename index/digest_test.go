@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
-	"blockd/digest"
 	"blockd/index/internal/format"
 	"blockd/internal/testkit"
+	"blockd/mail/addr"
+	"blockd/mail/digest"
 )
 
 // An address that a list names is found by its digests, one that it does not name is not.

@@ -1,8 +1,8 @@
 package index
 
 import (
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // Distance orders matches as Lookup does: of two the one with the smaller distance is more specific. It is for matches that come

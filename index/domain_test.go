@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // TestLookupDomainIsWhatAllItsSendersHaveInCommon asks for a domain and compares

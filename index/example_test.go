@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // One writer builds generations aside and publishes each with a single store of

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"blockd/addr"
 	"blockd/index/internal/format"
+	"blockd/mail/addr"
 )
 
 func (s *liveFilter) touched() (n int) {

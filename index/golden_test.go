@@ -9,10 +9,10 @@ import (
 	"reflect"
 	"testing"
 
-	"blockd/addr"
 	"blockd/index/internal/build"
 	"blockd/internal/testkit"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew: only for a new format version")

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"blockd/addr"
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
+	"blockd/mail/addr"
 )
 
 // A file above 4 GiB, most of which is a hole: every offset behind it, those of

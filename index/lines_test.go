@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // checkLines holds that Lines has the entries of Unordered and OwnedEntries, those that can be lines, each in one part.

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/bloom"
 	"blockd/index/internal/format"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // Match is one entry that covers a sender or a client. It holds copies only,

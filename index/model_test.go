@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
 	"blockd/bloom"
 	"blockd/index/internal/format"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // model answers as slowly and plainly as can be: it walks over all entries and

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
+	"blockd/mail/addr"
 )
 
 // An index with an overlay costs a clear sender no memory.

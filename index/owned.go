@@ -7,10 +7,10 @@ import (
 	"runtime"
 	"time"
 
-	"blockd/addr"
 	"blockd/bloom"
 	"blockd/index/internal/format"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // OwnedQuestion asks what the owners of a recipient say about a sender.

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 var soak = flag.Bool("soak", false, "ten million cases of owned entries")

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
 	"blockd/index/internal/build"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/pattern"
 )
 

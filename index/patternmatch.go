@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"slices"
 
-	"blockd/addr"
 	"blockd/index/internal/format"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // lookupPatterns appends the entries of all patterns that match an address, in the

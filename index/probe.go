@@ -4,9 +4,9 @@ import (
 	"net/netip"
 	"runtime"
 
-	"blockd/addr"
 	"blockd/bloom"
 	"blockd/index/internal/format"
+	"blockd/mail/addr"
 )
 
 // Probe is what the two halves of an index say of one key or network, for who

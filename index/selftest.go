@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"blockd/addr"
 	"blockd/index/internal/segment"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // selfTest holds the self-tests of all sources against the draft, as it will be

@@ -14,11 +14,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"blockd/addr"
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/internal/testkit"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // somebody cuts the file off under its mapping: the process must live, the

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"blockd/addr"
 	"blockd/bloom"
 	"blockd/index/internal/format"
+	"blockd/mail/addr"
 )
 
 // suspect is a key of a sender that the filter says is perhaps in the store.

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // manyDomains are n entries of list 0, one a line.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
+	"blockd/mail/addr"
 )
 
 // BenchmarkUpdate is the time from a changed line in one of ten lists of a million

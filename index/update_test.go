@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
-	"blockd/digest"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
+	"blockd/mail/addr"
+	"blockd/mail/digest"
 )
 
 // published builds and publishes an index of sources, with its cache.

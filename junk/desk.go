@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"blockd/addr"
 	"blockd/lists"
 	"blockd/live"
+	"blockd/mail/addr"
 )
 
 // Why is the reason of entries that come of a message in Junk. Only such an entry goes when the message is moved back.

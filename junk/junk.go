@@ -13,8 +13,8 @@ import (
 	"net/mail"
 	"strings"
 
-	"blockd/addr"
 	"blockd/correspondents"
+	"blockd/mail/addr"
 )
 
 // MaxHeader is how many octets of a message are read: its header has to end within them.

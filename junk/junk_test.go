@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/correspondents"
+	"blockd/mail/addr"
 )
 
 func ann(t testing.TB) addr.Key {

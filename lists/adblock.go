@@ -8,7 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // adblockComment tells "!", "# text" and the header "[Adblock Plus 2.0]"; but

@@ -7,7 +7,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // In the formats of name servers the most specific name decides: a line about a name

@@ -1,6 +1,6 @@
 package lists
 
-import "blockd/addr"
+import "blockd/mail/addr"
 
 // Class is the word that `blockd lint` prints beside an item, or that begins the
 // "why" of a file: one of the closed set of docs/lists.md, section 9. The empty

@@ -3,7 +3,7 @@ package lists
 import (
 	"strings"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // owned reads the record in hand as the entry of an owner.

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // data returns the path of a real list, and skips the test where there are none.

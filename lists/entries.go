@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // EntriesHead is the first line of a file in the format entries. Any other version is refused.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // EntryError is a text that is no single entry, or one that Settings.Guard refuses.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 	"blockd/pattern"
 )
 

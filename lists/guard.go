@@ -10,7 +10,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // GuardSettings say what no entry of a list may cover, and how wrong a file may

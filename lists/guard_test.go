@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 func newGuard(t testing.TB, s lists.GuardSettings) *lists.Guard {

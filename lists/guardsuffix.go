@@ -7,7 +7,7 @@ import (
 	"github.com/zeebo/xxh3"
 	"golang.org/x/net/publicsuffix"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // suffixVersion names the Public Suffix List that this program has.

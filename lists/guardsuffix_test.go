@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
+	"blockd/mail/addr"
 )
 
 func TestIsSuffix(t *testing.T) {

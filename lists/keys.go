@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // maxLocal is RFC 5321's limit of a local-part in octets (section 4.5.3.1.1).

@@ -10,7 +10,7 @@ package lists
 import (
 	"net/netip"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 	"blockd/pattern"
 )
 

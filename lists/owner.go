@@ -6,7 +6,7 @@ import (
 	"hash/maphash"
 	"strings"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // recipientMark begins the text of an entry whose subject is a recipient: mail to that

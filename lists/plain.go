@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // readPlain reads the plain format. Nearly every line of a long list is an address

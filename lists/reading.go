@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 const maxReason = 400 // octets of Item.Reason

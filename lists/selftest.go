@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // maxTested bounds the senders that the self-tests of one file name. Each is

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"blockd/addr"
 	"blockd/internal/runs"
+	"blockd/mail/addr"
 	"blockd/pattern"
 )
 

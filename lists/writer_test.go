@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
+	"blockd/mail/addr"
 )
 
 // said is what must come back of an entry, by format.

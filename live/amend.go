@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // Question is what an index was asked about. A zero part was not asked about.

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/durable"
 	"blockd/internal/testkit/indexes"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // ask asks for all matches, with the text of each and the list it is of.

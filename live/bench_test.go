@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/testkit/indexes"
+	"blockd/mail/addr"
 )
 
 // BenchmarkLookup is what a clear sender costs, index and live entries together, over

@@ -3,8 +3,8 @@ package live
 import (
 	"time"
 
-	"blockd/addr"
-	"blockd/digest"
+	"blockd/mail/addr"
+	"blockd/mail/digest"
 )
 
 // AddressOf returns the address with digest d that a live entry in force is about, of either action;

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/digest"
+	"blockd/mail/digest"
 )
 
 func TestDigestsOfLiveEntries(t *testing.T) {

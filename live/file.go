@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"blockd/digest"
 	"blockd/internal/durable"
+	"blockd/mail/digest"
 )
 
 // journal is the journal's file, open for appending. After an error of append the file is as

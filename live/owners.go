@@ -17,9 +17,9 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // Entries that have an owner, or are about a recipient, are held like all others: by a key that begins with an octet which no

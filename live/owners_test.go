@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // nothing is an index without live entries.

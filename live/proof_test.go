@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/internal/testkit/indexes"
+	"blockd/mail/addr"
 )
 
 // An exception that needs proof says so in each answer: from the journal, from the snapshot, and after a build, which does not

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"blockd/audit"
-	"blockd/digest"
 	"blockd/internal/durable"
 	"blockd/lists"
+	"blockd/mail/digest"
 )
 
 // Settings configure a Set.

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"blockd/addr"
-	"blockd/digest"
 	"blockd/lists"
+	"blockd/mail/addr"
+	"blockd/mail/digest"
 )
 
 // The snapshot is a file of all entries up to a number. It is mapped and searched where it is, so a

@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"blockd/digest"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
+	"blockd/mail/digest"
 )
 
 // chance is a random change of one of few entries of all kinds.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"blockd/digest"
+	"blockd/mail/digest"
 )
 
 // cells is a table of the file while it is made.

@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"time"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 func (s *snapshot) record(i int) []byte { return s.records[i*recordSize : (i+1)*recordSize] }

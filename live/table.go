@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // table finds entries by key. Any number of goroutines may look up while one changes it. They

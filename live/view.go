@@ -6,10 +6,10 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"blockd/addr"
-	"blockd/digest"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
+	"blockd/mail/digest"
 )
 
 // view is what look-ups see: the snapshot, what has changed since, and one generation of the index.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"blockd/digest"
 	"blockd/lists"
+	"blockd/mail/digest"
 )
 
 // frozen is the state that a snapshot is to have.

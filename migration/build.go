@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/migration/internal/original"
 )
 

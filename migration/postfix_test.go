@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/accessmodel"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/migration"
 )
 

@@ -8,8 +8,8 @@ import (
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 	"blockd/internal/testkit/sealed"
+	"blockd/mail/spool"
 	"blockd/milter"
-	"blockd/spool"
 	"blockd/verdict"
 )
 

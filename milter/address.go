@@ -3,7 +3,7 @@ package milter
 import (
 	"strings"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // A mail server sends two texts for an address: the argument of MAIL or RCPT as the client

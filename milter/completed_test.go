@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 	"blockd/milter"
 	"blockd/rule"
 	"blockd/verdict"

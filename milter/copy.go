@@ -7,7 +7,7 @@ import (
 	"io"
 	"runtime/debug"
 
-	"blockd/spool"
+	"blockd/mail/spool"
 )
 
 // copied is the copy of a message that may have to prove its sender.

@@ -4,7 +4,7 @@ import (
 	"io"
 	"testing"
 
-	"blockd/spool"
+	"blockd/mail/spool"
 )
 
 // Signatures are verified over the octets that came over the wire, whatever line ends the mail

@@ -24,9 +24,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/internal/listener"
+	"blockd/mail/spool"
 	"blockd/policy"
 	"blockd/rule"
-	"blockd/spool"
 )
 
 // Settings configure a Server. A zero field means the default that its comment names.

@@ -11,8 +11,8 @@ import (
 
 	"blockd/internal/testkit/nameserver"
 	"blockd/internal/testkit/sealed"
+	"blockd/mail/msgauth"
 	"blockd/milter"
-	"blockd/msgauth"
 	"blockd/policy"
 	"blockd/rule"
 	"blockd/verdict"

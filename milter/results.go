@@ -5,7 +5,7 @@ import (
 
 	"github.com/d--j/go-milter"
 
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 )
 
 // resultsField is the header field that reports the results of SPF and DKIM to the servers and

@@ -7,8 +7,8 @@ import (
 
 	"github.com/d--j/go-milter"
 
-	"blockd/header"
 	"blockd/internal/listener"
+	"blockd/mail/header"
 	"blockd/policy"
 	"blockd/reply"
 )

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 const (

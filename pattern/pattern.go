@@ -17,7 +17,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 
 	"golang.org/x/text/unicode/norm"
 )

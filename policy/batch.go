@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"blockd/addr"
 	"blockd/ask"
 	"blockd/index"
 	"blockd/live"
+	"blockd/mail/addr"
 	"blockd/verdict"
 )
 

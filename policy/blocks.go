@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
+	"blockd/mail/addr"
 	"blockd/verdict"
 )
 

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"blockd/addr"
 	"blockd/correspondents"
+	"blockd/mail/addr"
 	"blockd/verdict"
 )
 

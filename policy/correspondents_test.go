@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/correspondents"
 	"blockd/history"
 	"blockd/live"
+	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/rule"
 	"blockd/verdict"

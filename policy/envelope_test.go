@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/verdict"
 )

@@ -3,7 +3,7 @@ package policy
 import (
 	"strings"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // postmaster is the one local-part that is a legal recipient without a domain

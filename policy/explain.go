@@ -5,9 +5,9 @@ import (
 
 	"slices"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/verdict"
 )
 

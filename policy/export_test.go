@@ -4,7 +4,7 @@ import (
 	"context"
 	"io"
 
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 	"blockd/verdict"
 )
 

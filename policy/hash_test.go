@@ -6,12 +6,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"blockd/digest"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/live"
+	"blockd/mail/digest"
 	"blockd/policy"
 	"blockd/verdict"
 )

@@ -3,9 +3,9 @@ package policy
 import (
 	"time"
 
-	"blockd/addr"
 	"blockd/history"
 	"blockd/index"
+	"blockd/mail/addr"
 	"blockd/verdict"
 )
 

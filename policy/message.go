@@ -4,7 +4,7 @@ import (
 	"context"
 	"io"
 
-	"blockd/header"
+	"blockd/mail/header"
 	"blockd/reply"
 	"blockd/verdict"
 )

@@ -3,8 +3,8 @@ package policy
 import (
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
+	"blockd/mail/addr"
 	"blockd/rule"
 	"blockd/verdict"
 )

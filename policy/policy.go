@@ -16,14 +16,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/addr"
 	"blockd/ask"
 	"blockd/history"
 	"blockd/hits"
 	"blockd/index"
 	"blockd/lists"
 	"blockd/live"
-	"blockd/msgauth"
+	"blockd/mail/addr"
+	"blockd/mail/msgauth"
 	"blockd/repeat"
 	"blockd/reply"
 	"blockd/rule"

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 	"blockd/policy"
 	"blockd/rule"
 	"blockd/verdict"

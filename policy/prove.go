@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/netip"
 
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 	"blockd/verdict"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 
 	"blockd/internal/testkit/nameserver"
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 	"blockd/policy"
 	"blockd/rule"
 	"blockd/verdict"

@@ -8,11 +8,11 @@ import (
 	"runtime/debug"
 	"time"
 
-	"blockd/addr"
 	"blockd/ask"
-	"blockd/digest"
 	"blockd/index"
 	"blockd/live"
+	"blockd/mail/addr"
+	"blockd/mail/digest"
 	"blockd/verdict"
 )
 

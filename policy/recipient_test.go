@@ -11,8 +11,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"blockd/addr"
 	"blockd/index"
+	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/reply"
 	"blockd/rule"

@@ -1,8 +1,8 @@
 package policy
 
 import (
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/rule"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/reply"
 	"blockd/rule"

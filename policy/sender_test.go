@@ -12,10 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/rule"
 	"blockd/verdict"

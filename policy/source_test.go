@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
+	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/rule"
 	"blockd/verdict"

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"blockd/ask"
-	"blockd/header"
 	"blockd/index"
-	"blockd/msgauth"
+	"blockd/mail/header"
+	"blockd/mail/msgauth"
 	"blockd/reply"
 	"blockd/verdict"
 )

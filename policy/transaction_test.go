@@ -11,9 +11,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/header"
 	"blockd/history"
 	"blockd/index"
+	"blockd/mail/header"
 	"blockd/policy"
 	"blockd/reply"
 	"blockd/rule"

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"unicode"
 
-	"blockd/addr"
-	"blockd/header"
 	"blockd/history"
+	"blockd/mail/addr"
+	"blockd/mail/header"
 	"blockd/policy"
 	"blockd/rule"
 	"blockd/verdict"

@@ -3,7 +3,7 @@ package policy
 import (
 	"testing"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 	"blockd/verdict"
 )
 

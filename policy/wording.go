@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"strings"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/reply"
 	"blockd/verdict"
 )

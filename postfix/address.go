@@ -3,7 +3,7 @@ package postfix
 import (
 	"strings"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // external converts an address from Postfix's internal form to that of SMTP. The internal form

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 func TestExternal(t *testing.T) {

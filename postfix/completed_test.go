@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // TestOnlyRequestsAtTheEndOfAMessageCount: what Postfix asks before it has the message

@@ -7,7 +7,7 @@ import (
 	"blockd/internal/testkit/nameserver"
 	"blockd/internal/testkit/sealed"
 	"blockd/lists"
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 	"blockd/rule"
 	"blockd/verdict"
 )

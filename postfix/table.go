@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"slices"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/rule"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"blockd/internal/term"
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 	"blockd/policy"
 	"blockd/verdict"
 )

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"strings"
 
-	"blockd/addr"
 	"blockd/internal/term"
+	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/verdict"
 )

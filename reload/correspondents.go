@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // Whom the users of this server write to speaks against a load by a single address: an entry that would refuse a

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/correspondents"
+	"blockd/mail/addr"
 )
 
 // knowing returns a set of correspondents.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"blockd/digest"
 	"blockd/index"
+	"blockd/mail/digest"
 )
 
 // Current opens the index at path if a build would only make it again: it was made of these sources by these settings, and their files are

@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"blockd/digest"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/digest"
 )
 
 // An index is made again for anything that could make it another one, and for nothing else.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/reload"
 )
 

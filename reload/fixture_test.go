@@ -13,10 +13,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // daemon is a Reloader with real files, as a daemon has it.

@@ -3,8 +3,8 @@ package reload
 import (
 	"testing"
 
-	"blockd/digest"
 	"blockd/index"
+	"blockd/mail/digest"
 )
 
 // Another setting of hashes is served as soon as it is built, and meanwhile the index that

@@ -15,10 +15,10 @@ import (
 	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/durable"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // heldSuffix makes of an index file's name that of the file which names the entries that

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 const (

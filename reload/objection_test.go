@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // blocks is what policy makes of matches, as far as these tests need it.

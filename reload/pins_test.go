@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/index/kept"
+	"blockd/mail/addr"
 )
 
 // lists reports which of these domains the serving generation has.

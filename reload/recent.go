@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // Recent remembers the senders of messages that the next server has accepted lately and that

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
+	"blockd/mail/addr"
 )
 
 func parsed(t testing.TB, sender string) addr.Addr {

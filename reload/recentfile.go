@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/internal/durable"
+	"blockd/mail/addr"
 )
 
 // RecentSuffix makes of an index file's name that of the file which keeps a Recent.

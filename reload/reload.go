@@ -21,13 +21,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/addr"
 	"blockd/correspondents"
-	"blockd/digest"
 	"blockd/history"
 	"blockd/index"
 	"blockd/index/kept"
 	"blockd/lists"
+	"blockd/mail/addr"
+	"blockd/mail/digest"
 )
 
 // List is one [[list]] of the configuration.

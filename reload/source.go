@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/index/kept"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // file is one file of a list: its name and the path.

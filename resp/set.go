@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unsafe"
 
-	"blockd/addr"
 	"blockd/index"
+	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/verdict"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // MaxAliases bounds the aliases that lead to owners: a million are some 200 MB.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // MaxRecipientKeys bounds the recipients of all policies together: 10,000 keys

@@ -9,7 +9,7 @@ import (
 
 	"blockd/index"
 	"blockd/lists"
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 	"blockd/verdict"
 )
 

@@ -1,9 +1,9 @@
 package verdict
 
 import (
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // ExplainedKey is one key of a sender, network of a client or pattern, and what

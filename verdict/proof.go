@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
-	"blockd/msgauth"
+	"blockd/mail/addr"
+	"blockd/mail/msgauth"
 )
 
 // Proof is what can show that mail comes from who its sender says, as a set: each

@@ -1,8 +1,8 @@
 package verdict
 
 import (
-	"blockd/addr"
 	"blockd/index"
+	"blockd/mail/addr"
 )
 
 // Veil says whose entries a caller may not see. nil = it may see all.

@@ -15,10 +15,10 @@ import (
 	"slices"
 	"strings"
 
-	"blockd/addr"
-	"blockd/digest"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
+	"blockd/mail/digest"
 )
 
 // Kind is the verdict in one word, as `blockd check` and HTTP print it.

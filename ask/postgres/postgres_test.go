@@ -18,13 +18,13 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/ask"
 	"blockd/ask/postgres"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/postgresserver"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/mirror/query"
 	"blockd/verdict"
 )

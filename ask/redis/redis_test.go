@@ -18,12 +18,12 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"blockd/addr"
 	"blockd/ask"
 	"blockd/ask/redis"
 	"blockd/index"
 	"blockd/internal/testkit/redisserver"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/verdict"
 )
 

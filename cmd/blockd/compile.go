@@ -16,12 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/audit"
-	"blockd/digest"
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/internal/daemon"
 	"blockd/internal/machine"
 	"blockd/internal/term"
+	"blockd/mail/digest"
 	"blockd/reload"
 	"blockd/remote"
 )

@@ -12,13 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/addr"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/live"
+	"blockd/mail/addr"
 )
 
 func newAdd() *cobra.Command {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/internal/control"
@@ -20,6 +19,7 @@ import (
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/live"
+	"blockd/mail/addr"
 )
 
 func newExport() *cobra.Command {

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/addr"
 	"blockd/filter"
 	"blockd/internal/export"
 	"blockd/internal/term"
+	"blockd/mail/addr"
 	"blockd/printout"
 )
 

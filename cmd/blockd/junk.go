@@ -10,13 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/addr"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/junk"
 	"blockd/live"
+	"blockd/mail/addr"
 )
 
 // exitAsk is how blockd junk ends if a guard wants to hear it once more.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
+	"blockd/mail/addr"
 	"blockd/reload"
 )
 

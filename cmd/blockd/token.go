@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/addr"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
+	"blockd/mail/addr"
 )
 
 func newToken() *cobra.Command {

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/correspondents"
+	"blockd/mail/addr"
 )
 
 // Correspondents is [correspondents]: the people that users of this server write to (docs/correspondents.md).

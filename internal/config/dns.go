@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"blockd/addr"
-	"blockd/digest"
 	"blockd/dnsbl"
 	"blockd/internal/spelling"
 	"blockd/live"
+	"blockd/mail/addr"
+	"blockd/mail/digest"
 )
 
 // DNS is [dns]: the door for programs that ask lists by DNS, such as rspamd, SpamAssassin and Postfix

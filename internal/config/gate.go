@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"os"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // Guard is what no entry of l may cover: what ships, the domains of [index] and

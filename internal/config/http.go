@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/httpapi"
 	"blockd/httpapi/session"
+	"blockd/mail/addr"
 )
 
 // HTTP is [http]: checks, state of the lists, metrics and the console (docs/http.md).

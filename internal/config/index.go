@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"blockd/digest"
+	"blockd/mail/digest"
 )
 
 // Index is [index]: the compiled lists, when their files are looked at, and the gate, which says

@@ -1,6 +1,6 @@
 package config
 
-import "blockd/addr"
+import "blockd/mail/addr"
 
 // Milter is [milter]: the door that a Postfix or Sendmail asks while it receives mail (docs/milter.md).
 // What it decides is set in [smtp] and [[list]], for all doors alike.

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"blockd/addr"
 	"blockd/httpapi"
 	"blockd/httpapi/provider"
+	"blockd/mail/addr"
 )
 
 // OIDC is [http.oidc]: an identity provider with which people sign in to the console, by OpenID Connect (docs/console.md).

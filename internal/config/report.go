@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 	"blockd/smtpfilter/upstream"
 )
 

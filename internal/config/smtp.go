@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 	"blockd/smtpfilter/upstream"
 )
 

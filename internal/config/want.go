@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // wants checks every key of a table that has a tag `want`: words of which it is one, as in

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"syscall"
 
-	"blockd/addr"
 	"blockd/internal/access"
 	"blockd/internal/machine"
 	"blockd/internal/term"
+	"blockd/mail/addr"
 	"blockd/postfix"
 	"blockd/smtpfilter/upstream"
 	"blockd/verdict"

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/history"
 	"blockd/httpapi"
 	"blockd/index"
@@ -24,6 +23,7 @@ import (
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/live"
+	"blockd/mail/addr"
 	"blockd/reload"
 	"blockd/rule"
 )

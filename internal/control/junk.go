@@ -12,7 +12,6 @@ import (
 	"os"
 	"time"
 
-	"blockd/addr"
 	"blockd/audit"
 	"blockd/correspondents"
 	"blockd/history"
@@ -20,6 +19,7 @@ import (
 	"blockd/internal/config"
 	"blockd/junk"
 	"blockd/live"
+	"blockd/mail/addr"
 )
 
 var errNoProposals = errors.New("junk.agree is 0: nothing is proposed (docs/recipients.md)")

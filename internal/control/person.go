@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/addr"
 	"blockd/correspondents"
 	"blockd/forget"
 	"blockd/history"
@@ -21,6 +20,7 @@ import (
 	"blockd/internal/config"
 	"blockd/letter"
 	"blockd/live"
+	"blockd/mail/addr"
 	"blockd/quarantine"
 	"blockd/receipt"
 	"blockd/reload"

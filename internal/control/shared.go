@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"time"
 
-	"blockd/addr"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/daemon"
 	"blockd/live"
 	"blockd/live/shared"
+	"blockd/mail/addr"
 )
 
 // errNotShared is the error of commands about entries that machines share.

@@ -5,11 +5,11 @@ import (
 	"os/exec"
 	"testing"
 
-	"blockd/addr"
 	"blockd/internal/config"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/mariadbserver"
 	"blockd/internal/testkit/postgresserver"
+	"blockd/mail/addr"
 )
 
 // aliasTable has two aliases, a domain, and rows that are none: each costs itself alone.

@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
-	"blockd/addr"
 	"blockd/ask"
 	"blockd/audit"
 	"blockd/bell"
@@ -36,8 +35,10 @@ import (
 	"blockd/letter"
 	"blockd/live"
 	"blockd/live/shared"
+	"blockd/mail/addr"
+	"blockd/mail/msgauth"
+	"blockd/mail/spool"
 	"blockd/mirror"
-	"blockd/msgauth"
 	"blockd/pause"
 	"blockd/policy"
 	"blockd/reload"
@@ -46,7 +47,6 @@ import (
 	"blockd/rollup"
 	"blockd/rule"
 	"blockd/snapshot"
-	"blockd/spool"
 )
 
 // daemon is what runs. Each part is given the parts that it uses.

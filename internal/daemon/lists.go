@@ -20,12 +20,12 @@ import (
 	"blockd/internal/secret"
 	"blockd/internal/version"
 	"blockd/live"
+	"blockd/mail/spool"
 	"blockd/pause"
 	"blockd/policy"
 	"blockd/reload"
 	"blockd/repeat"
 	"blockd/rollup"
-	"blockd/spool"
 	"blockd/verdict"
 )
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"blockd/addr"
 	"blockd/internal/config"
+	"blockd/mail/addr"
 	"blockd/milter"
 	"blockd/rule"
 )

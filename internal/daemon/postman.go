@@ -14,7 +14,7 @@ import (
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/letter"
-	"blockd/mailbox"
+	"blockd/mail/mailbox"
 	"blockd/smtpfilter/upstream"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"blockd/httpapi"
 	"blockd/internal/term"
-	"blockd/mailbox"
+	"blockd/mail/mailbox"
 	"blockd/quarantine"
 	"blockd/smtpfilter/upstream"
 )

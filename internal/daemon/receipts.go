@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/history"
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 	"blockd/receipt"
 )
 

@@ -19,7 +19,7 @@ import (
 	"blockd/internal/version"
 	"blockd/letter"
 	"blockd/live"
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 	"blockd/policy"
 	"blockd/receipt"
 	"blockd/reload"

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"blockd/internal/config"
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 )
 
 // NewResolver returns the one that SPF and DKIM share; observe may be nil.

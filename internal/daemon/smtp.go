@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/internal/config"
-	"blockd/mailbox"
+	"blockd/mail/mailbox"
 	"blockd/smtpfilter/server"
 	"blockd/smtpfilter/session"
 	"blockd/smtpfilter/upstream"

@@ -12,9 +12,9 @@ import (
 	"slices"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/rule"
 )
 

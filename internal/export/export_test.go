@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/term"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // built is an index of plain lists whose exceptions lift the blocks of all.

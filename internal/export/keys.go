@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // KeyKinds say which keys of lists are wanted.

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/runs"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/live"
+	"blockd/mail/addr"
 )
 
 // OwnedFormat is the format of entries with owners: a CSV with the header owner,entry,action,reason, which a list with per_recipient = true reads, and

@@ -14,7 +14,6 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/postgresserver"
 	"blockd/internal/testkit/redisserver"
@@ -22,6 +21,7 @@ import (
 	"blockd/live/shared"
 	"blockd/live/shared/postgres"
 	"blockd/live/shared/redis"
+	"blockd/mail/addr"
 )
 
 // database is the PostgreSQL of all tests here.

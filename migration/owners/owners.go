@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/migration"
 	"blockd/migration/internal/original"
 	"blockd/mirror"

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/addr"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
+	"blockd/mail/addr"
 )
 
 // The second parser: the grammar of MAIL and RCPT as one regular expression for

@@ -10,7 +10,7 @@ package parse
 import (
 	"bytes"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // Command is one command line, taken apart. Its slices are parts of the line:

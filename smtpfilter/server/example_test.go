@@ -16,7 +16,7 @@ import (
 
 	"blockd/index"
 	"blockd/lists"
-	"blockd/mailbox"
+	"blockd/mail/mailbox"
 	"blockd/policy"
 	"blockd/smtpfilter/server"
 	"blockd/smtpfilter/session"

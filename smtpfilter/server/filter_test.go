@@ -19,7 +19,7 @@ import (
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
-	"blockd/mailbox"
+	"blockd/mail/mailbox"
 	"blockd/policy"
 	"blockd/smtpfilter/session"
 	"blockd/smtpfilter/upstream"

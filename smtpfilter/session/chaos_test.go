@@ -10,7 +10,7 @@ import (
 
 	"blockd/internal/testkit/dialogue"
 	"blockd/internal/testkit/script"
-	"blockd/mailbox"
+	"blockd/mail/mailbox"
 )
 
 // TestChaosBehindChunksAndQuarantine has upstream close, hang, stall and refuse at

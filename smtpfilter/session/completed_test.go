@@ -9,10 +9,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/testkit/dialogue"
 	"blockd/internal/testkit/script"
+	"blockd/mail/addr"
 	"blockd/policy"
 )
 

@@ -18,8 +18,8 @@ import (
 	"blockd/internal/testkit/nameserver"
 	"blockd/internal/testkit/script"
 	"blockd/internal/testkit/sealed"
+	"blockd/mail/spool"
 	"blockd/smtpfilter/upstream"
-	"blockd/spool"
 )
 
 // TestLargeMessagesTakeLittleMemory keeps many large messages waiting for their dot at

@@ -20,7 +20,7 @@ import (
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/dialogue"
 	"blockd/internal/testkit/script"
-	"blockd/mailbox"
+	"blockd/mail/mailbox"
 	"blockd/policy"
 	"blockd/smtpfilter/upstream"
 )

@@ -6,8 +6,8 @@ import (
 	"io"
 	"log/slog"
 
+	"blockd/mail/spool"
 	"blockd/policy"
-	"blockd/spool"
 )
 
 // A blocked sender may have an entry that lets a message pass if the message proves its sender

@@ -3,7 +3,7 @@ package session
 import (
 	"bytes"
 
-	"blockd/header"
+	"blockd/mail/header"
 )
 
 // maxHeader bounds the header of a message whose addresses are looked up, in octets. Postfix

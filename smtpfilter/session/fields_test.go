@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/header"
+	"blockd/mail/header"
 )
 
 // FuzzFields compares with a reader that has the whole message before it and takes it

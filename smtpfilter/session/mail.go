@@ -3,7 +3,7 @@ package session
 import (
 	"strings"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/reply"
 	"blockd/smtpfilter/parse"

@@ -5,9 +5,9 @@ import (
 	"os"
 	"time"
 
-	"blockd/mailbox"
+	"blockd/mail/mailbox"
+	"blockd/mail/spool"
 	"blockd/smtpfilter/wire"
-	"blockd/spool"
 )
 
 // message is one message that comes by DATA or BDAT and goes upstream, into quarantine, or

@@ -18,7 +18,7 @@ import (
 	"blockd/internal/testkit/dialogue"
 	"blockd/internal/testkit/nameserver"
 	"blockd/internal/testkit/script"
-	"blockd/mailbox"
+	"blockd/mail/mailbox"
 	"blockd/policy"
 )
 

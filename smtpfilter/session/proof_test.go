@@ -25,10 +25,10 @@ import (
 	"blockd/internal/testkit/dialogue"
 	"blockd/internal/testkit/nameserver"
 	"blockd/internal/testkit/script"
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
+	"blockd/mail/spool"
 	"blockd/policy"
 	"blockd/rule"
-	"blockd/spool"
 	"blockd/verdict"
 )
 

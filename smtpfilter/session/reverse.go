@@ -3,7 +3,7 @@ package session
 import (
 	"context"
 
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 	"blockd/reply"
 )
 

@@ -14,9 +14,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"blockd/mail/spool"
 	"blockd/policy"
 	"blockd/smtpfilter/upstream"
-	"blockd/spool"
 )
 
 // Relay holds what all sessions of a filter share. It is safe for concurrent use. The settings

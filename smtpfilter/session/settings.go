@@ -7,10 +7,10 @@ import (
 	"net/netip"
 	"time"
 
-	"blockd/mailbox"
-	"blockd/msgauth"
+	"blockd/mail/mailbox"
+	"blockd/mail/msgauth"
+	"blockd/mail/spool"
 	"blockd/smtpfilter/upstream"
-	"blockd/spool"
 )
 
 // Settings configure a Relay.

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 	"blockd/policy"
 	"blockd/reply"
 	"blockd/smtpfilter/parse"

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"unsafe"
 
-	"blockd/addr"
-	"blockd/digest"
 	"blockd/index/internal/format"
 	"blockd/index/internal/segment"
 	"blockd/lists"
+	"blockd/mail/addr"
+	"blockd/mail/digest"
 )
 
 // Intake is what was read of all sources. Sources are read one behind the other,

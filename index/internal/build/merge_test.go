@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"blockd/addr"
 	"blockd/bloom"
 	"blockd/index/internal/format"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // The same two sources of keys under equal hashes are merged by comparing keys.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"blockd/digest"
 	"blockd/index/internal/format"
+	"blockd/mail/digest"
 )
 
 // Options of a build. The zero value is what the daemon uses.

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"blockd/bloom"
-	"blockd/digest"
+	"blockd/mail/digest"
 	"blockd/pattern"
 )
 

@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"blockd/addr"
 	"blockd/bloom"
-	"blockd/digest"
+	"blockd/mail/addr"
+	"blockd/mail/digest"
 )
 
 // tagDigest begins the key by which an address is found whose digest is asked for: the tag, the

@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 
 	"blockd/bloom"
-	"blockd/digest"
+	"blockd/mail/digest"
 )
 
 // The hashes that a header can name.

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"strings"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/pattern"
 )
 

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"strings"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // The tags of keys that are about recipients. That of an owned entry is followed by the

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"blockd/addr"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // Bounds of the texts of a row, in octets.

@@ -15,10 +15,10 @@ import (
 	"github.com/zeebo/xxh3"
 	"golang.org/x/sync/errgroup"
 
-	"blockd/addr"
 	"blockd/index/internal/format"
 	"blockd/index/internal/memory"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // A segment is chunks of entries, then a description, then a tail of 40 octets: magic,

@@ -12,9 +12,9 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"blockd/addr"
 	"blockd/index/internal/format"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 func FuzzSegment(f *testing.F) {

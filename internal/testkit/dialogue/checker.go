@@ -15,7 +15,7 @@ import (
 	"blockd/internal/testkit/indexes"
 	"blockd/internal/testkit/nameserver"
 	"blockd/lists"
-	"blockd/msgauth"
+	"blockd/mail/msgauth"
 	"blockd/policy"
 	"blockd/rule"
 	"blockd/verdict"

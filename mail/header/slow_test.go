@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/header"
 	"blockd/internal/testkit/race"
+	"blockd/mail/header"
 )
 
 // A field of the largest size costs a fraction of a second, whatever it is made of: the

@@ -3,7 +3,7 @@ package header_test
 import (
 	"fmt"
 
-	"blockd/header"
+	"blockd/mail/header"
 )
 
 func ExampleSenders() {

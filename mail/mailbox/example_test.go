@@ -11,7 +11,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
-	"blockd/mailbox"
+	"blockd/mail/mailbox"
 )
 
 // A client delivers a message, which is then a file in new/.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"blockd/spool"
+	"blockd/mail/spool"
 )
 
 const block = 32 << 10

@@ -18,7 +18,7 @@ import (
 	"slices"
 	"strings"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // Algorithm is one of the hashes that clients use. Its number stands in index files.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/digest"
+	"blockd/mail/digest"
 )
 
 // The digests are those of md5sum, sha1sum, and sha256sum with base32, of "a@b.test".

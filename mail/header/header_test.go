@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/header"
+	"blockd/mail/header"
 )
 
 func TestAddresses(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"blockd/addr"
+	"blockd/mail/addr"
 )
 
 // Addresses returns the addresses that a field with this text shows, quoted where
