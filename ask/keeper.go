@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"blockd/bloom"
-	"blockd/filter"
+	"blockd/bloom/filter"
 	"blockd/lists"
 	"blockd/mail/addr"
 	"blockd/mirror"

@@ -16,7 +16,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 	"golang.org/x/sync/singleflight"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 	"blockd/index"
 	"blockd/lists"
 	"blockd/mail/addr"

@@ -14,7 +14,7 @@ import (
 	"github.com/FastFilter/xorfilter"
 
 	"blockd/bloom"
-	foreign "blockd/filter"
+	foreign "blockd/bloom/filter"
 )
 
 // newSizesCommand is `bench sizes`: the plot of a filter's size against its rate of false positives

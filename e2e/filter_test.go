@@ -57,7 +57,7 @@ func words(text string) string {
 // guavaProgram writes and asks filters of Guava.
 func guavaProgram(t *testing.T) []string {
 	t.Helper()
-	return javaWithGuava(t, filepath.Join(root, "filter", "testdata", "Guava.java"))
+	return javaWithGuava(t, filepath.Join(root, "bloom/filter", "testdata", "Guava.java"))
 }
 
 // filterSenders are n listed addresses, and as text all of them and ten times as many others.

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 	"blockd/internal/durable"
 )
 

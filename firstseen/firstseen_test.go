@@ -14,7 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 	"blockd/internal/testkit"
 )
 

@@ -22,12 +22,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
+	"blockd/bloom/redisfilter"
 	"blockd/index"
 	"blockd/internal/durable"
 	"blockd/internal/export"
 	"blockd/internal/redisclient"
-	"blockd/redisfilter"
 	"blockd/rule"
 )
 

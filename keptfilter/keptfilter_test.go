@@ -14,14 +14,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
+	"blockd/bloom/redisfilter"
 	"blockd/index"
 	"blockd/internal/export"
 	"blockd/internal/redisclient"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/internal/testkit/redisserver"
-	"blockd/redisfilter"
 )
 
 // fixture is a keeper in a folder of its own, whose pauses are the test's.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 	"blockd/internal/term"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
@@ -89,8 +89,8 @@ func TestFilterCheck(t *testing.T) {
 		{[]string{"--keys", "address", path, "x@bulk.test"}, 1, "x@bulk.test\tabsent\n"},
 		{[]string{"--json", path, "x@bulk.test"}, 0, `{"input":"x@bulk.test","answer":"perhaps"}` + "\n"},
 		{[]string{"--funnel", "int", path, "x@bulk.test"}, 2, ""},
-		{[]string{"--funnel", "int", testkit.Root(t) + "/filter/testdata/guava-64-int.bf", "--", "-2147483648"}, 0, "-2147483648\tperhaps\n"},
-		{[]string{"--funnel", "utf16", testkit.Root(t) + "/filter/testdata/guava-32-utf16.bf", "üser😀0@bulk0.example"}, 0, "üser😀0@bulk0.example\tperhaps\n"},
+		{[]string{"--funnel", "int", testkit.Root(t) + "/bloom/filter/testdata/guava-64-int.bf", "--", "-2147483648"}, 0, "-2147483648\tperhaps\n"},
+		{[]string{"--funnel", "utf16", testkit.Root(t) + "/bloom/filter/testdata/guava-32-utf16.bf", "üser😀0@bulk0.example"}, 0, "üser😀0@bulk0.example\tperhaps\n"},
 		{[]string{path}, 2, ""},
 		{[]string{"redis://" + testkit.Refusing(t) + "#bl", "x@bulk.test"}, 2, ""},
 		{[]string{"redis://localhost", "x@bulk.test"}, 2, ""},

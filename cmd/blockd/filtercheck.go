@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 	"blockd/internal/export"
 	"blockd/internal/term"
 	"blockd/mail/addr"

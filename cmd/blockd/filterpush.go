@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
+	"blockd/bloom/redisfilter"
 	"blockd/internal/export"
 	"blockd/internal/redisclient"
 	"blockd/internal/term"
-	"blockd/redisfilter"
 )
 
 func newFilterPush() *cobra.Command {

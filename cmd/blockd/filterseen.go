@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 	"blockd/firstseen"
 	"blockd/internal/config"
 	"blockd/internal/spelling"

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/bloom"
-	"blockd/filter"
+	"blockd/bloom/filter"
 	"blockd/internal/term"
 )
 

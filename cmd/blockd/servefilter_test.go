@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 	"blockd/httpapi"
 	"blockd/internal/testkit"
 )

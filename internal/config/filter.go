@@ -5,12 +5,12 @@ import (
 	"path/filepath"
 	"slices"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
+	"blockd/bloom/redisfilter"
 	"blockd/internal/export"
 	"blockd/internal/spelling"
 	"blockd/keptfilter"
 	"blockd/live"
-	"blockd/redisfilter"
 )
 
 // KeptFilter is [[filter]], one table a filter: the lists as a Bloom filter of another program, written anew after each

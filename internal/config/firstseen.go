@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 )
 
 // FirstSeen is [first_seen]: mail from domains that have not sent mail here before (docs/first-seen.md).

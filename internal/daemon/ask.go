@@ -12,13 +12,13 @@ import (
 
 	"blockd/ask"
 	askredis "blockd/ask/redis"
-	"blockd/filter"
+	"blockd/bloom/filter"
+	"blockd/bloom/redisfilter"
 	"blockd/internal/config"
 	"blockd/internal/redisclient"
 	"blockd/live"
 	"blockd/mirror"
 	"blockd/mirror/redis"
-	"blockd/redisfilter"
 )
 
 // OpenAsked makes the lists with mode = "ask"; nil if there are none. It makes no connection. Close them, and their

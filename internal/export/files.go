@@ -5,7 +5,7 @@ import (
 	"context"
 	"io"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 	"blockd/internal/durable"
 )
 

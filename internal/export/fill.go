@@ -6,7 +6,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 )
 
 // Filled is a filter that has the keys of lists.

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 	"blockd/firstseen"
 )
 

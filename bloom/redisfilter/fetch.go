@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 )
 
 // fetchSize is how much is read by one command.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 )
 
 // chain is a filter of RedisBloom, which a module keeps.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 	"blockd/internal/redisclient"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"blockd/filter"
+	"blockd/bloom/filter"
 )
 
 const (
