@@ -18,7 +18,7 @@ import (
 	"blockd/index/internal/format"
 	"blockd/index/internal/memory"
 	"blockd/lists"
-	"blockd/pattern"
+	"blockd/lists/pattern"
 )
 
 // Index is one generation, open for look-ups. It never changes, so goroutines

@@ -15,8 +15,8 @@ import (
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
+	"blockd/lists/pattern"
 	"blockd/mail/addr"
-	"blockd/pattern"
 )
 
 func patternKind(text string) lists.Kind {

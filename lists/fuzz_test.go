@@ -12,8 +12,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"blockd/lists/pattern"
 	"blockd/mail/addr"
-	"blockd/pattern"
 )
 
 // The closed sets of docs/lists.md, section 9.

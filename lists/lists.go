@@ -10,8 +10,8 @@ package lists
 import (
 	"net/netip"
 
+	"blockd/lists/pattern"
 	"blockd/mail/addr"
-	"blockd/pattern"
 )
 
 // Kind tells what one Item is.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"blockd/pattern"
+	"blockd/lists/pattern"
 )
 
 const (

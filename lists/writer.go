@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"blockd/internal/runs"
+	"blockd/lists/pattern"
 	"blockd/mail/addr"
-	"blockd/pattern"
 )
 
 // ErrUnsayable is returned by Writer.Write for an entry that the format has no

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"blockd/lists"
+	"blockd/lists/pattern"
 	"blockd/migration/internal/original"
-	"blockd/pattern"
 )
 
 // The lookup keys and actions of access(5).

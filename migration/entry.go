@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"blockd/lists"
+	"blockd/lists/pattern"
 	"blockd/mail/addr"
-	"blockd/pattern"
 )
 
 // deed is what an entry asks for.

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"blockd/lists"
+	"blockd/lists/pattern"
 	"blockd/migration/internal/original"
-	"blockd/pattern"
 )
 
 // mapFile reads the entries of one map.

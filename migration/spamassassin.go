@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"blockd/lists"
+	"blockd/lists/pattern"
 	"blockd/migration/internal/original"
-	"blockd/pattern"
 )
 
 // spamassassin is one import from local.cf.

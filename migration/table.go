@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"blockd/lists/pattern"
 	"blockd/migration/internal/original"
-	"blockd/pattern"
 )
 
 // tableKind is how a table type of Postfix is read.

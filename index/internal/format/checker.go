@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"blockd/bloom"
+	"blockd/lists/pattern"
 	"blockd/mail/digest"
-	"blockd/pattern"
 )
 
 // Checker decodes pages and holds them against hash, filter, directory and list

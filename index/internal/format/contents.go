@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	"blockd/pattern"
+	"blockd/lists/pattern"
 )
 
 // Contents is what of a file is read into memory when it is opened: all but the

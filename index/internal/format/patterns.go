@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"blockd/pattern"
+	"blockd/lists/pattern"
 )
 
 const (

@@ -3,7 +3,7 @@ package pattern_test
 import (
 	"fmt"
 
-	"blockd/pattern"
+	"blockd/lists/pattern"
 )
 
 func Example() {
