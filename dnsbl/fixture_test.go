@@ -13,12 +13,12 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/history"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/mail/digest"
 	"blockd/policy"
+	"blockd/records/history"
 	"blockd/rule"
 )
 

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/history"
 	"blockd/internal/testkit"
+	"blockd/records/history"
 )
 
 // TestConsoleLooks has every view of the console judged in a real browser, in each state, in both themes, on a desk and on a phone: of a daemon

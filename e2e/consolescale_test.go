@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"blockd/history"
 	"blockd/httpapi"
 	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/live"
+	"blockd/records/history"
 )
 
 // TestConsoleAtScale has the console shown in a real browser by a daemon with as many live entries as there may be, and with five million

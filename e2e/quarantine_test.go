@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"blockd/internal/testkit"
-	"blockd/quarantine"
+	"blockd/records/quarantine"
 )
 
 const quarantineLists = "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\non_match = \"quarantine\"\n"

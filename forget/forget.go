@@ -10,15 +10,15 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"blockd/correspondents"
-	"blockd/history"
 	"blockd/hits"
 	"blockd/index"
 	"blockd/junk"
 	"blockd/live"
 	"blockd/mail/addr"
-	"blockd/quarantine"
 	"blockd/receipt"
+	"blockd/records/correspondents"
+	"blockd/records/history"
+	"blockd/records/quarantine"
 	"blockd/reload"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"blockd/internal/testkit"
 	"blockd/mail/addr"
-	"blockd/quarantine"
+	"blockd/records/quarantine"
 )
 
 // blockd forget --quarantine removes messages that the person has sent, and messages to the person alone. A message that has other recipients too stays

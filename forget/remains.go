@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"blockd/audit"
 	"blockd/lists"
 	"blockd/live"
 	"blockd/mail/addr"
-	"blockd/quarantine"
+	"blockd/records/audit"
+	"blockd/records/quarantine"
 )
 
 func (f *Forgotten) remains(where string, count int, format string, args ...any) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/audit"
+	"blockd/records/audit"
 )
 
 // Audit is the journal of changes, and where it is kept.

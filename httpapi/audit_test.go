@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/audit"
+	"blockd/records/audit"
 	"blockd/reload"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/audit"
 	"blockd/live"
+	"blockd/records/audit"
 )
 
 // Channel is the channel that this machine publishes: what blockd publish halt and blockd publish --again do.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"blockd/audit"
-	"blockd/history"
 	"blockd/junk"
+	"blockd/records/audit"
+	"blockd/records/history"
 )
 
 // A complaint counts once for a user, whatever tags the user has and however often it is handed in; what a person has declined stays so; and a

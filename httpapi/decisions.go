@@ -11,10 +11,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/history"
 	"blockd/lists"
 	"blockd/mail/addr"
 	"blockd/policy"
+	"blockd/records/history"
 )
 
 // DefaultDecisions is how many decisions an answer has unless "limit" says otherwise.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/history"
+	"blockd/records/history"
 )
 
 func TestParseDecisionQuery(t *testing.T) {

@@ -13,13 +13,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/history"
 	"blockd/index"
 	"blockd/lists"
 	"blockd/live"
 	"blockd/policy"
+	"blockd/records/history"
+	"blockd/records/rollup"
 	"blockd/reload"
-	"blockd/rollup"
 	"blockd/verdict"
 )
 

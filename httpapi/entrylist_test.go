@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/history"
 	"blockd/live"
+	"blockd/records/history"
 )
 
 // fillEntries adds entries e0.example to eN.example, in one batch.

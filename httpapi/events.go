@@ -11,7 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/history"
+	"blockd/records/history"
 	"blockd/verdict"
 )
 

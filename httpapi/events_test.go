@@ -17,8 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blockd/history"
 	"blockd/internal/testkit"
+	"blockd/records/history"
 )
 
 // refusal is a decision on a listed sender.

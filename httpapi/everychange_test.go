@@ -18,17 +18,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/audit"
-	"blockd/correspondents"
 	"blockd/forget"
-	"blockd/history"
 	"blockd/httpapi/session"
-	"blockd/letter"
 	"blockd/lists"
 	"blockd/live"
-	"blockd/pause"
-	"blockd/quarantine"
 	"blockd/receipt"
+	"blockd/records/audit"
+	"blockd/records/correspondents"
+	"blockd/records/history"
+	"blockd/records/letter"
+	"blockd/records/pause"
+	"blockd/records/quarantine"
 	"blockd/reload"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/history"
 	"blockd/live"
+	"blockd/records/history"
 )
 
 // exportBuffer is how many octets of an answer wait to be written.

@@ -26,7 +26,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"blockd/forget"
-	"blockd/history"
 	"blockd/httpapi/fastpath"
 	"blockd/httpapi/session"
 	"blockd/junk"
@@ -34,11 +33,12 @@ import (
 	"blockd/live"
 	"blockd/live/shared"
 	"blockd/mail/addr"
-	"blockd/pause"
 	"blockd/policy"
 	"blockd/receipt"
+	"blockd/records/history"
+	"blockd/records/pause"
+	"blockd/records/rollup"
 	"blockd/reload"
-	"blockd/rollup"
 )
 
 // Settings of a Server. The zero value is safe on a loopback address.

@@ -16,11 +16,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"blockd/audit"
-	"blockd/history"
 	"blockd/junk"
 	"blockd/live"
 	"blockd/mail/addr"
+	"blockd/records/audit"
+	"blockd/records/history"
 )
 
 // The results of a message in Junk, besides those of a change.

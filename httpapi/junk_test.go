@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"blockd/correspondents"
-	"blockd/history"
 	"blockd/junk"
 	"blockd/live"
 	"blockd/mail/addr"
+	"blockd/records/correspondents"
+	"blockd/records/history"
 )
 
 const asMail = "Content-Type: message/rfc822"

@@ -12,7 +12,7 @@ import (
 
 	"blockd/hits"
 	"blockd/index/kept"
-	"blockd/rollup"
+	"blockd/records/rollup"
 )
 
 // How much a list's page has.

@@ -19,15 +19,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/forget"
-	"blockd/history"
 	"blockd/httpapi/provider"
 	"blockd/internal/testkit"
 	"blockd/junk"
 	"blockd/live"
 	"blockd/live/shared"
-	"blockd/pause"
 	"blockd/receipt"
-	"blockd/rollup"
+	"blockd/records/history"
+	"blockd/records/pause"
+	"blockd/records/rollup"
 	"blockd/roster"
 )
 

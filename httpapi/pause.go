@@ -11,10 +11,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/audit"
 	"blockd/lists"
 	"blockd/live"
-	"blockd/pause"
+	"blockd/records/audit"
+	"blockd/records/pause"
 )
 
 // UsualPause is how long a list is paused unless "for" says otherwise.

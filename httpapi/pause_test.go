@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/pause"
+	"blockd/records/pause"
 	"blockd/reload"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/audit"
-	"blockd/correspondents"
 	"blockd/forget"
 	"blockd/mail/addr"
+	"blockd/records/audit"
+	"blockd/records/correspondents"
 )
 
 // MostLearned is how many messages one POST /v1/correspondents has at most.

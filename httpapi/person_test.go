@@ -12,13 +12,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/audit"
-	"blockd/correspondents"
 	"blockd/forget"
-	"blockd/history"
 	"blockd/httpapi/session"
 	"blockd/index"
 	"blockd/policy"
+	"blockd/records/audit"
+	"blockd/records/correspondents"
+	"blockd/records/history"
 	"blockd/reload"
 )
 

@@ -12,15 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/forget"
-	"blockd/history"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/live"
-	"blockd/pause"
 	"blockd/receipt"
-	"blockd/rollup"
+	"blockd/records/history"
+	"blockd/records/pause"
+	"blockd/records/rollup"
 	"blockd/verdict"
 )
 

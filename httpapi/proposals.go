@@ -10,13 +10,13 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/audit"
-	"blockd/correspondents"
 	"blockd/internal/term"
 	"blockd/junk"
 	"blockd/lists"
 	"blockd/live"
 	"blockd/mail/addr"
+	"blockd/records/audit"
+	"blockd/records/correspondents"
 )
 
 // DefaultAdoption is how long an adopted proposal blocks unless "for" says otherwise.

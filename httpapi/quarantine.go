@@ -14,8 +14,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/audit"
-	"blockd/quarantine"
+	"blockd/records/audit"
+	"blockd/records/quarantine"
 )
 
 // Quarantine is what /v1/quarantine shows and changes.

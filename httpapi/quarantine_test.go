@@ -17,7 +17,7 @@ import (
 
 	"blockd/internal/testkit"
 	"blockd/policy"
-	"blockd/quarantine"
+	"blockd/records/quarantine"
 	"blockd/reload"
 )
 

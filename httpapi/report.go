@@ -8,8 +8,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/audit"
-	"blockd/letter"
+	"blockd/records/audit"
+	"blockd/records/letter"
 )
 
 // Report is how letters are made and sent.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/letter"
+	"blockd/records/letter"
 )
 
 // TestReport: a letter names refused senders, so it is shown to a token that may read, and sent by one that may write.

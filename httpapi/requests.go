@@ -11,10 +11,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/audit"
 	"blockd/lists"
 	"blockd/live"
 	"blockd/receipt"
+	"blockd/records/audit"
 )
 
 // DefaultGrant is how long a granted request lets mail in unless "for" says otherwise.

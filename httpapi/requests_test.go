@@ -13,8 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/history"
 	"blockd/receipt"
+	"blockd/records/history"
 	"blockd/reload"
 )
 

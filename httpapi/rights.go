@@ -13,10 +13,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/audit"
 	"blockd/httpapi/session"
 	"blockd/live"
 	"blockd/mail/addr"
+	"blockd/records/audit"
 )
 
 // What a caller of scope Admin may: say who else may, and end the sessions of others. The scope Write changes what is filtered, and that is all

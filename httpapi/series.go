@@ -10,7 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/rollup"
+	"blockd/records/rollup"
 )
 
 // Series is the answer of /v1/series.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/audit"
 	"blockd/live"
 	"blockd/live/shared"
+	"blockd/records/audit"
 )
 
 // LiveShared is the answer to GET /v1/live: how the entries are that machines share.

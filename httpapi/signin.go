@@ -16,8 +16,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/audit"
 	"blockd/httpapi/session"
+	"blockd/records/audit"
 )
 
 // sessionPath is where browsers sign in and out; what is below it is part of that.

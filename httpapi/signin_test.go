@@ -15,8 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/audit"
 	"blockd/httpapi/session"
+	"blockd/records/audit"
 	"blockd/reload"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/audit"
+	"blockd/records/audit"
 )
 
 const subscriptionsPath = "/v1/subscriptions"

@@ -21,9 +21,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"blockd/audit"
 	"blockd/internal/durable"
 	"blockd/mail/addr"
+	"blockd/records/audit"
 )
 
 // Scope is what the holder of a token may do.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/history"
 	"blockd/internal/testkit"
+	"blockd/records/history"
 	"blockd/reload"
 )
 

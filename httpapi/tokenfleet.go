@@ -7,9 +7,9 @@ import (
 	"net/url"
 	"strings"
 
-	"blockd/audit"
 	"blockd/live/shared"
 	"blockd/mail/addr"
+	"blockd/records/audit"
 )
 
 // NewFleetToken draws a token that is valid on all machines of a node's fleet, and returns it once: their store has its hash alone. journal, by and

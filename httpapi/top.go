@@ -14,7 +14,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/history"
+	"blockd/records/history"
 )
 
 // DefaultTop is how many rows /v1/top has unless "limit" says otherwise, and maxTopRows the most.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/audit"
 	"blockd/index/kept"
+	"blockd/records/audit"
 )
 
 // Undo is what lists held before, and how they are taken back to it.

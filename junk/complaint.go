@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"blockd/history"
 	"blockd/mail/addr"
+	"blockd/records/history"
 )
 
 // The bounds of a complaint: what is said stands in its first parts, and the message that it is about has its header first.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/history"
+	"blockd/records/history"
 )
 
 // sample is the example of RFC 5965, appendix B.2, with other names.

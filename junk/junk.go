@@ -13,8 +13,8 @@ import (
 	"net/mail"
 	"strings"
 
-	"blockd/correspondents"
 	"blockd/mail/addr"
+	"blockd/records/correspondents"
 )
 
 // MaxHeader is how many octets of a message are read: its header has to end within them.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"blockd/audit"
+	"blockd/records/audit"
 )
 
 // linesOf are the lines of the journal about what requests change: with an action, that it has not been made, and why.

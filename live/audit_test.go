@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/audit"
 	"blockd/lists"
+	"blockd/records/audit"
 )
 
 // journalled is a Set with a journal, and what the journal says, the oldest first, without hashes.

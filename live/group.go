@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"blockd/audit"
+	"blockd/records/audit"
 )
 
 // request is one call of Apply that waits for its group.

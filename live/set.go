@@ -13,10 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blockd/audit"
 	"blockd/internal/durable"
 	"blockd/lists"
 	"blockd/mail/digest"
+	"blockd/records/audit"
 )
 
 // Settings configure a Set.

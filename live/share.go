@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"blockd/audit"
+	"blockd/records/audit"
 )
 
 // Entries may be shared by the machines of a fleet. An engine, a database that all of them reach, gives each change its

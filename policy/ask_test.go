@@ -17,12 +17,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/ask"
-	"blockd/history"
 	"blockd/index"
 	"blockd/lists"
 	"blockd/live"
 	"blockd/mirror"
 	"blockd/policy"
+	"blockd/records/history"
 	"blockd/rule"
 	"blockd/verdict"
 )

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"blockd/correspondents"
 	"blockd/mail/addr"
+	"blockd/records/correspondents"
 	"blockd/verdict"
 )
 

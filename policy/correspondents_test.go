@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"blockd/correspondents"
-	"blockd/history"
 	"blockd/live"
 	"blockd/mail/addr"
 	"blockd/policy"
+	"blockd/records/correspondents"
+	"blockd/records/history"
 	"blockd/rule"
 	"blockd/verdict"
 )

@@ -1,7 +1,7 @@
 package policy
 
 import (
-	"blockd/firstseen"
+	"blockd/records/firstseen"
 	"blockd/verdict"
 )
 

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/history"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/domains"
 	"blockd/policy"
+	"blockd/records/history"
 	"blockd/rule"
 )
 

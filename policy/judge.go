@@ -3,9 +3,9 @@ package policy
 import (
 	"time"
 
-	"blockd/history"
 	"blockd/index"
 	"blockd/mail/addr"
+	"blockd/records/history"
 	"blockd/verdict"
 )
 

@@ -3,7 +3,7 @@ package policy
 import (
 	"log/slog"
 
-	"blockd/history"
+	"blockd/records/history"
 )
 
 // past is the door that past mail comes in by again. It can do all that a list may want, but

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"time"
 
-	"blockd/history"
+	"blockd/records/history"
 	"blockd/verdict"
 )
 

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"blockd/history"
 	"blockd/policy"
-	"blockd/repeat"
+	"blockd/records/history"
+	"blockd/records/repeat"
 	"blockd/rule"
 	"blockd/verdict"
 )

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blockd/history"
+	"blockd/records/history"
 	"blockd/verdict"
 )
 

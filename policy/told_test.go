@@ -5,8 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blockd/history"
 	"blockd/policy"
+	"blockd/records/history"
 )
 
 func TestToldRemembersTenASecond(t *testing.T) {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/history"
 	"blockd/index"
 	"blockd/mail/header"
 	"blockd/policy"
+	"blockd/records/history"
 	"blockd/reply"
 	"blockd/rule"
 	"blockd/verdict"

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"unicode"
 
-	"blockd/history"
 	"blockd/mail/addr"
 	"blockd/mail/header"
 	"blockd/policy"
+	"blockd/records/history"
 	"blockd/rule"
 	"blockd/verdict"
 )

@@ -22,8 +22,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/text/language"
 
-	"blockd/history"
 	"blockd/internal/listener"
+	"blockd/records/history"
 )
 
 const (

@@ -23,7 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/html"
 
-	"blockd/history"
+	"blockd/records/history"
 	"blockd/reply"
 )
 

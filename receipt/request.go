@@ -15,8 +15,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"blockd/history"
 	"blockd/internal/durable"
+	"blockd/records/history"
 )
 
 // The bounds of requests. A file has less than 4 KB, so all of them less than 10 MB.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/correspondents"
 	"blockd/mail/addr"
+	"blockd/records/correspondents"
 )
 
 // knowing returns a set of correspondents.

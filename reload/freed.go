@@ -8,9 +8,9 @@ import (
 	"strings"
 	"sync"
 
-	"blockd/history"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/records/history"
 )
 
 // freedFrom is the number of refusals from which on a share of them says something.

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/history"
 	"blockd/index"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/records/history"
 )
 
 // newFreedDaemon serves list a, which blocks d0.example to d99.example, and list b, a

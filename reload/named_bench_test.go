@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"blockd/correspondents"
 	"blockd/internal/testkit/indexes"
 	"blockd/mail/addr"
+	"blockd/records/correspondents"
 )
 
 // processor is the time that this process has had of a processor: what other programs of the machine do is not in it.

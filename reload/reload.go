@@ -21,13 +21,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/correspondents"
-	"blockd/history"
 	"blockd/index"
 	"blockd/index/kept"
 	"blockd/lists"
 	"blockd/mail/addr"
 	"blockd/mail/digest"
+	"blockd/records/correspondents"
+	"blockd/records/history"
 )
 
 // List is one [[list]] of the configuration.

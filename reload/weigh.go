@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"blockd/history"
 	"blockd/index"
 	"blockd/index/kept"
 	"blockd/lists"
+	"blockd/records/history"
 )
 
 // What an adoption would do is found by doing all of it but the swap: the lists are put together with what waits, and the

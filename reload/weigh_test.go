@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"blockd/history"
 	"blockd/index"
 	"blockd/index/kept"
+	"blockd/records/history"
 )
 
 // newReviewDaemon serves list a, which is reviewed, and b, and has accepted n senders as newRecentDaemon has.

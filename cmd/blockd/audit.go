@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/audit"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
+	"blockd/records/audit"
 )
 
 // auditHash is the form of a line's hash.

@@ -15,13 +15,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/audit"
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/internal/daemon"
 	"blockd/internal/machine"
 	"blockd/internal/term"
 	"blockd/mail/digest"
+	"blockd/records/audit"
 	"blockd/reload"
 	"blockd/remote"
 )

@@ -13,13 +13,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"blockd/history"
 	"blockd/index"
 	"blockd/index/kept"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/policy"
+	"blockd/records/history"
 	"blockd/verdict"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/audit"
+	"blockd/records/audit"
 )
 
 // commandLines has the actions of the journal that each command can write; none = it changes nothing that the journal is about.

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/bloom/filter"
-	"blockd/firstseen"
 	"blockd/internal/config"
 	"blockd/internal/spelling"
+	"blockd/records/firstseen"
 )
 
 func newFilterSeen() *cobra.Command {

@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/audit"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/daemon"
 	"blockd/internal/term"
+	"blockd/records/audit"
 	"blockd/snapshot"
 )
 

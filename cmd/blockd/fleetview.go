@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/history"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
+	"blockd/records/history"
 	"blockd/roster"
 )
 

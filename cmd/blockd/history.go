@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/history"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/policy"
+	"blockd/records/history"
 )
 
 func newHistory() *cobra.Command {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/history"
+	"blockd/records/history"
 )
 
 // TestRefusedForNoList: who looks up the reference of a refusal by helo or ptr is told that

@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/history"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
+	"blockd/records/history"
 )
 
 func newHistoryTop() *cobra.Command {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/history"
+	"blockd/records/history"
 )
 
 // pastOf is a configuration in a new folder with a history of these decisions.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/history"
 	"blockd/internal/testkit"
+	"blockd/records/history"
 )
 
 // Moved to Junk, the sender is blocked for this user alone; moved back, not any more. What the user has made himself stays.

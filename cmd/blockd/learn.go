@@ -14,7 +14,7 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
-	"blockd/maillog"
+	"blockd/records/maillog"
 )
 
 func newLearn() *cobra.Command {

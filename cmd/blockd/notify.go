@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/bell"
 	"blockd/internal/config"
 	"blockd/internal/daemon"
 	"blockd/internal/version"
+	"blockd/records/bell"
 )
 
 func newNotify() *cobra.Command {

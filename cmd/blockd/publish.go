@@ -14,13 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/audit"
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/internal/daemon"
 	"blockd/internal/durable"
 	"blockd/internal/minisign"
 	"blockd/internal/term"
+	"blockd/records/audit"
 	"blockd/reload"
 	"blockd/snapshot"
 )

@@ -16,7 +16,7 @@ import (
 	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/live"
-	"blockd/quarantine"
+	"blockd/records/quarantine"
 )
 
 func newQuarantine() *cobra.Command {

@@ -17,12 +17,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"blockd/history"
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/policy"
+	"blockd/records/history"
 	"blockd/verdict"
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/history"
 	"blockd/internal/testkit"
+	"blockd/records/history"
 )
 
 // replayOf runs `blockd replay` over mail that was accepted from these senders for

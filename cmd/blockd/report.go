@@ -13,7 +13,7 @@ import (
 	"blockd/internal/control"
 	"blockd/internal/daemon"
 	"blockd/internal/term"
-	"blockd/letter"
+	"blockd/records/letter"
 )
 
 func newReport() *cobra.Command {

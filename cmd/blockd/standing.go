@@ -12,7 +12,7 @@ import (
 	"blockd/index/kept"
 	"blockd/internal/config"
 	"blockd/internal/term"
-	"blockd/pause"
+	"blockd/records/pause"
 	"blockd/reload"
 )
 

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/catalogue"
-	"blockd/history"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/subscription"
 	"blockd/internal/term"
+	"blockd/records/history"
 )
 
 func newSubscribe() *cobra.Command {

@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"blockd/audit"
+	"blockd/records/audit"
 )
 
 // Audit is [audit]: the journal of what people and tokens have changed (docs/audit.md).

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"blockd/correspondents"
 	"blockd/mail/addr"
+	"blockd/records/correspondents"
 )
 
 // Correspondents is [correspondents]: the people that users of this server write to (docs/correspondents.md).

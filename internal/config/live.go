@@ -1,7 +1,7 @@
 package config
 
 import (
-	"blockd/audit"
+	"blockd/records/audit"
 	"fmt"
 	"net/netip"
 	"os"

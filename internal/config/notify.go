@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"blockd/bell"
+	"blockd/records/bell"
 	"blockd/smtpfilter/upstream"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/history"
+	"blockd/records/history"
 	"blockd/rule"
 )
 

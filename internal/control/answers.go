@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"blockd/history"
 	"blockd/httpapi"
 	"blockd/index"
 	"blockd/index/kept"
@@ -24,6 +23,7 @@ import (
 	"blockd/lists"
 	"blockd/live"
 	"blockd/mail/addr"
+	"blockd/records/history"
 	"blockd/reload"
 	"blockd/rule"
 )

@@ -8,9 +8,9 @@ import (
 	"net/url"
 	"os"
 
-	"blockd/audit"
 	"blockd/httpapi"
 	"blockd/internal/config"
+	"blockd/records/audit"
 )
 
 var errNoAudit = errors.New(`no journal is kept: audit.folder is "none"`)

@@ -16,10 +16,10 @@ import (
 	"sync"
 	"time"
 
-	"blockd/history"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/term"
+	"blockd/records/history"
 	"blockd/roster"
 )
 

@@ -12,14 +12,14 @@ import (
 	"os"
 	"time"
 
-	"blockd/audit"
-	"blockd/correspondents"
-	"blockd/history"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/junk"
 	"blockd/live"
 	"blockd/mail/addr"
+	"blockd/records/audit"
+	"blockd/records/correspondents"
+	"blockd/records/history"
 )
 
 var errNoProposals = errors.New("junk.agree is 0: nothing is proposed (docs/recipients.md)")

@@ -9,11 +9,11 @@ import (
 	"slices"
 	"time"
 
-	"blockd/audit"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/live"
-	"blockd/pause"
+	"blockd/records/audit"
+	"blockd/records/pause"
 )
 
 // Pause has a list not count for a while. running tells whether a daemon was there to be asked; where none is, the file is

@@ -10,19 +10,19 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/correspondents"
 	"blockd/forget"
-	"blockd/history"
 	"blockd/hits"
 	"blockd/httpapi"
 	"blockd/httpapi/session"
 	"blockd/index"
 	"blockd/internal/config"
-	"blockd/letter"
 	"blockd/live"
 	"blockd/mail/addr"
-	"blockd/quarantine"
 	"blockd/receipt"
+	"blockd/records/correspondents"
+	"blockd/records/history"
+	"blockd/records/letter"
+	"blockd/records/quarantine"
 	"blockd/reload"
 )
 

@@ -11,10 +11,10 @@ import (
 	"net/url"
 	"time"
 
-	"blockd/audit"
 	"blockd/httpapi"
 	"blockd/internal/config"
-	"blockd/quarantine"
+	"blockd/records/audit"
+	"blockd/records/quarantine"
 )
 
 var errNoQuarantine = errors.New("smtp.quarantine names no folder; what the milter and the policy service set aside is in the mail server's own queue (postqueue -p)")

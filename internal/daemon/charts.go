@@ -5,9 +5,9 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
-	"blockd/history"
 	"blockd/internal/config"
-	"blockd/rollup"
+	"blockd/records/history"
+	"blockd/records/rollup"
 )
 
 // decided is told of every decision.

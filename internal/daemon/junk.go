@@ -7,7 +7,7 @@ import (
 
 	"blockd/internal/config"
 	"blockd/junk"
-	"blockd/letter"
+	"blockd/records/letter"
 )
 
 // openJunk makes what takes messages that users move to Junk. The HTTP door gives it the live entries.

@@ -16,13 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/catalogue"
-	"blockd/history"
 	"blockd/httpapi"
 	"blockd/index"
 	"blockd/internal/config"
 	newlist "blockd/internal/setup"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/records/history"
 	"blockd/verdict"
 )
 

@@ -4,10 +4,10 @@ import (
 	"context"
 
 	"blockd/forget"
-	"blockd/history"
 	"blockd/index"
 	"blockd/internal/config"
-	"blockd/letter"
+	"blockd/records/history"
+	"blockd/records/letter"
 )
 
 // person is where something is kept about people.

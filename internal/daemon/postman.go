@@ -13,8 +13,8 @@ import (
 
 	"blockd/httpapi"
 	"blockd/internal/config"
-	"blockd/letter"
 	"blockd/mail/mailbox"
+	"blockd/records/letter"
 	"blockd/smtpfilter/upstream"
 )
 

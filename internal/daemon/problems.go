@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"blockd/bell"
 	"blockd/internal/config"
 	"blockd/internal/version"
+	"blockd/records/bell"
 	"blockd/reload"
 	"blockd/smtpfilter/upstream"
 )

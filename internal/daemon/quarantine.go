@@ -13,7 +13,7 @@ import (
 	"blockd/httpapi"
 	"blockd/internal/term"
 	"blockd/mail/mailbox"
-	"blockd/quarantine"
+	"blockd/records/quarantine"
 	"blockd/smtpfilter/upstream"
 )
 

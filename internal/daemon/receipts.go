@@ -7,9 +7,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/history"
 	"blockd/mail/msgauth"
 	"blockd/receipt"
+	"blockd/records/history"
 )
 
 // receipts are what [receipts] asks for. The zero value is none.

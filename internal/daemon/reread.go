@@ -10,14 +10,14 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"blockd/audit"
-	"blockd/history"
 	"blockd/httpapi"
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/internal/upgrade"
 	"blockd/mail/addr"
 	"blockd/policy"
+	"blockd/records/audit"
+	"blockd/records/history"
 	"blockd/reload"
 	"blockd/verdict"
 )

@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"blockd/audit"
 	"blockd/httpapi"
 	"blockd/internal/version"
+	"blockd/records/audit"
 	"blockd/roster"
 	"blockd/snapshot"
 )

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"time"
 
-	"blockd/bell"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/lists"
 	"blockd/mirror"
 	"blockd/mirror/preset"
 	"blockd/mirror/redis"
+	"blockd/records/bell"
 	"blockd/reload"
 )
 

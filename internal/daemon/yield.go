@@ -9,11 +9,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"blockd/firstseen"
-	"blockd/history"
 	"blockd/index"
 	"blockd/internal/upgrade"
 	"blockd/live"
+	"blockd/records/firstseen"
+	"blockd/records/history"
 )
 
 // crew are parts that end together and may begin again.

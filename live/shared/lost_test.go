@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"blockd/audit"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/redisserver"
 	"blockd/live"
 	"blockd/live/shared"
+	"blockd/records/audit"
 )
 
 var soakLost = flag.Int("soak-lost", 1_000_000-1, "how many entries an emptied engine has had, with -soak")

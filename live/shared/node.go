@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blockd/audit"
 	"blockd/live"
+	"blockd/records/audit"
 )
 
 // The times of a node.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"blockd/audit"
 	"blockd/live"
+	"blockd/records/audit"
 )
 
 // pending is a change that was made on this machine alone.

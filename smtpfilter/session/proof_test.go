@@ -19,7 +19,6 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/history"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/dialogue"
@@ -28,6 +27,7 @@ import (
 	"blockd/mail/msgauth"
 	"blockd/mail/spool"
 	"blockd/policy"
+	"blockd/records/history"
 	"blockd/rule"
 	"blockd/verdict"
 )

@@ -9,11 +9,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/history"
 	"blockd/index"
 	"blockd/internal/testkit/dialogue"
 	"blockd/internal/testkit/script"
 	"blockd/policy"
+	"blockd/records/history"
 )
 
 // TestReferenceOfARuleIsFound: the contact after a refusal by helo has a reference, which

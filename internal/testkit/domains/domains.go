@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"blockd/bloom/filter"
-	"blockd/firstseen"
+	"blockd/records/firstseen"
 )
 
 // Known is a set, until the test ends, in which some domains are known.

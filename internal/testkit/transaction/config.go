@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"blockd/pause"
+	"blockd/records/pause"
 )
 
 // SMTP are the case's lines of [smtp].

@@ -31,7 +31,7 @@ func TestOctets(t *testing.T) {
 
 // BenchmarkPassed looks for what no decision has, among two million, and for what few have.
 //
-//	go test ./history -run '^$' -bench Passed -benchtime 3x
+//	go test ./records/history -run '^$' -bench Passed -benchtime 3x
 func BenchmarkPassed(b *testing.B) {
 	const decisions = 2_000_000
 	folder := tenMillion(b, decisions)

@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blockd/history"
 	"blockd/internal/testkit/race"
+	"blockd/records/history"
 )
 
 // rig is a Table that runs in a bubble of synctest, where it is midnight.

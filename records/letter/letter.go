@@ -8,7 +8,7 @@ package letter
 import (
 	"time"
 
-	"blockd/history"
+	"blockd/records/history"
 )
 
 // Letter is what there is to tell of a period. Its field names are part of blockd's interface.

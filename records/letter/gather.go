@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"blockd/history"
+	"blockd/records/history"
 )
 
 // Sources are where a letter's contents come from. Each may be nil or empty: then there is nothing of it.

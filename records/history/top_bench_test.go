@@ -17,7 +17,7 @@ import (
 // a Zipf distribution, as those of real mail are. peak-MiB is the most memory of the Go
 // runtime while it counts, and every run but the first reads a cached file.
 //
-//	go test ./history -run '^$' -bench Most -benchtime 1x
+//	go test ./records/history -run '^$' -bench Most -benchtime 1x
 func BenchmarkMost(b *testing.B) {
 	const decisions = 10_000_000
 	folder := tenMillion(b, decisions)

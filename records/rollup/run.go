@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"blockd/history"
+	"blockd/records/history"
 )
 
 // Run loads the file, writes a line to it once a minute, and the last when ctx ends. It returns nil. It may run again after

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blockd/history"
+	"blockd/records/history"
 )
 
 // refusal is the n-th of a client for a sender.

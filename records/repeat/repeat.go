@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blockd/history"
+	"blockd/records/history"
 )
 
 // The bounds of a window. Clients that send little never meet them: a refused message

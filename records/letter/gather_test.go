@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"blockd/history"
 	"blockd/internal/term"
 	"blockd/internal/testkit"
+	"blockd/records/history"
 )
 
 var update = flag.Bool("update", false, "write the letters of testdata anew")
@@ -127,7 +127,7 @@ func whole(folder string) Sources {
 	}
 }
 
-// Letters are golden files: as people read them. go test ./letter -update writes them.
+// Letters are golden files: as people read them. go test ./records/letter -update writes them.
 func TestLetters(t *testing.T) {
 	var hostile []history.Record
 	for i := range 30 {

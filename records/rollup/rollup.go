@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blockd/history"
+	"blockd/records/history"
 )
 
 // What counts are kept of.
