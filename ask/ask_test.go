@@ -17,7 +17,7 @@ import (
 	"blockd/index"
 	"blockd/lists"
 	"blockd/mail/addr"
-	"blockd/mirror"
+	"blockd/sources/mirror"
 	"blockd/verdict"
 )
 

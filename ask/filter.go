@@ -15,7 +15,7 @@ import (
 	"blockd/bloom"
 	"blockd/internal/durable"
 	"blockd/mail/addr"
-	"blockd/mirror"
+	"blockd/sources/mirror"
 )
 
 // Filter is the local half of a list: it says "surely not" or "perhaps" about a key. Keys are added in place while

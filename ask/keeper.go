@@ -18,7 +18,7 @@ import (
 	"blockd/bloom/filter"
 	"blockd/lists"
 	"blockd/mail/addr"
-	"blockd/mirror"
+	"blockd/sources/mirror"
 )
 
 // Keeping says where a list's filter comes from: Open, Fetch or Given.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"blockd/internal/testkit"
-	"blockd/mirror"
+	"blockd/sources/mirror"
 )
 
 // origin is a store whose keys are read: entries, and a log of what has changed.

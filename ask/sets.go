@@ -14,7 +14,7 @@ import (
 	"blockd/bloom"
 	"blockd/index"
 	"blockd/mail/addr"
-	"blockd/mirror"
+	"blockd/sources/mirror"
 	"blockd/verdict"
 )
 

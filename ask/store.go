@@ -9,7 +9,7 @@ import (
 	"context"
 	"errors"
 
-	"blockd/mirror"
+	"blockd/sources/mirror"
 )
 
 // Store is the exact half of a list. Any number of goroutines may use it.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"blockd/internal/minisign"
-	"blockd/snapshot"
+	"blockd/sources/snapshot"
 )
 
 // newFleetCommand is `bench fleet`: the plot of docs/fleet.md, how many nodes have a bad sequence by the time. Nodes are

@@ -13,7 +13,7 @@ import (
 	"blockd/ask"
 	"blockd/index"
 	"blockd/lists"
-	"blockd/mirror"
+	"blockd/sources/mirror"
 )
 
 // store is that of a list that is asked; it has listed.example, or is away.

@@ -14,7 +14,7 @@ import (
 
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/redisserver"
-	"blockd/snapshot"
+	"blockd/sources/snapshot"
 )
 
 // TestConsoleFleet has a person look at a fleet in a real browser: a publisher and three nodes, of which one is a canary, one has a list that its gate

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"blockd/internal/testkit"
-	"blockd/snapshot"
+	"blockd/sources/snapshot"
 )
 
 // publisher is a folder in which blockd publishes into the folder of a web server.

@@ -14,9 +14,9 @@ import (
 	"blockd/ask"
 	"blockd/index"
 	"blockd/lists"
-	"blockd/mirror"
 	"blockd/policy"
 	"blockd/reload"
+	"blockd/sources/mirror"
 )
 
 // store is that of a list that is asked; it has listed.example, or is away.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/roster"
+	"blockd/sources/roster"
 )
 
 // Fleet is what /v1/fleet shows.

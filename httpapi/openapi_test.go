@@ -28,7 +28,7 @@ import (
 	"blockd/records/history"
 	"blockd/records/pause"
 	"blockd/records/rollup"
-	"blockd/roster"
+	"blockd/sources/roster"
 )
 
 var update = flag.Bool("update", false, "write docs/openapi.json anew")

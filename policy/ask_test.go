@@ -20,10 +20,10 @@ import (
 	"blockd/index"
 	"blockd/lists"
 	"blockd/live"
-	"blockd/mirror"
 	"blockd/policy"
 	"blockd/records/history"
 	"blockd/rule"
+	"blockd/sources/mirror"
 	"blockd/verdict"
 )
 

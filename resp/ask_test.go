@@ -12,7 +12,7 @@ import (
 	stores "blockd/ask"
 	"blockd/index"
 	"blockd/lists"
-	"blockd/mirror"
+	"blockd/sources/mirror"
 )
 
 // store is that of a list that is asked; it has listed.example, or is away.

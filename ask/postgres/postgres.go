@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"blockd/ask"
-	"blockd/mirror"
-	"blockd/mirror/postgres"
+	"blockd/sources/mirror"
+	"blockd/sources/mirror/postgres"
 )
 
-// Options say where a list is: as for package mirror/postgres, of which DSN, Query and Watermark count.
+// Options say where a list is: as for package sources/mirror/postgres, of which DSN, Query and Watermark count.
 type Options = postgres.Options
 
 const (

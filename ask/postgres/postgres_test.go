@@ -25,7 +25,7 @@ import (
 	"blockd/internal/testkit/postgresserver"
 	"blockd/lists"
 	"blockd/mail/addr"
-	"blockd/mirror/query"
+	"blockd/sources/mirror/query"
 	"blockd/verdict"
 )
 

@@ -13,11 +13,11 @@ import (
 
 	"blockd/ask"
 	"blockd/internal/redisclient"
-	"blockd/mirror"
-	"blockd/mirror/redis"
+	"blockd/sources/mirror"
+	"blockd/sources/mirror/redis"
 )
 
-// Options say where a list is: as for package mirror/redis, of which DSN, List, Key and Shards count.
+// Options say where a list is: as for package sources/mirror/redis, of which DSN, List, Key and Shards count.
 type Options = redis.Options
 
 // connections bounds those to one server: a hung one fails those who wait, and none of the others.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/catalogue"
 	"blockd/internal/term"
+	"blockd/sources/catalogue"
 )
 
 func newCatalogue() *cobra.Command {

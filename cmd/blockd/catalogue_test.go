@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/catalogue"
+	"blockd/sources/catalogue"
 )
 
 func TestCatalogue(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 	"blockd/mail/digest"
 	"blockd/records/audit"
 	"blockd/reload"
-	"blockd/remote"
+	"blockd/sources/remote"
 )
 
 func newCompile() *cobra.Command {

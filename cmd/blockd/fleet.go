@@ -12,7 +12,7 @@ import (
 	"blockd/internal/daemon"
 	"blockd/internal/term"
 	"blockd/records/audit"
-	"blockd/snapshot"
+	"blockd/sources/snapshot"
 )
 
 func newFleet() *cobra.Command {

@@ -15,7 +15,7 @@ import (
 	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/records/history"
-	"blockd/roster"
+	"blockd/sources/roster"
 )
 
 // showFleet prints how all nodes are.

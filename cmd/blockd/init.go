@@ -13,13 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/catalogue"
 	"blockd/internal/config"
 	"blockd/internal/doctor"
 	"blockd/internal/setup"
 	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/packaging"
+	"blockd/sources/catalogue"
 )
 
 func newInit() *cobra.Command {

@@ -22,7 +22,7 @@ import (
 	"blockd/internal/term"
 	"blockd/records/audit"
 	"blockd/reload"
-	"blockd/snapshot"
+	"blockd/sources/snapshot"
 )
 
 func newPublish() *cobra.Command {

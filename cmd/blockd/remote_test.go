@@ -316,7 +316,7 @@ func TestCompileFetches(t *testing.T) {
 	run(1, 5, "list bad: signature: what is published as the signature is none of minisign")
 	p.set(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFile(w, r, map[string]string{
-			"/bad.txt": testkit.Root(t) + "/remote/testdata/minisign/list.txt", "/bad.txt.minisig": testkit.Root(t) + "/remote/testdata/minisign/list.txt.minisig",
+			"/bad.txt": testkit.Root(t) + "/sources/remote/testdata/minisign/list.txt", "/bad.txt.minisig": testkit.Root(t) + "/sources/remote/testdata/minisign/list.txt.minisig",
 		}[r.URL.Path])
 	})
 	run(0, 6, "")

@@ -11,7 +11,7 @@ import (
 
 	"blockd/httpapi"
 	"blockd/internal/testkit"
-	"blockd/roster"
+	"blockd/sources/roster"
 )
 
 // A publisher shows the nodes that report to it, and halts the channel when those with a new sequence refuse more than the others. Here the

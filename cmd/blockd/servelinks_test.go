@@ -16,7 +16,7 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/daemon"
 	"blockd/internal/testkit"
-	"blockd/mirror"
+	"blockd/sources/mirror"
 )
 
 // TestBrokenLinks: over a link that is slow, cut or reset at any octet, a read of a store is complete, or the copy stays and the error

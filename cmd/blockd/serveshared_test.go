@@ -18,7 +18,7 @@ import (
 	"blockd/internal/testkit/postgresserver"
 	"blockd/internal/testkit/redisserver"
 	"blockd/live/shared/redis"
-	"blockd/roster"
+	"blockd/sources/roster"
 )
 
 // sharing begins so many daemons that share live entries by a database.

@@ -17,7 +17,7 @@ import (
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/live"
-	"blockd/mirror"
+	"blockd/sources/mirror"
 )
 
 func newSource() *cobra.Command {

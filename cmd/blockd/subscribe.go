@@ -12,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/catalogue"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/subscription"
 	"blockd/internal/term"
 	"blockd/records/history"
+	"blockd/sources/catalogue"
 )
 
 func newSubscribe() *cobra.Command {

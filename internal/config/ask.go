@@ -8,7 +8,7 @@ import (
 
 	"blockd/ask"
 	"blockd/index"
-	"blockd/snapshot"
+	"blockd/sources/snapshot"
 )
 
 // Breaker is [list.source.breaker]: when the source of a list with mode = "ask" is left alone.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"blockd/internal/minisign"
-	"blockd/snapshot"
+	"blockd/sources/snapshot"
 )
 
 // Fleet is [fleet]: lists that another machine has judged, signed and published (docs/fleet.md).

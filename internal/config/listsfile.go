@@ -14,7 +14,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"blockd/remote"
+	"blockd/sources/remote"
 )
 
 // maxListsFile bounds http.lists_file: a list there takes some 300 octets.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"blockd/mirror/preset"
 	"blockd/rule"
+	"blockd/sources/mirror/preset"
 )
 
 // Recipients is [recipients]: whose entries of the lists with per_recipient = true count for mail to a recipient

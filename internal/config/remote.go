@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"blockd/remote"
+	"blockd/sources/remote"
 )
 
 // remote is Config.Remote without what only the configuration says.

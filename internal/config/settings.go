@@ -5,12 +5,12 @@ import (
 	"slices"
 	"time"
 
-	"blockd/catalogue"
 	"blockd/internal/machine"
 	"blockd/lists"
 	"blockd/policy"
 	"blockd/reload"
 	"blockd/rule"
+	"blockd/sources/catalogue"
 )
 
 // What follows hands the configuration to the packages, each of which has its

@@ -15,8 +15,8 @@ import (
 
 	"blockd/ask"
 	"blockd/internal/spelling"
-	"blockd/mirror"
-	"blockd/mirror/preset"
+	"blockd/sources/mirror"
+	"blockd/sources/mirror/preset"
 )
 
 // Source is [list.source], below a [[list]] whose truth is in a database or on another machine (docs/sources.md). blockd

@@ -20,7 +20,7 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/records/history"
-	"blockd/roster"
+	"blockd/sources/roster"
 )
 
 // FleetView asks the daemon how all nodes are.

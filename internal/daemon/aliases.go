@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"blockd/internal/config"
-	"blockd/mirror"
 	"blockd/rule"
+	"blockd/sources/mirror"
 )
 
 // ReadAliases reads recipients.aliases once; nil if there are none.

@@ -17,8 +17,8 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/redisclient"
 	"blockd/live"
-	"blockd/mirror"
-	"blockd/mirror/redis"
+	"blockd/sources/mirror"
+	"blockd/sources/mirror/redis"
 )
 
 // OpenAsked makes the lists with mode = "ask"; nil if there are none. It makes no connection. Close them, and their

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"blockd/httpapi"
-	"blockd/snapshot"
+	"blockd/sources/snapshot"
 )
 
 // channel is what the HTTP door does with the channel that this machine publishes; nil where it publishes none.

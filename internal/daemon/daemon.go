@@ -32,7 +32,6 @@ import (
 	"blockd/mail/addr"
 	"blockd/mail/msgauth"
 	"blockd/mail/spool"
-	"blockd/mirror"
 	"blockd/policy"
 	"blockd/records/audit"
 	"blockd/records/bell"
@@ -44,9 +43,10 @@ import (
 	"blockd/records/repeat"
 	"blockd/records/rollup"
 	"blockd/reload"
-	"blockd/remote"
 	"blockd/rule"
-	"blockd/snapshot"
+	"blockd/sources/mirror"
+	"blockd/sources/remote"
+	"blockd/sources/snapshot"
 )
 
 // daemon is what runs. Each part is given the parts that it uses.

@@ -11,7 +11,7 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/version"
 	"blockd/lists"
-	"blockd/remote"
+	"blockd/sources/remote"
 )
 
 // NewFetcher keeps the copies of all lists that have a url.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/catalogue"
 	"blockd/httpapi"
 	"blockd/index"
 	"blockd/internal/config"
@@ -23,6 +22,7 @@ import (
 	"blockd/lists"
 	"blockd/policy"
 	"blockd/records/history"
+	"blockd/sources/catalogue"
 	"blockd/verdict"
 )
 

@@ -8,8 +8,8 @@ import (
 	"blockd/ask"
 	"blockd/internal/config"
 	"blockd/live/shared"
-	"blockd/mirror"
-	"blockd/snapshot"
+	"blockd/sources/mirror"
+	"blockd/sources/snapshot"
 )
 
 // openSQL makes none of the drivers that are left out by the build tag nosql. The configuration refuses their kinds

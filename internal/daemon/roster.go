@@ -17,8 +17,8 @@ import (
 	"blockd/httpapi"
 	"blockd/internal/version"
 	"blockd/records/audit"
-	"blockd/roster"
-	"blockd/snapshot"
+	"blockd/sources/roster"
+	"blockd/sources/snapshot"
 )
 
 // reporting is what a node tells of itself, and what it is told of others.

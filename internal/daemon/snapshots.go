@@ -14,7 +14,7 @@ import (
 	"blockd/internal/version"
 	"blockd/lists"
 	"blockd/reload"
-	"blockd/snapshot"
+	"blockd/sources/snapshot"
 )
 
 // firstSnapshot is how long a start waits for the first snapshot of a node that has none yet.

@@ -10,11 +10,11 @@ import (
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/lists"
-	"blockd/mirror"
-	"blockd/mirror/preset"
-	"blockd/mirror/redis"
 	"blockd/records/bell"
 	"blockd/reload"
+	"blockd/sources/mirror"
+	"blockd/sources/mirror/preset"
+	"blockd/sources/mirror/redis"
 )
 
 // openSources makes what follows the sources of lists. The lists that it finds changed are read at once.

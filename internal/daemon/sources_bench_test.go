@@ -16,10 +16,10 @@ import (
 	"blockd/index"
 	"blockd/internal/testkit/postgresserver"
 	"blockd/lists"
-	"blockd/mirror"
-	"blockd/mirror/postgres"
-	"blockd/mirror/query"
 	"blockd/reload"
+	"blockd/sources/mirror"
+	"blockd/sources/mirror/postgres"
+	"blockd/sources/mirror/query"
 )
 
 // numbered is a source of so many addresses. Each hint is one entry more.

@@ -9,13 +9,13 @@ import (
 	"blockd/lists"
 	"blockd/live/shared"
 	sharedpostgres "blockd/live/shared/postgres"
-	"blockd/mirror"
-	"blockd/mirror/ldap"
-	"blockd/mirror/mysql"
-	"blockd/mirror/postgres"
-	"blockd/mirror/s3"
-	"blockd/mirror/sqlite"
-	"blockd/snapshot"
+	"blockd/sources/mirror"
+	"blockd/sources/mirror/ldap"
+	"blockd/sources/mirror/mysql"
+	"blockd/sources/mirror/postgres"
+	"blockd/sources/mirror/s3"
+	"blockd/sources/mirror/sqlite"
+	"blockd/sources/snapshot"
 )
 
 // openSQL makes the drivers that a build with the tag nosql leaves out: postgres, mysql, sqlite, ldap and s3.

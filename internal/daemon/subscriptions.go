@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"blockd/catalogue"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/subscription"
-	"blockd/remote"
+	"blockd/sources/catalogue"
+	"blockd/sources/remote"
 )
 
 // subscriptions are the lists of the configuration in force that are fetched from elsewhere.

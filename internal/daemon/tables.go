@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"blockd/internal/config"
-	"blockd/mirror"
+	"blockd/sources/mirror"
 )
 
 // QueryTables gives the rows of a query in a database of a kind ("postgres", "mysql" or "sqlite"). The query gives the columns owner, entry,

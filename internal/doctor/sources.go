@@ -14,7 +14,7 @@ import (
 	"blockd/internal/access"
 	"blockd/internal/config"
 	"blockd/internal/daemon"
-	"blockd/mirror"
+	"blockd/sources/mirror"
 )
 
 // checkSources asks the source of each list how it would be read, all of them at once.

@@ -14,8 +14,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"blockd/catalogue"
 	"blockd/lists"
+	"blockd/sources/catalogue"
 )
 
 // ownTable is a list that is a file of this machine.

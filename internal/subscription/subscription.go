@@ -16,10 +16,10 @@ import (
 	"strings"
 	"time"
 
-	"blockd/catalogue"
 	"blockd/internal/config"
 	"blockd/internal/durable"
 	newlist "blockd/internal/setup"
+	"blockd/sources/catalogue"
 )
 
 // Most is how many lists may be added to http.lists_file.

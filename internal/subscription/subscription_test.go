@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"blockd/catalogue"
 	"blockd/internal/config"
 	"blockd/internal/testkit"
+	"blockd/sources/catalogue"
 )
 
 var now = time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"blockd/mirror"
+	"blockd/sources/mirror"
 )
 
 // A table is what a dump has of one that is wanted.

@@ -10,7 +10,7 @@ import (
 	"blockd/lists"
 	"blockd/migration"
 	"blockd/migration/internal/original"
-	"blockd/mirror/preset"
+	"blockd/sources/mirror/preset"
 )
 
 // UserPrefs imports the files user_prefs of SpamAssassin below a folder: USER/.spamassassin/user_prefs as in home folders,

@@ -17,7 +17,7 @@ import (
 	"blockd/mail/addr"
 	"blockd/migration"
 	"blockd/migration/internal/original"
-	"blockd/mirror"
+	"blockd/sources/mirror"
 )
 
 // The bounds of what is read.

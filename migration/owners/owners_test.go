@@ -13,8 +13,8 @@ import (
 
 	"blockd/lists"
 	"blockd/migration"
-	"blockd/mirror"
-	"blockd/mirror/sqlite"
+	"blockd/sources/mirror"
+	"blockd/sources/mirror/sqlite"
 )
 
 // told is a result in lines: the findings, and the lists.

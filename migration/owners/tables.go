@@ -13,8 +13,8 @@ import (
 	"blockd/lists"
 	"blockd/migration"
 	"blockd/migration/internal/original"
-	"blockd/mirror"
-	"blockd/mirror/preset"
+	"blockd/sources/mirror"
+	"blockd/sources/mirror/preset"
 )
 
 // Amavis imports the tables users, mailaddr and wblist of amavisd-new, which iRedMail has too. from is a DSN, a file with

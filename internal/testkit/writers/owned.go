@@ -11,7 +11,7 @@ import (
 
 	"blockd/internal/testkit"
 	"blockd/lists"
-	"blockd/mirror"
+	"blockd/sources/mirror"
 )
 
 // OwnedTable is a table of entries with owners.

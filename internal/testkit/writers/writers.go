@@ -15,7 +15,7 @@ import (
 
 	"blockd/internal/testkit"
 	"blockd/lists"
-	"blockd/mirror"
+	"blockd/sources/mirror"
 )
 
 // Tables are the tables of a list, and of all that was done to it. A change and its line in the history are one transaction.

@@ -17,7 +17,7 @@ import (
 
 	"blockd/live"
 	"blockd/live/shared"
-	mirror "blockd/mirror/postgres"
+	mirror "blockd/sources/mirror/postgres"
 )
 
 // Engine is a shared.Engine.

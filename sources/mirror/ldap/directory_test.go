@@ -1,0 +1,338 @@
+package ldap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-ldap/ldap/v3"
+
+	"blockd/internal/testkit"
+	"blockd/internal/testkit/slapdserver"
+	"blockd/lists"
+	"blockd/sources/mirror"
+)
+
+func mustOpen(t testing.TB, o Options) *Source {
+	t.Helper()
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// rowsOf are the entries of everything, sorted.
+func rowsOf(t testing.TB, s *Source) (entries []string) {
+	t.Helper()
+	_, err := s.All(t.Context(), func(r mirror.Row) error { entries = append(entries, r.Entry); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(entries)
+	return entries
+}
+
+// copied is a copy of a source.
+type copied struct {
+	folder string
+	*mirror.Mirror
+	source *Source
+}
+
+func copyOf(t testing.TB, o Options) copied {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "copy")
+	m, err := mirror.Open(mirror.Options{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	c := copied{folder, m, mustOpen(t, o)}
+	if _, err := m.Read(t.Context(), c.source); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c copied) follow(t testing.TB) *mirror.Report {
+	t.Helper()
+	told, err := c.Follow(t.Context(), c.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return told
+}
+
+// served are the keys and actions of the copy.
+func (c copied) served(t testing.TB) (all []string) {
+	t.Helper()
+	files, err := filepath.Glob(mirror.Files(c.folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if fields := strings.Split(line, "\t"); len(fields) == 6 {
+				all = append(all, fields[0]+" "+fields[1])
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (c copied) want(t testing.TB, what string, want ...string) {
+	t.Helper()
+	if got := c.served(t); !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// wantFault checks an error's class and that its text has want, and no secret.
+func wantFault(t testing.TB, err error, class mirror.Class, want string) {
+	t.Helper()
+	failed, ok := errors.AsType[*mirror.Error](err)
+	if !ok || failed.Class != class || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s: … %s", err, class, want)
+	}
+	if err != nil && (strings.Contains(err.Error(), slapdserver.Secret) || strings.ContainsAny(err.Error(), "\n\r\x00")) {
+		t.Errorf("an error that shows too much: %q", err)
+	}
+}
+
+func all(ctx context.Context, s *Source) error {
+	_, err := s.All(ctx, func(mirror.Row) error { return nil })
+	return err
+}
+
+func TestDirectory(t *testing.T) {
+	const many = 1200
+	var more strings.Builder
+	more.WriteString("dn: ou=many,dc=test\nobjectClass: organizationalUnit\nou: many\n\n")
+	for i := range many {
+		fmt.Fprintf(&more, "dn: cn=s%d,ou=many,dc=test\nobjectClass: person\nobjectClass: blockedSender\ncn: s%d\nsn: s\nmail: s%d@bulk.test\n\n", i, i, i)
+	}
+	server := slapdserver.Start(t, more.String())
+
+	t.Run("columns", func(t *testing.T) {
+		base := server.Folder(t, "columns")
+		server.Sender(t, base, "ann", "mail", "Ann@bulk.test", "mail", "ann@other.test", "blockdExpires", "20300101000000Z", "blockdAction", "tempfail", "description", "why\nindeed")
+		server.Sender(t, base, "bob", "description", "no address")
+		server.Sender(t, base, "octets", "blockdOctets", "gr\xfcn\x00@bulk.test", "mail", strings.Repeat("x", 1<<20)+"@bulk.test")
+		s := mustOpen(t, Options{DSN: server.URL(base), Query: "entry=MAIL, entry=blockdOctets, expires=blockdExpires, action=blockdAction, reason=description, id=cn"})
+		var got []string
+		mark, err := s.All(t.Context(), func(r mirror.Row) error {
+			line, no := mirror.Say(r, lists.Settings{})
+			if no != nil {
+				line = no.ID + " " + string(no.Class)
+			}
+			got = append(got, line)
+			return nil
+		})
+		slices.Sort(got)
+		want := []string{"ann@bulk.test\tt\tx\t1893456000\tann\twhy indeed", "ann@other.test\tt\tx\t1893456000\tann\twhy indeed", "octets nul", "octets too-long"}
+		if err != nil || mark == "" || !slices.Equal(got, want) {
+			t.Errorf("%q, %q, %v", got, mark, err)
+		}
+	})
+
+	t.Run("pages", func(t *testing.T) {
+		if got := rowsOf(t, mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail")})); len(got) != many {
+			t.Errorf("%d entries", len(got))
+		}
+		if got := rowsOf(t, mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail?one?(|(cn=s7)(cn=s11))")})); !slices.Equal(got, []string{"s11@bulk.test", "s7@bulk.test"}) {
+			t.Errorf("a filter: %q", got)
+		}
+		if got := rowsOf(t, mustOpen(t, Options{DSN: server.URL("cn=s7,ou=many,dc=test?mail?base")})); !slices.Equal(got, []string{"s7@bulk.test"}) {
+			t.Errorf("one object: %q", got)
+		}
+		s := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail")})
+		end := errors.New("enough")
+		if _, err := s.All(t.Context(), func(mirror.Row) error { return end }); err != end {
+			t.Errorf("a read that was ended: %v", err)
+		}
+		if got := rowsOf(t, s); len(got) != many {
+			t.Errorf("after it: %d entries", len(got))
+		}
+	})
+
+	t.Run("size limit", func(t *testing.T) {
+		o := Options{DSN: strings.Replace(server.URL("ou=many,dc=test?mail"), "reader", "limited", 1)}
+		wantFault(t, all(t.Context(), mustOpen(t, o)), mirror.ClassTruncated, "size limit exceeded (4)")
+	})
+
+	t.Run("connections", func(t *testing.T) {
+		what := "ou=many,dc=test?mail??(cn=s7)"
+		account := slapdserver.Escape(slapdserver.Reader) + ":" + slapdserver.Escape(slapdserver.Secret) + "@"
+		for name, dsn := range map[string]string{
+			"anonymous":                "ldap://" + server.Address + "/" + what,
+			"account":                  server.URL(what),
+			"socket":                   "ldapi://" + account + slapdserver.Escape(server.Socket) + "/" + what,
+			"TLS":                      "ldaps://" + account + server.Secured + "/" + what + "?tls_ca=" + slapdserver.Escape(server.CertificateFile),
+			"TLS that is not verified": "ldaps://" + account + server.Secured + "/" + what + "?tls=skip-verify",
+			"StartTLS":                 server.URL(what) + "?!starttls,tls_ca=" + slapdserver.Escape(server.CertificateFile),
+		} {
+			if got := rowsOf(t, mustOpen(t, Options{DSN: dsn})); !slices.Equal(got, []string{"s7@bulk.test"}) {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+		for name, tt := range map[string]struct {
+			dsn   string
+			class mirror.Class
+			want  string
+		}{
+			"password":                   {strings.Replace(server.URL(what), slapdserver.Escape(slapdserver.Secret), "wrong", 1), mirror.ClassAuth, "invalid credentials (49)"},
+			"unknown signer":             {"ldaps://" + account + server.Secured + "/" + what, mirror.ClassAuth, "hint: tls_ca"},
+			"unknown signer of StartTLS": {server.URL(what) + "?starttls", mirror.ClassAuth, "hint: tls_ca"},
+			"no such file":               {server.URL(what) + "?starttls,tls_ca=/nowhere", mirror.ClassDisk, "tls_ca: open /nowhere"},
+			"no TLS there":               {"ldaps://" + account + server.Address + "/" + what, mirror.ClassUnreachable, "TLS: "},
+			"base":                       {server.URL("ou=nowhere,dc=test?mail"), mirror.ClassSchema, "no such object (32)"},
+			"hidden base":                {server.URL("ou=hidden,dc=test?mail"), mirror.ClassSchema, "no such object (32)"},
+			"another base":               {server.URL("dc=elsewhere?mail"), mirror.ClassSchema, "no such object (32)"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				wantFault(t, all(t.Context(), mustOpen(t, Options{DSN: tt.dsn})), tt.class, tt.want)
+			})
+		}
+	})
+
+	t.Run("changes", func(t *testing.T) {
+		base := server.Folder(t, "changes")
+		ann := server.Sender(t, base, "ann", "mail", "ann@bulk.test", "blockdActive", "TRUE")
+		bob := server.Sender(t, base, "bob", "mail", "bob@bulk.test", "blockdActive", "TRUE")
+		c := copyOf(t, Options{DSN: server.URL(base + "??sub?(blockdActive=TRUE)"), Query: "entry=mail, action=blockdAction", Overlap: time.Hour})
+		c.want(t, "at first", "ann@bulk.test b", "bob@bulk.test b")
+
+		server.Sender(t, base, "eve", "mail", "Eve@bulk.test", "mail", "eve@(odd)*.test", "blockdActive", "TRUE")
+		c.follow(t)
+		c.want(t, "an object more", "ann@bulk.test b", "bob@bulk.test b", "eve@bulk.test b")
+
+		server.Set(t, ann, "blockdAction", "allow")
+		server.Set(t, bob, "blockdActive", "FALSE")
+		c.follow(t)
+		c.want(t, "an action, and an object that the filter stops", "ann@bulk.test a", "eve@bulk.test b")
+
+		// A value at two objects: the entry stays while one of them has it.
+		zoe := server.Sender(t, base, "zoe", "mail", "EVE@bulk.test", "blockdActive", "TRUE")
+		c.follow(t)
+		server.Set(t, zoe, "blockdActive", "FALSE")
+		c.follow(t)
+		c.want(t, "one of two objects stopped", "ann@bulk.test a", "eve@bulk.test b")
+
+		server.Set(t, bob, "blockdActive", "TRUE")
+		c.follow(t)
+		server.Set(t, bob, "blockdActive", "FALSE") // within the same second
+		c.follow(t)
+		c.want(t, "on and off", "ann@bulk.test a", "eve@bulk.test b")
+
+		if told := c.follow(t); told.Rows != 0 || told.Changed {
+			t.Errorf("nothing has changed: %+v", told)
+		}
+
+		// What is taken away is found by a full read.
+		server.Remove(t, ann)
+		server.Set(t, "cn=eve,"+base, "mail", "new@bulk.test")
+		c.follow(t)
+		c.want(t, "deleted", "ann@bulk.test a", "eve@bulk.test b", "new@bulk.test b")
+		if _, err := c.Read(t.Context(), c.source); err != nil {
+			t.Fatal(err)
+		}
+		c.want(t, "read anew", "new@bulk.test b")
+
+		// An object that comes from elsewhere.
+		out := server.Folder(t, "elsewhere")
+		server.Sender(t, out, "max", "mail", "max@bulk.test", "blockdActive", "TRUE")
+		c.follow(t)
+		if err := server.Admin.ModifyDN(ldap.NewModifyDNRequest("cn=max,"+out, "cn=max", true, base)); err != nil {
+			t.Fatal(err)
+		}
+		c.follow(t)
+		c.want(t, "moved in", "max@bulk.test b", "new@bulk.test b")
+	})
+
+	// What changes while everything is read is found by the next poll, at whichever page the read was.
+	t.Run("changes during a read", func(t *testing.T) {
+		s := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail"), Overlap: 0})
+		seen, mark := 0, mirror.Mark("")
+		mark, err := s.All(t.Context(), func(r mirror.Row) error {
+			if seen++; seen == pageSize+1 {
+				server.Set(t, "cn=s3,ou=many,dc=test", "mail", "early@bulk.test")
+				server.Set(t, "cn=s1100,ou=many,dc=test", "mail", "late@bulk.test")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		if _, err := s.Changes(t.Context(), mark, func(c mirror.Change) error { got = append(got, fmt.Sprint(c.Entry, len(c.Rows))); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(got, "early@bulk.test1") || !slices.Contains(got, "late@bulk.test1") {
+			t.Errorf("%q", got)
+		}
+	})
+
+	t.Run("marks", func(t *testing.T) {
+		s := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail"), Overlap: time.Minute})
+		mark, err := s.All(t.Context(), func(mirror.Row) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, since := range []mirror.Mark{"", "nonsense", "20260101"} {
+			if _, err := s.Changes(t.Context(), since, nil); err != mirror.ErrTooOld {
+				t.Errorf("since %q: %v", since, err)
+			}
+		}
+		count := 0
+		count1 := func(mirror.Change) error { count++; return nil }
+		next, err := s.Changes(t.Context(), mark, count1)
+		if err != nil || next == mark || count == 0 {
+			t.Errorf("what was added within the overlap: %d changes, from %q to %q, %v", count, mark, next, err)
+		}
+		count = 0
+		if again, err := s.Changes(t.Context(), next, count1); err != nil || again != next || count != 0 {
+			t.Errorf("idle: %d changes, from %q to %q, %v", count, next, again, err)
+		}
+		if _, err := s.Changes(t.Context(), mark, count1); err != nil || count == 0 {
+			t.Errorf("a batch that was not taken in comes again: %d, %v", count, err)
+		}
+		none := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail"), Changes: "none"})
+		if _, err := none.Changes(t.Context(), mark, nil); err != mirror.ErrTooOld {
+			t.Errorf("none: %v", err)
+		}
+	})
+
+	t.Run("plan", func(t *testing.T) {
+		s := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail"), Overlap: time.Minute})
+		text, err := s.Plan(t.Context())
+		if err != nil || strings.Contains(text, slapdserver.Secret) || !strings.Contains(text, "search ou=many,dc=test, scope sub, filter (objectClass=*), in pages of 500\ncolumns: entry=mail, id=entryUUID\n") ||
+			strings.Contains(text, "no change will be found") || strings.Contains(text, "RFC 2696") {
+			t.Errorf("%s, %v", text, err)
+		}
+		s = mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?telephoneNumber"), Overlap: time.Minute})
+		if text, err = s.Plan(t.Context()); err != nil || !strings.Contains(text, "no change will be found before reconcile") {
+			t.Errorf("%s, %v", text, err)
+		}
+	})
+
+	t.Run("a connection that was lost between two reads", func(t *testing.T) {
+		s := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail??(cn=s7)")})
+		rowsOf(t, s)
+		s.link.wire.Conn.Close()
+		testkit.Eventually(t, "the end of the connection", s.link.IsClosing)
+		rowsOf(t, s)
+	})
+}

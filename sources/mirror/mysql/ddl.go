@@ -1,0 +1,80 @@
+package mysql
+
+import (
+	"fmt"
+	"strings"
+
+	"blockd/sources/mirror/query"
+)
+
+const logTables = `-- The log of changes: blockd reads it, and triggers fill it.
+-- Numbers come from a table of one row. A transaction that has taken one lets no other write to the list's table until it
+-- ends: so numbers have the order of the commits, and no gaps.
+-- To clean it up: delete from blockd_log where at < now() - interval 7 day;
+create table if not exists blockd_log_rev (
+  one tinyint not null primary key,
+  rev bigint not null) engine = InnoDB;
+insert ignore into blockd_log_rev values (1, 0);
+create table if not exists blockd_log (
+  rev   bigint not null primary key,
+  list  varchar(255) character set utf8mb4 collate utf8mb4_bin not null,
+  entry varchar(1024) character set utf8mb4 collate utf8mb4_bin not null,  -- '' = read everything
+  owner varchar(255) character set utf8mb4 collate utf8mb4_bin not null default '',
+  gone  boolean not null,
+  at    timestamp(6) not null default current_timestamp(6),
+  key (list, rev)) engine = InnoDB;
+`
+
+// DDL is what the database needs for changes = "log", for the client mysql or mariadb.
+func (s *Source) DDL() string {
+	t := s.options.Table()
+	var b strings.Builder
+	b.WriteString(logTables)
+	if t.Guessed {
+		b.WriteString("\n" + t.Words())
+	}
+	mode := ""
+	if strings.Contains(t.Name+t.Entry+t.Owner, `"`) {
+		mode = "ANSI_QUOTES"
+	}
+	fmt.Fprintf(&b, "\n-- Triggers keep the mode in which they are made. In this one no value makes them fail, nor the change that they are about.\n"+
+		"set @blockd_sql_mode = @@sql_mode, sql_mode = '%s';\ndelimiter //\n", mode)
+	for _, event := range []string{"insert", "update", "delete"} {
+		fmt.Fprintf(&b, "create trigger %s_%s after %s on %s for each row begin\n", t.Prefix, event, event, t.Name)
+		if event != "insert" {
+			b.WriteString(logged(t, "old.", 1))
+		}
+		if event != "delete" {
+			b.WriteString(logged(t, "new.", 0))
+		}
+		b.WriteString("end//\n")
+	}
+	b.WriteString("delimiter ;\nset sql_mode = @blockd_sql_mode;\n")
+	fmt.Fprintf(&b, "\n-- TRUNCATE fires no trigger. After one:\n--   %s\n", afterTruncate(t))
+	fmt.Fprintf(&b, "\n-- blockd's user needs no more than:\n--   grant select on %s to …;\n--   grant select on blockd_log to …;\n--   grant select on blockd_log_rev to …;\n", t.Name)
+	return b.String()
+}
+
+// afterTruncate are statements that tell blockd that anything may have changed.
+func afterTruncate(t query.Table) string {
+	return fmt.Sprintf("begin; update blockd_log_rev set rev = rev + 1; insert into blockd_log (rev, list, entry, gone) select rev, %s, '', 1 from blockd_log_rev; commit;", t.List)
+}
+
+// logged writes an entry into the log. NULL is none, and longer ones than this are none either.
+func logged(t query.Table, row string, gone int) string {
+	entry := text(row+t.Entry, 1024)
+	is, names, values := " <> ''", "entry", entry
+	if t.Owner != "" {
+		owner := text(row+t.Owner, 255)
+		names, values, is = "entry, owner", entry+", "+owner, is+" and "+owner+" <> ''"
+	}
+	return fmt.Sprintf("  if %s%s then\n"+
+		"    update blockd_log_rev set rev = last_insert_id(rev + 1);\n"+
+		"    insert into blockd_log (rev, list, %s, gone) values (last_insert_id(), %s, %s, %d);\n"+
+		"  end if;\n", entry, is, names, t.List, values, gone)
+}
+
+// text is a column as the log has it: what is longer is no entry and no owner either.
+func text(column string, most int) string {
+	return fmt.Sprintf("left(convert(%s using utf8mb4), %d)", column, most)
+}

@@ -1,0 +1,329 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"blockd/internal/testkit"
+	"blockd/lists"
+	"blockd/sources/mirror"
+	"blockd/sources/mirror/query"
+)
+
+// interrupted is a source to which something happens after so many rows of a full read.
+type interrupted struct {
+	*Source
+	after int
+	what  func()
+}
+
+func (i interrupted) All(ctx context.Context, yield func(mirror.Row) error) (mirror.Mark, error) {
+	n := 0
+	return i.Source.All(ctx, func(r mirror.Row) error {
+		if n++; n == i.after {
+			i.what()
+		}
+		return yield(r)
+	})
+}
+
+// many fills the table with more than the buffers between server and client hold.
+func many(t *testing.T, name string) {
+	t.Helper()
+	shared.Exec(t, name, "insert into senders (entry, reason) select 'user' || i || '@bulk.example', repeat('x', 200) from generate_series(1, 50000) as i")
+}
+
+func TestServerCrashesDuringFullRead(t *testing.T) {
+	name, o := database(t, "", Options{})
+	shared.Exec(t, name, "insert into senders (entry) values ('before.example')")
+	s, m := open(t, o), folder(t)
+	if _, err := m.Read(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := m.State()
+	many(t, name)
+	_, err := m.Read(t.Context(), interrupted{s, 10, func() {
+		if err := shared.Crash(); err != nil {
+			t.Error(err)
+		}
+	}})
+	if class(err) != mirror.ClassUnreachable {
+		t.Errorf("in the midst of the crash: %v", err)
+	}
+	if _, err := m.Follow(t.Context(), s); class(err) != mirror.ClassUnreachable {
+		t.Errorf("while the server is away: %v", err)
+	}
+	if now, _ := m.State(); now != before {
+		t.Errorf("the copy is %+v, was %+v", now, before)
+	}
+	if err := shared.Start(); err != nil {
+		t.Fatal(err)
+	}
+	told, err := update(t.Context(), m, s)
+	if err != nil || told.Entries != 50001 {
+		t.Errorf("when it is back: %+v, %v", told, err)
+	}
+}
+
+func TestReadThatYieldEnds(t *testing.T) {
+	name, o := database(t, "", Options{})
+	many(t, name)
+	s := open(t, o)
+	full := errors.New("full")
+	if _, err := s.All(t.Context(), func(mirror.Row) error { return &mirror.Error{Class: mirror.ClassDisk, Err: full} }); !errors.Is(err, full) || class(err) != mirror.ClassDisk {
+		t.Errorf("yield's error came back as %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := s.All(ctx, func(mirror.Row) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if found, _ := all(t, s); len(found) != 50000 {
+		t.Errorf("%d rows then", len(found))
+	}
+}
+
+func TestClasses(t *testing.T) {
+	name, o := database(t, "", Options{})
+	refusing := testkit.Refusing(t)
+	shared.Exec(t, name, `do $$ begin create role locked login password 'tiger'; exception when duplicate_object then null; end $$;
+		do $$ begin create role full login connection limit 0; exception when duplicate_object then null; end $$`)
+	for _, tt := range []struct {
+		name, dsn, query string
+		want             mirror.Class
+	}{
+		{"nothing there", "postgres://reader:t0p-s3cret@" + refusing + "/x", "", mirror.ClassUnreachable},
+		{"no such host", "postgres://reader:t0p-s3cret@host.invalid/x", "", mirror.ClassUnreachable},
+		{"wrong password", "postgres://locked:t0p-s3cret@" + shared.Address + "/" + name, "", mirror.ClassAuth},
+		{"no such database", "postgres://reader:t0p-s3cret@" + shared.Address + "/t0p-s3cret", "", mirror.ClassSchema},
+		{"no TLS", "postgres://reader:t0p-s3cret@" + shared.Address + "/" + name + "?sslmode=require", "", mirror.ClassRefused},
+		{"too many connections", "postgres://full:t0p-s3cret@" + shared.Address + "/" + name, "", mirror.ClassRefused},
+		{"no such table", "", "select entry from \"t0p-s3cret\"", mirror.ClassSchema},
+		{"no such column", "", "select sender as entry from senders", mirror.ClassSchema},
+		{"no column entry", "", "select id from senders", mirror.ClassSchema},
+		{"an unknown column", "", "select entry, 1 as colour from senders", mirror.ClassSchema},
+		{"no right", "", "select rolpassword as entry from pg_authid", mirror.ClassAuth},
+		{"no SQL", "", "select entry frm senders", mirror.ClassQuery},
+		{"two statements", "", "select entry from senders; drop table senders", mirror.ClassQuery},
+		{"a division by zero", "", "select (1/(length(current_user)-6))::text as entry", mirror.ClassQuery},
+		{"too slow for the server", shared.URL("reader", name) + "&statement_timeout=50", "select pg_sleep(60)::text as entry", mirror.ClassTimeout},
+		{"a row of 40 MiB", "", "select repeat('x', 40 << 20) as entry", mirror.ClassRows},
+		{"a write", "", "select nextval('senders_id_seq')::text as entry", mirror.ClassAuth},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := o
+			o.Changes, o.Notify = query.None, ""
+			if tt.dsn != "" {
+				o.DSN = tt.dsn + map[bool]string{true: "&", false: "?"}[strings.Contains(tt.dsn, "?")] + "password=t0p-s3cret"
+			}
+			if tt.query != "" {
+				o.Query = tt.query
+			}
+			s := open(t, o)
+			_, err := s.Fingerprint(t.Context())
+			if err == nil {
+				_, err = s.All(t.Context(), func(mirror.Row) error { return nil })
+			}
+			if class(err) != tt.want {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+			if text := fmt.Sprint(err); tt.dsn != "" && strings.Contains(text, "s3cret") || strings.Contains(text, "\n") || len(text) > mirror.MaxSaid+50 {
+				t.Errorf("the text is %q", text)
+			}
+		})
+	}
+}
+
+func TestOpenNamesTheKeyAndNoSecret(t *testing.T) {
+	for _, dsn := range []string{
+		"", "t0p-s3cret", "mysql://u:t0p-s3cret@h/d", "postgres://u:t0p-s3cret/x@h:port/d", "postgres://u:t0p-s3cret@h:99999999/d",
+		"postgres://u:t0p-s3cret@h/d?sslmode=t0p-s3cret", "postgres://u:%zzt0p-s3cret@h/d", "postgres://u:t0p-s3cret@[h/d", "postgres://u@h/d?password=t0p-s3cret&a;b%",
+		"postgres://u:t0p-s3cret@h/d?sslrootcert=/nowhere&sslmode=verify-ca", "postgres://u:t0p-s3cret@h/d?connect_timeout=t0p-s3cret",
+	} {
+		_, err := Open(Options{DSN: dsn, Query: readAll, Changes: query.None})
+		if err == nil || !strings.HasPrefix(err.Error(), "dsn: ") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", dsn, err)
+		}
+	}
+	if _, err := Open(Options{DSN: "postgres://u@h/d", Query: readAll, Changes: "some"}); err == nil || !strings.HasPrefix(err.Error(), "changes: ") {
+		t.Error(err)
+	}
+}
+
+func TestTLSIsVerifiedUnlessLocal(t *testing.T) {
+	for _, tt := range []struct {
+		dsn      string
+		tls      bool
+		verified bool
+		fallback bool // to plain
+	}{
+		{"postgres://u@db.example/d", true, true, false},
+		{"postgres://u@a.example,b.example:5433/d?connect_timeout=3", true, true, false},
+		{"postgres://u@127.0.0.1,db.example/d", true, true, false},
+		{"postgres://u@192.0.2.1/d?sslmode=disable", false, false, false},
+		{"postgres://u@192.0.2.1/d?sslmode=require", true, false, false},
+		{"postgres://u@127.0.0.1/d", true, false, true},
+		{"postgres://u@[::1]/d", true, false, true},
+		{"postgres://u@localhost/d?sslmode=verify-full", true, true, false},
+		{"postgres:///d?host=/run/postgresql", false, false, false},
+	} {
+		c, err := parse(tt.dsn)
+		if err != nil {
+			t.Errorf("%s: %v", tt.dsn, err)
+			continue
+		}
+		verified := c.TLSConfig != nil && !c.TLSConfig.InsecureSkipVerify
+		fallback := slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.TLSConfig == nil })
+		if c.TLSConfig != nil != tt.tls || verified != tt.verified || fallback != tt.fallback {
+			t.Errorf("%s: TLS %v, verified %v, plain at last %v", tt.dsn, c.TLSConfig != nil, verified, fallback)
+		}
+	}
+}
+
+func TestServerThatStalls(t *testing.T) {
+	_, o := database(t, "", Options{})
+	o.Query = "select 'a.example' as entry union all select pg_sleep(600)::text"
+	o.Changes = query.None
+	s := open(t, o)
+	s.stall = 50 * time.Millisecond
+	if _, err := s.All(t.Context(), func(mirror.Row) error { return nil }); class(err) != mirror.ClassTimeout {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRightsAndColumnsThatGo(t *testing.T) {
+	name, o := database(t, "", Options{Query: "select * from senders"})
+	shared.Exec(t, name, "insert into senders (entry) values ('a.example')")
+	s, m := open(t, o), folder(t)
+	if _, err := m.Read(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		what, sql string
+		want      mirror.Class
+	}{
+		{"revoked", "revoke select on senders from reader; insert into senders (entry) values ('b.example')", mirror.ClassAuth},
+		{"granted again", "grant select on senders to reader", ""},
+		{"another type", "alter table senders alter column action type varchar; insert into senders (entry) values ('c.example')", ""},
+		{"another column", "alter table senders add column colour int; insert into senders (entry) values ('d.example')", mirror.ClassSchema},
+		{"as before", "alter table senders drop column colour", ""},
+		{"the log has gone", "alter table blockd_log rename to other", mirror.ClassSchema},
+		{"the log is back", "alter table other rename to blockd_log", ""},
+		{"the entry has gone", "alter table senders drop column entry cascade; alter table senders disable trigger all; insert into blockd_log (list, entry, gone) values ('abuse', 'a.example', true)", mirror.ClassSchema},
+	} {
+		before, _ := m.State()
+		shared.Exec(t, name, step.sql)
+		if _, err := update(t.Context(), m, s); class(err) != step.want || (err == nil) != (step.want == "") {
+			t.Errorf("%s: %v, want %q", step.what, err, step.want)
+		}
+		if now, _ := m.State(); step.want != "" && now != before {
+			t.Errorf("%s: the copy has changed", step.what)
+		}
+	}
+}
+
+func TestEncodingsAndLongRows(t *testing.T) {
+	for _, tt := range []struct{ encoding, sql, want string }{
+		{"SQL_ASCII", `insert into senders (entry) values (E'b\xfc@bulk.example'), (E'a@bulk.example')`, "a@bulk.example"},
+		{"LATIN1", `set client_encoding = 'UTF8'; insert into senders (entry) values (E'b\u00fccher.example')`, "xn--bcher-kva.example"},
+		{"UTF8", `drop index senders_entry_idx; insert into senders (entry, reason) values ('a.example', repeat('x', 1 << 20)), (repeat('y', 1 << 20), repeat('\', 1 << 20)), ('b.example', '')`, "b.example"},
+	} {
+		t.Run(tt.encoding, func(t *testing.T) {
+			name, o := database(t, "encoding '"+tt.encoding+"' lc_collate 'C' lc_ctype 'C'", Options{})
+			shared.Exec(t, name, tt.sql)
+			s, m := open(t, o), folder(t)
+			told, err := m.Read(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(served(t, m), tt.want+"\t") {
+				t.Errorf("%+v, %.200q", told, served(t, m))
+			}
+			if tt.encoding == "SQL_ASCII" && (told.Refused != 1 || told.First[0].ID != "1") {
+				t.Errorf("%+v", told)
+			}
+			shared.Exec(t, name, "update senders set action = 'allow'")
+			if told, err = m.Follow(t.Context(), s); err != nil || !strings.Contains(served(t, m), tt.want+"\ta") {
+				t.Errorf("%+v, %v, %.200q", told, err, served(t, m))
+			}
+		})
+	}
+}
+
+// served is what the copy has, its lines in order.
+func served(t testing.TB, m copied) string {
+	t.Helper()
+	paths, err := filepath.Glob(mirror.Files(m.folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, p := range paths {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if line != lists.EntriesHead+"\n" {
+				lines = append(lines, line)
+			}
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+func TestHints(t *testing.T) {
+	name, o := database(t, "", Options{Notify: "Blockd Abuse"})
+	s := open(t, o)
+	wait := func(what string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.Wait(ctx); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	quiet := func(what string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := s.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	wait("the first one, which connects")
+	quiet("nothing has changed")
+	for i := range 20 {
+		shared.Exec(t, name, fmt.Sprintf("insert into senders (entry) values ('%d.example')", i))
+	}
+	wait("changed")
+	more := 0 // the server tells of them when it finds the time, so there may be a second hint, but not twenty
+	for ; more < 20; more++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		err := s.Wait(ctx)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if more >= 10 {
+		t.Errorf("twenty changes are %d hints", more+1)
+	}
+	shared.Exec(t, name, "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = 'blockd'")
+	quiet("the connection was lost; the poll finds what changes")
+	wait("it is made again")
+	shared.Exec(t, name, "delete from senders")
+	wait("changed again")
+}

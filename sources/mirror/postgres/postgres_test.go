@@ -1,0 +1,390 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/internal/testkit"
+	"blockd/internal/testkit/postgresserver"
+	"blockd/internal/testkit/writers"
+	"blockd/sources/mirror"
+	"blockd/sources/mirror/query"
+)
+
+// shared is the server of all tests here.
+var shared *postgresserver.Server
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	server, err := postgresserver.Open()
+	if err == nil {
+		shared = server
+		defer server.Close()
+	} else if !errors.Is(err, exec.ErrNotFound) {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// table is what most tests read.
+const table = `create table senders (id serial primary key, entry text, action text, expires timestamptz, reason text);
+	create index on senders (entry);`
+
+const readAll = "select entry, action, expires, reason, id from senders"
+
+// database makes a database with a table, and what DDL says that blockd needs.
+func database(t *testing.T, options string, o Options, more ...string) (name string, whole Options) {
+	t.Helper()
+	if shared == nil {
+		testkit.Missing(t, "PostgreSQL is not installed (make peers)")
+	}
+	name = shared.Database(t, options)
+	o.DSN, o.List = shared.URL("reader", name), "abuse"
+	if o.Query == "" {
+		o.Query = readAll
+	}
+	if o.Changes == "" {
+		o.Changes = query.Log
+	}
+	shared.Exec(t, name, table+`do $$ begin create role reader login; exception when duplicate_object then null; end $$; `+strings.Join(more, ""))
+	shared.Exec(t, name, open(t, o).DDL())
+	return name, o
+}
+
+func open(t *testing.T, o Options) *Source {
+	t.Helper()
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// all reads everything.
+func all(t *testing.T, s *Source) (found []mirror.Row, mark mirror.Mark) {
+	t.Helper()
+	mark, err := s.All(t.Context(), func(r mirror.Row) error {
+		found = append(found, r)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found, mark
+}
+
+// changes are the changes since a mark, as "ENTRY ACTION ACTION", in order.
+func changes(t *testing.T, s *Source, since mirror.Mark) (found []string, mark mirror.Mark) {
+	t.Helper()
+	mark, err := s.Changes(t.Context(), since, func(c mirror.Change) error {
+		text := c.Entry
+		for _, r := range c.Rows {
+			text += " " + r.Action
+		}
+		found = append(found, text)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(found)
+	return found, mark
+}
+
+func class(err error) mirror.Class {
+	if e, ok := errors.AsType[*mirror.Error](err); ok {
+		return e.Class
+	}
+	return ""
+}
+
+func TestRowsAreReadAsTheyAre(t *testing.T) {
+	name, o := database(t, "", Options{})
+	shared.Exec(t, name, `insert into senders (entry, action, expires, reason) values
+		('a@bulk.example', 'block', '2031-02-03 04:05:06.7+02', E'tab\there, line\nthere, back\\slash'),
+		('b.example', null, null, ''), ('c.example', 'allow', 'infinity', E'\\N'), (null, null, null, E'\b\f\r\x0b\x01'),
+		('bücher.example', '', '1970-01-01', 'ü')`)
+	want := []mirror.Row{
+		{Entry: "a@bulk.example", Action: "block", Expires: 1927937106 - 7200, Reason: "tab\there, line\nthere, back\\slash", ID: "1"},
+		{Entry: "b.example", ID: "2"},
+		{Entry: "c.example", Action: "allow", Reason: `\N`, ID: "3"},
+		{Reason: "\b\f\r\v\x01", ID: "4"},
+		{Entry: "bücher.example", Expires: -1, Reason: "ü", ID: "5"},
+	}
+	want[0].Expires = time.Date(2031, 2, 3, 2, 5, 6, 0, time.UTC).Unix()
+	if got, _ := all(t, open(t, o)); !slices.Equal(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+}
+
+func TestTypesOfColumns(t *testing.T) {
+	name, o := database(t, "", Options{Changes: query.None})
+	o.Query = "select address as entry, what as action, ends as expires, key as id, note as reason from typed"
+	for _, tt := range []struct{ name, types, values string }{
+		{"varchar, enum, timestamp, uuid", "address varchar(99), what act, ends timestamp, key uuid, note varchar", "'a.example', 'block', '2031-02-03 02:05:06', '6ee1f8b3-35a5-4b0f-9f0a-0e7a3f6f4c11', 'n'"},
+		{"citext, text, bigint, bigint", "address citext, what text, ends bigint, key bigint, note text", "'a.example', 'block', 1927850706, 7, 'n'"},
+		{"bpchar, name, date, numeric", "address text, what name, ends numeric, key numeric, note char(3)", "'a.example', 'block', 1927850706, 7.5, 'n  '"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			shared.Exec(t, name, "create extension if not exists citext; drop table if exists typed; drop type if exists act; create type act as enum ('block', 'allow'); create table typed ("+tt.types+"); insert into typed values ("+tt.values+"); grant select on typed to reader")
+			got, _ := all(t, open(t, o))
+			if len(got) != 1 || got[0].Entry != "a.example" || got[0].Action != "block" || got[0].Expires != 1927850706 || strings.TrimSpace(got[0].Reason) != "n" || got[0].ID == "" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// TestLateCommit: rev 7 is committed after rev 8 was read. A mark that is the highest rev would never see it.
+func TestLateCommit(t *testing.T) {
+	name, o := database(t, "", Options{})
+	s := open(t, o)
+	_, mark := all(t, s)
+	late := session(t, name)
+	late("begin; insert into senders (entry, action) values ('late.example', 'block')")
+	shared.Exec(t, name, "insert into senders (entry, action) values ('soon.example', 'allow')")
+
+	got, mark := changes(t, s, mark)
+	if want := []string{"soon.example allow"}; !slices.Equal(got, want) {
+		t.Fatalf("before the commit: %q, want %q", got, want)
+	}
+	highest := shared.Query(t, name, "select max(rev) from blockd_log")[0]
+	late("commit")
+	if got := shared.Query(t, name, "select count(*) from blockd_log where rev > "+highest); got[0] != "0" {
+		t.Error("a mark that is the highest rev finds it too, so this test shows nothing")
+	}
+	got, mark = changes(t, s, mark)
+	if want := []string{"late.example block"}; !slices.Equal(got, want) {
+		t.Errorf("after it: %q, want %q", got, want)
+	}
+	if got, again := changes(t, s, mark); len(got) > 0 || again != mark {
+		t.Errorf("and then %q, and another mark", got)
+	}
+}
+
+// session is a connection of its own, as the superuser.
+func session(t *testing.T, name string) func(sql string) {
+	t.Helper()
+	s := open(t, Options{DSN: shared.URL("postgres", name), Query: "select", Changes: query.None})
+	if err := s.connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return func(sql string) {
+		t.Helper()
+		if err := execute(t.Context(), s.conn, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestEntriesOfCitext: capitals do not tell entries apart, and an index finds them.
+func TestEntriesOfCitext(t *testing.T) {
+	name, o := database(t, "", Options{})
+	shared.Exec(t, name, "create extension citext; alter table senders alter column entry type citext; insert into senders (entry) select i || '.example' from generate_series(1, 5000) as i; analyze senders")
+	s := open(t, o)
+	_, mark := all(t, s)
+	shared.Exec(t, name, "insert into senders (entry, action) values ('A.example', 'block'); insert into blockd_log (list, entry, gone) values ('abuse', 'a.EXAMPLE', false)")
+	if got, _ := changes(t, s, mark); !slices.Equal(got, []string{"A.example block", "a.EXAMPLE"}) {
+		t.Errorf("%q", got)
+	}
+	if plan, err := s.Plan(t.Context()); err != nil || !strings.Contains(plan, "by an index") {
+		t.Errorf("%v\n%s", err, plan)
+	}
+}
+
+// TestNumbersOfTransactionsGivenTwice: after a crash a new row may have the number of a transaction that the mark counts as
+// seen. It is found by its own number.
+func TestNumbersOfTransactionsGivenTwice(t *testing.T) {
+	name, o := database(t, "", Options{})
+	s := open(t, o)
+	_, mark := all(t, s)
+	p, ok := positionOf(mark)
+	if !ok {
+		t.Fatal(mark)
+	}
+	p.snapshot = "1000000000:1000000000:"
+	shared.Exec(t, name, "insert into senders (entry, action) values ('new.example', 'block')")
+	if got, _ := changes(t, s, p.mark()); !slices.Equal(got, []string{"new.example block"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestTriggersOfDDL(t *testing.T) {
+	name, o := database(t, "", Options{})
+	s := open(t, o)
+	shared.Exec(t, name, s.DDL()) // twice does no harm
+	for _, step := range []struct {
+		sql  string
+		want []string
+	}{
+		{"insert into senders (entry, action) values ('a.example', 'block'), ('b.example', 'allow'), ('b.example', 'block')", []string{"a.example block", "b.example allow block"}},
+		{"update senders set entry = 'c.example' where entry = 'a.example'", []string{"a.example", "c.example block"}},
+		{"delete from senders where action = 'allow'", []string{"b.example block"}},
+		{"begin; insert into senders (entry) values ('d.example'); rollback", nil},
+		{"insert into senders (entry) values (''), (null)", nil},
+	} {
+		_, mark := all(t, s)
+		shared.Exec(t, name, step.sql)
+		if got, _ := changes(t, s, mark); !slices.Equal(got, step.want) {
+			t.Errorf("%s: %q, want %q", step.sql, got, step.want)
+		}
+	}
+	_, mark := all(t, s)
+	shared.Exec(t, name, "truncate senders")
+	if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
+		t.Errorf("after TRUNCATE: %v", err)
+	}
+	if found, mark := all(t, s); len(found) > 0 {
+		t.Errorf("%d rows of an empty table", len(found))
+	} else if got, _ := changes(t, s, mark); len(got) > 0 {
+		t.Errorf("%q after it was read", got)
+	}
+}
+
+func TestDDLFindsTableAndEntry(t *testing.T) {
+	for _, tt := range []struct{ query, table, alias, entry, owner string }{
+		{"select entry from senders", "senders", "senders", "entry", "owner"},
+		{"select entry, action from mail.senders where not deleted;", "mail.senders", "senders", "entry", "owner"},
+		{"select s.id, lower(s.address) as entry, 'a, b' as reason\nfrom senders as s where s.ends > now()", "senders", "s", "lower(s.address)", "owner"},
+		{`select coalesce(a, '@' || b) AS "entry" from "My Senders" x`, `"My Senders"`, "x", "coalesce(a, '@' || b)", "owner"},
+		{"select s.entry from senders s", "senders", "s", "s.entry", "owner"},
+		{"select lower(mailbox) as owner, b.address as entry from blocks b", "blocks", "b", "b.address", "lower(mailbox)"},
+		{"select entry from a join b using (id)", placeholder, "t", "entry", "owner"},
+		{"select entry from a, b", placeholder, "t", "entry", "owner"},
+		{"select entry from a union select entry from b", placeholder, "t", "entry", "owner"},
+		{"select entry from (select 1) x", placeholder, "t", "entry", "owner"},
+		{"with x as (select 1) select entry from x", placeholder, "t", "entry", "owner"},
+	} {
+		if table, alias, entry, owner := source(query.Text(tt.query)); table != tt.table || alias != tt.alias || entry != tt.entry || owner != tt.owner {
+			t.Errorf("%s: %s, %s, %s, %s", tt.query, table, alias, entry, owner)
+		}
+	}
+}
+
+// TestFollowsOwners: entries with owners are followed by the log as by a watermark, and found whatever type they have.
+func TestFollowsOwners(t *testing.T) {
+	for _, kind := range []string{"varchar(200)", "citext"} {
+		for _, o := range []Options{
+			{Changes: query.Log, Query: writers.OwnedQuery, PerRecipient: true},
+			{Changes: query.Watermark, Watermark: "changed", Query: writers.OwnedWatermark, PerRecipient: true},
+		} {
+			t.Run(kind+" "+o.Changes, func(t *testing.T) {
+				name, o := database(t, "", o, "create extension if not exists citext; "+strings.ReplaceAll(writers.OwnedTable, "varchar(200)", kind)+";")
+				writers.FollowOwned(t, open(t, o), o.Watermark != "", func(sql string) { shared.Exec(t, name, sql) })
+			})
+		}
+	}
+}
+
+// TestTriggersOlderThanOwners: of what they have noted nobody knows whose it is.
+func TestTriggersOlderThanOwners(t *testing.T) {
+	name, o := database(t, "", Options{Query: writers.OwnedQuery, PerRecipient: true}, writers.OwnedTable+";")
+	s := open(t, o)
+	_, mark := all(t, s)
+	shared.Exec(t, name, "insert into blockd_log (list, entry, gone) values ('abuse', 'bulk.example', false)")
+	if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
+		t.Errorf("%v, want that everything is read", err)
+	}
+}
+
+func TestLogThatWasCleaned(t *testing.T) {
+	name, o := database(t, "", Options{})
+	s := open(t, o)
+	tooOld := func(what string, since mirror.Mark, want bool) {
+		t.Helper()
+		_, err := s.Changes(t.Context(), since, func(mirror.Change) error { return nil })
+		if errors.Is(err, mirror.ErrTooOld) != want || err != nil && !want {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, mark := all(t, s)
+	clean := strings.ReplaceAll(strings.TrimSpace(s.DDL()[strings.Index(s.DDL(), "--   delete from"):]), "--   ", "")
+	clean = strings.ReplaceAll(strings.ReplaceAll(clean, "--     ", ""), "interval '7 days'", "interval '0'")
+	shared.Exec(t, name, clean)
+	tooOld("cleaned with nothing new", mark, false)
+	shared.Exec(t, name, "insert into senders (entry) values ('a.example'); insert into senders (entry) values ('b.example')")
+	tooOld("with two new rows", mark, false)
+	shared.Exec(t, name, clean)
+	tooOld("of which one was cleaned", mark, true)
+	_, mark = all(t, s)
+	shared.Exec(t, name, "delete from blockd_log")
+	tooOld("emptied by hand", mark, true)
+	_, mark = all(t, s)
+	tooOld("empty as before", mark, false)
+	shared.Exec(t, name, "insert into senders (entry) values ('c.example')")
+	tooOld("the first row of an empty log", mark, true)
+	for _, other := range []mirror.Mark{"", "none", "watermark 0 7", "log 1:1: x 0", "log 1:1:"} {
+		tooOld("the mark "+string(other), other, true)
+	}
+}
+
+// TestFingerprint: another database, query or columns are another source; a restart is none.
+func TestFingerprint(t *testing.T) {
+	name, o := database(t, "", Options{})
+	print := func(o Options) string {
+		t.Helper()
+		text, err := open(t, o).Fingerprint(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	first := print(o)
+	if again := print(o); again != first {
+		t.Errorf("%s, and then %s", first, again)
+	}
+	other := o
+	other.Query += " where true"
+	if print(other) == first {
+		t.Error("another query is the same source")
+	}
+	shared.Exec(t, name, "alter table senders alter column action type varchar")
+	if print(o) == first {
+		t.Error("another type is the same source")
+	}
+	second, o := database(t, "", Options{})
+	if print(o) == first || second == name {
+		t.Error("another database is the same source")
+	}
+}
+
+// copied is a copy and its folder.
+type copied struct {
+	*mirror.Mirror
+	folder string
+}
+
+// folder opens a copy in a folder of its own.
+func folder(t *testing.T) copied {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "copy")
+	m, err := mirror.Open(mirror.Options{Folder: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return copied{m, path}
+}
+
+func update(ctx context.Context, m copied, s *Source) (*mirror.Report, error) {
+	told, err := m.Follow(ctx, s)
+	if errors.Is(err, mirror.ErrTooOld) {
+		return m.Read(ctx, s)
+	}
+	return told, err
+}

@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"blockd/sources/mirror"
+	"blockd/sources/mirror/query"
+)
+
+// watermark is how far changes were read by a column.
+type watermark struct {
+	value string // the highest that was there, as PostgreSQL writes it; "" = there was none
+	polls uint64 // that have found something; it tells a poll that was taken in from one that was not
+}
+
+func (w watermark) mark() mirror.Mark {
+	return mirror.Mark(query.Watermark + " " + strconv.FormatUint(w.polls, 10) + " " + w.value)
+}
+
+// watermarkOf reads a mark; false for one of another way to find changes.
+func watermarkOf(m mirror.Mark) (watermark, bool) {
+	word, rest, _ := strings.Cut(string(m), " ")
+	polls, value, ok := strings.Cut(rest, " ")
+	n, err := strconv.ParseUint(polls, 10, 64)
+	return watermark{value, n}, ok && err == nil && word == query.Watermark
+}
+
+// The types that a watermark may have, by their numbers in pg_type.
+const (
+	oidTimestamptz = 1184
+	oidTimestamp   = 1114
+	oidInt8        = 20
+	oidInt4        = 23
+)
+
+// column is the column of the watermark, and the condition of the rows from $1 less the overlap on.
+func (s *Source) column(ctx context.Context) (oid uint32, name, from string, err error) {
+	if s.fields == nil {
+		if s.fields, err = s.describe(ctx); err != nil {
+			return 0, "", "", err
+		}
+	}
+	columns, err := s.columns(s.fields)
+	if err != nil {
+		return 0, "", "", err
+	}
+	f := s.fields[columns.Watermark]
+	name = "q." + quoted(f.name)
+	seconds := strconv.FormatInt(int64(s.options.Overlap.Seconds()), 10)
+	switch f.oid {
+	case oidTimestamptz:
+		from = "$1::timestamptz - interval '" + seconds + " seconds'"
+	case oidTimestamp:
+		from = "$1::timestamp - interval '" + seconds + " seconds'"
+	case oidInt8, oidInt4:
+		from = "$1::bigint - " + seconds
+	default:
+		return 0, "", "", &mirror.Error{Class: mirror.ClassSchema, Err: fmt.Errorf("the watermark %q is neither a timestamp nor an integer", s.options.Watermark)}
+	}
+	return f.oid, name, name + " >= " + from, nil
+}
+
+// highest is the highest watermark now. A row from the future does not hide those that come before that time.
+func (s *Source) highest(ctx context.Context) (value string, err error) {
+	oid, name, _, err := s.column(ctx)
+	if err != nil {
+		return "", err
+	}
+	highest := "max(" + name + ")"
+	if oid == oidTimestamptz {
+		highest = "least(max(" + name + "), case when max(" + name + ") is not null then now() end)"
+	}
+	_, err = rows(ctx, s.conn, "select "+highest+" from "+s.inner(), nil, func(v []string) error {
+		value = v[0]
+		return nil
+	})
+	return value, err
+}
+
+// behind yields the entries of rows that have changed since a watermark, or not long before it.
+func (s *Source) behind(ctx context.Context, since watermark, yield func(mirror.Change) error) (mirror.Mark, error) {
+	if err := s.begin(ctx); err != nil {
+		return "", s.end(ctx, err)
+	}
+	s.seen.Begin(since.mark())
+	changed, err := s.changedRows(ctx, since)
+	if err == nil && len(changed) == 0 {
+		s.seen.End(since.mark())
+		return since.mark(), s.end(ctx, nil)
+	}
+	next := watermark{polls: since.polls + 1}
+	if err == nil {
+		next.value, err = s.highest(ctx)
+	}
+	if err := s.again(ctx, changed, err, yield); err != nil {
+		return "", err
+	}
+	s.seen.End(next.mark())
+	return next.mark(), nil
+}
+
+// changedRows are the keys of rows that the poll before has not read.
+func (s *Source) changedRows(ctx context.Context, since watermark) (changed []query.Key, err error) {
+	_, name, from, err := s.column(ctx)
+	if err != nil {
+		return nil, err
+	}
+	columns, err := s.columns(s.fields)
+	if err != nil {
+		return nil, err
+	}
+	var parameters []string
+	if since.value == "" {
+		from = name + " is not null"
+	} else {
+		parameters = []string{since.value}
+	}
+	asked, window := map[query.Key]bool{}, 0
+	sql := fmt.Sprintf("select * from %s where %s limit %d", s.inner(), from, maxWindow+1)
+	_, err = rows(ctx, s.conn, sql, parameters, func(v []string) error {
+		if window++; window > maxWindow {
+			return mirror.ErrTooOld
+		}
+		row := columns.Row(v)
+		if key := query.KeyOf(&row, s.options.PerRecipient); s.seen.New(v) && !asked[key] {
+			asked[key] = true
+			changed = append(changed, key)
+		}
+		if len(changed) > query.MaxEntries {
+			return mirror.ErrTooOld
+		}
+		return nil
+	})
+	return changed, err
+}

@@ -1,0 +1,111 @@
+package query
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"blockd/sources/mirror"
+)
+
+func TestJudge(t *testing.T) {
+	tests := []struct{ name, query, changes, watermark, want string }{
+		{"a log", "select entry from t", Log, "", ""},
+		{"a watermark", "select entry, at from t;", Watermark, "at", ""},
+		{"no query", " ;\n", None, "", "query: missing"},
+		{"an octet 0", "select\x00", None, "", "query: holds"},
+		{"a watermark without its column", "select entry from t", Watermark, "", "watermark: missing"},
+		{"a column without a watermark", "select entry from t", Log, "at", "watermark: only"},
+		{"another word", "select entry from t", "some", "", "changes: want"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := Judge(tt.query, tt.changes, tt.watermark)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("have %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestColumns(t *testing.T) {
+	c, err := NewColumns([]string{"Updated_At", "id", "deleted", "entry"}, "updated_at")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := []string{"7", "12", "t", "a@bulk.example"}
+	if got := c.Row(row); got != (mirror.Row{Entry: "a@bulk.example", ID: "12"}) || c.Watermark != 0 || !c.Gone(row) {
+		t.Errorf("%+v of %+v", got, c)
+	}
+	for _, no := range []string{"", "f", "0", "FALSE"} {
+		if row[2] = no; c.Gone(row) {
+			t.Errorf("deleted = %q is a deletion", no)
+		}
+	}
+	for _, names := range [][]string{{"entry"}, {"updated_at"}, {"entry", "updated_at", "other"}} {
+		if _, err := NewColumns(names, "updated_at"); !isSchema(err) {
+			t.Errorf("%q: %v", names, err)
+		}
+	}
+	if _, err := NewColumns([]string{"entry", "deleted"}, ""); !isSchema(err) {
+		t.Errorf("a column deleted without a watermark: %v", err)
+	}
+}
+
+func isSchema(err error) bool {
+	e, ok := errors.AsType[*mirror.Error](err)
+	return ok && e.Class == mirror.ClassSchema
+}
+
+func TestChangesHaveAllRowsOfAnEntry(t *testing.T) {
+	rows := []mirror.Row{{Entry: "a", ID: "1"}, {Entry: "b", ID: "2"}, {Entry: "a", ID: "3"}}
+	var got []string
+	keep := func(c mirror.Change) error {
+		text := c.Owner + c.Entry
+		for _, r := range c.Rows {
+			text += " " + r.ID
+		}
+		got = append(got, text)
+		return nil
+	}
+	err := Changes([]Key{{Entry: "b"}, {Entry: "A"}, {Entry: "a"}}, rows, false, keep)
+	if want := []string{"A", "a 1 3", "b 2"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+	got = nil
+	rows[0].Owner, rows[1].Owner, rows[2].Owner = "x/", "x/", "y/"
+	err = Changes([]Key{{"b", "x/"}, {"a", "x/"}, {"a", "z/"}}, rows, true, keep)
+	if want := []string{"z/a", "x/a 1", "x/b 2", "y/a 3"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("with owners: %q, %v, want %q", got, err, want)
+	}
+}
+
+func TestSeen(t *testing.T) {
+	var s Seen
+	poll := func(since, next mirror.Mark, rows ...string) (fresh string) {
+		s.Begin(since)
+		for _, r := range rows {
+			if s.New([]string{r, ""}) {
+				fresh += r
+			}
+		}
+		s.End(next)
+		return fresh
+	}
+	for i, tt := range []struct {
+		since, next mirror.Mark
+		rows, want  string
+	}{
+		{"0", "1", "ab", "ab"},
+		{"1", "2", "abc", "c"},
+		{"2", "2", "abc", ""},
+		{"1", "2", "abc", "abc"}, // the poll before was not taken in
+		{"2", "3", "cd", "d"},
+		{"3", "4", "a", "a"},
+	} {
+		if got := poll(tt.since, tt.next, strings.Split(tt.rows, "")...); got != tt.want {
+			t.Errorf("poll %d: %q, want %q", i, got, tt.want)
+		}
+	}
+}

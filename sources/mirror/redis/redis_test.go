@@ -1,0 +1,411 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"blockd/internal/testkit"
+	"blockd/internal/testkit/redisserver"
+	"blockd/sources/mirror"
+)
+
+// keep is the testing.TB of a server that outlives its test: cleanups wait for TestMain.
+type keep struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (k *keep) Cleanup(f func()) { k.cleanups = append(k.cleanups, f) }
+
+var (
+	kept   keep
+	shared struct {
+		sync.Once
+		*redisserver.Server
+	}
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, f := range slices.Backward(kept.cleanups) {
+		f()
+	}
+	os.Exit(code)
+}
+
+// server is the shared one. Each test has a list of its own there.
+func server(t testing.TB) (*redisserver.Server, *goredis.Client) {
+	t.Helper()
+	testkit.Peer(t, "redis-server")
+	shared.Do(func() {
+		kept.TB = t
+		shared.Server = redisserver.Start(&kept, "--enable-debug-command", "yes")
+	})
+	if shared.Server == nil {
+		t.Fatal("redis-server did not start")
+	}
+	return shared.Server, client(t, shared.Address)
+}
+
+func client(t testing.TB, address string) *goredis.Client {
+	t.Helper()
+	c := goredis.NewClient(&goredis.Options{Addr: address})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func open(t testing.TB, o Options) *Source {
+	t.Helper()
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// writer changes a list by the script that is printed.
+type writer struct {
+	t      testing.TB
+	c      goredis.UniversalClient
+	o      Options
+	script *goredis.Script
+}
+
+func newWriter(t testing.TB, c goredis.UniversalClient, o Options) *writer {
+	t.Helper()
+	return &writer{t, c, o, goredis.NewScript(open(t, o).Lua())}
+}
+
+func (w *writer) try(args ...any) (rev int64, err error) {
+	all, i := keysOf(w.o), 0
+	if len(all) > 1 {
+		i = shardOf(args[1].(string), len(all))
+	}
+	k := all[i]
+	return w.script.Run(context.Background(), w.c, []string{k.entries, k.log, k.rev}, args...).Int64()
+}
+
+func (w *writer) do(args ...any) (rev int64) {
+	w.t.Helper()
+	rev, err := w.try(args...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return rev
+}
+
+// table is what a reader has: the entries by what it was told, as a copy has them.
+type table map[string]mirror.Row
+
+func (x table) read(t testing.TB, s *Source) mirror.Mark {
+	t.Helper()
+	mark, err := x.all(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mark
+}
+
+func (x table) all(ctx context.Context, s *Source) (mirror.Mark, error) {
+	clear(x)
+	return s.All(ctx, func(r mirror.Row) error { x[r.Entry] = r; return nil })
+}
+
+func (x table) follow(t testing.TB, s *Source, since mirror.Mark) mirror.Mark {
+	t.Helper()
+	mark, err := x.changes(t.Context(), s, since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mark
+}
+
+func (x table) changes(ctx context.Context, s *Source, since mirror.Mark) (mirror.Mark, error) {
+	return s.Changes(ctx, since, func(c mirror.Change) error {
+		delete(x, c.Entry)
+		for _, r := range c.Rows {
+			x[c.Entry] = r
+		}
+		return nil
+	})
+}
+
+func (x table) want(t testing.TB, rows ...mirror.Row) {
+	t.Helper()
+	want := table{}
+	for _, r := range rows {
+		want[r.Entry] = r
+	}
+	if !maps.Equal(x, want) {
+		t.Fatalf("have %v, want %v", x, want)
+	}
+}
+
+func TestReadAndFollow(t *testing.T) {
+	r, c := server(t)
+	for _, shards := range []int{0, 16} {
+		o := Options{DSN: r.URL(), List: fmt.Sprint("follow", shards), Shards: shards}
+		s, w, x := open(t, o), newWriter(t, c, o), table{}
+		mark := x.read(t, s)
+		x.want(t)
+		w.do("put", "a@bad.example", "block\t4102444800\t17\tsold\taddresses")
+		w.do("put", "b.example", "")
+		w.do("put", "c.example", "allow\tsoon")
+		rows := []mirror.Row{
+			{Entry: "a@bad.example", Action: "block", Expires: 4102444800, ID: "17", Reason: "sold\taddresses"},
+			{Entry: "b.example"}, {Entry: "c.example", Action: "allow", Expires: -1},
+		}
+		mark = x.follow(t, s, mark)
+		x.want(t, rows...)
+		if x.follow(t, s, mark) != mark {
+			t.Error("a mark moves without a change")
+		}
+		w.do("del", "c.example")
+		w.do("put", "b.example", "allow")
+		w.do("put", "b.example", "discard")
+		rows = []mirror.Row{rows[0], {Entry: "b.example", Action: "discard"}}
+		after := x.follow(t, s, mark)
+		x.want(t, rows...)
+		x.follow(t, s, mark) // again, as after a crash
+		x.want(t, rows...)
+		if x.read(t, open(t, o)) != after {
+			t.Error("a full read has another mark")
+		}
+		x.want(t, rows...)
+		before, rev := x.follow(t, s, after), int64(0)
+		if rev = w.do("put", "b.example", "discard"); x.follow(t, s, after) != before || rev == 0 {
+			t.Error("what is there already is a change")
+		}
+		if _, err := s.Changes(t.Context(), "1-1 1 1-1", nil); shards == 16 && !errors.Is(err, mirror.ErrTooOld) {
+			t.Errorf("the mark of another number of shards: %v", err)
+		}
+		if plan, err := s.Plan(t.Context()); err != nil || !strings.Contains(plan, "HSCAN") || !strings.Contains(plan, "XREAD") {
+			t.Errorf("%q, %v", plan, err)
+		}
+	}
+}
+
+// More changes than one answer has, and values that are large.
+func TestPages(t *testing.T) {
+	r, c := server(t)
+	o := Options{DSN: r.URL(), List: "pages"}
+	s, w, x := open(t, o), newWriter(t, c, o), table{}
+	mark := x.read(t, s)
+	long := strings.Repeat("x", answerLimit/3)
+	for i := range 2*changesCount + 3 {
+		value := "block"
+		if i%400 == 0 {
+			value = "block\t\t\t" + long
+		}
+		w.do("put", fmt.Sprintf("%d.example", i%1500), value)
+	}
+	again := table{}
+	after := again.read(t, s)
+	if x.follow(t, s, mark) != after || !maps.Equal(x, again) || len(x) != 1500 {
+		t.Errorf("%d entries by changes, %d by reading", len(x), len(again))
+	}
+}
+
+func TestTooOld(t *testing.T) {
+	r, c := server(t)
+	ctx := t.Context()
+	for name, damage := range map[string]struct {
+		do   func(k keys, w *writer) error
+		fine bool
+	}{
+		"nothing":      {func(k keys, w *writer) error { return nil }, true},
+		"debug reload": {func(k keys, w *writer) error { return c.Do(ctx, "DEBUG", "RELOAD").Err() }, true},
+		"cut after":    {func(k keys, w *writer) error { return c.XTrimMaxLen(ctx, k.log, 5).Err() }, true},
+		"cut":          {func(k keys, w *writer) error { return c.XTrimMaxLen(ctx, k.log, 1).Err() }, false},
+		"emptied":      {func(k keys, w *writer) error { return c.XTrimMaxLen(ctx, k.log, 0).Err() }, false},
+		"gone":         {func(k keys, w *writer) error { return c.Del(ctx, k.log).Err() }, false},
+		"one removed": {func(k keys, w *writer) error {
+			all, err := c.XRevRangeN(ctx, k.log, "+", "-", 2).Result()
+			return errors.Join(err, c.XDel(ctx, k.log, all[1].ID).Err())
+		}, false},
+		"rev back": {func(k keys, w *writer) error { return c.Decr(ctx, k.rev).Err() }, false},
+		"rev gone": {func(k keys, w *writer) error { return c.Del(ctx, k.rev).Err() }, false},
+		"uncounted": {func(k keys, w *writer) error {
+			return c.XAdd(ctx, &goredis.XAddArgs{Stream: k.log, Values: []string{"op", "put", "f", "x"}}).Err()
+		}, false},
+		"begun anew": {func(k keys, w *writer) error {
+			err := c.Del(ctx, k.entries, k.log, k.rev).Err()
+			for last := c.Time(ctx).Val().UnixMilli(); c.Time(ctx).Val().UnixMilli() == last; { // ids are of milliseconds, and no program empties and fills a list within one
+			}
+			for i := range 10 {
+				w.do("put", fmt.Sprintf("new%d.example", i), "")
+			}
+			return err
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{DSN: r.URL(), List: "old " + name}
+			s, w, x := open(t, o), newWriter(t, c, o), table{}
+			for i := range 5 {
+				w.do("put", fmt.Sprintf("%d.example", i), "")
+			}
+			mark := x.read(t, s)
+			for i := 5; i < 8; i++ {
+				w.do("put", fmt.Sprintf("%d.example", i), "")
+			}
+			if err := damage.do(keysOf(o)[0], w); err != nil {
+				t.Fatal(err)
+			}
+			_, err := x.changes(ctx, s, mark)
+			if damage.fine != (err == nil) || err != nil && !errors.Is(err, mirror.ErrTooOld) {
+				t.Errorf("%v", err)
+			}
+			if damage.fine && len(x) != 8 {
+				t.Errorf("%v", x)
+			}
+		})
+	}
+}
+
+// What a read has seen of changes that a failover loses afterwards is not kept.
+func TestLostAfterTheRead(t *testing.T) {
+	r, c := server(t)
+	o := Options{DSN: r.URL(), List: "lost"}
+	s, w := open(t, o), newWriter(t, c, o)
+	for i := range 5 {
+		w.do("put", fmt.Sprintf("%d.example", i), "")
+	}
+	first := true
+	mark, err := s.All(t.Context(), func(mirror.Row) error {
+		if first {
+			first = false
+			w.do("put", "late.example", "")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := keysOf(o)[0]
+	last, err := c.XRevRangeN(t.Context(), k.log, "+", "-", 1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := table{}
+	x.follow(t, s, mark)
+	x.want(t, mirror.Row{Entry: "late.example"})
+	// As if this change had never come here, and another one had.
+	if err := errors.Join(c.XDel(t.Context(), k.log, last[0].ID).Err(), c.HDel(t.Context(), k.entries, "late.example").Err(), c.Decr(t.Context(), k.rev).Err()); err != nil {
+		t.Fatal(err)
+	}
+	w.do("put", "other.example", "")
+	if _, err := x.changes(t.Context(), s, mark); !errors.Is(err, mirror.ErrTooOld) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A hash that goes while it is read ends with the cursor 0, as a whole one does.
+func TestHalfARead(t *testing.T) {
+	r, c := server(t)
+	for name, goes := range map[string]func(k keys) error{
+		"flushed": func(k keys) error { return c.Del(t.Context(), k.entries, k.log, k.rev).Err() },
+		"deleted": func(k keys) error { return c.Del(t.Context(), k.entries).Err() },
+		"renamed": func(k keys) error {
+			return errors.Join(c.HSet(t.Context(), k.entries+"2", "a.example", "").Err(), c.Rename(t.Context(), k.entries+"2", k.entries).Err())
+		},
+	} {
+		for _, changes := range []string{"log", "none"} {
+			o := Options{DSN: r.URL(), List: "half " + name + changes, Changes: changes}
+			s, w := open(t, o), newWriter(t, c, o)
+			for i := range 2000 {
+				w.do("put", fmt.Sprintf("%d.example", i), "")
+			}
+			rows := 0
+			_, err := s.All(t.Context(), func(mirror.Row) error {
+				if rows++; rows == 100 {
+					return goes(keysOf(o)[0])
+				}
+				return nil
+			})
+			// Without a log a smaller one may be what the other program wants: the gate judges.
+			if smaller := name == "renamed" && changes == "none"; smaller != (err == nil) || err != nil && classOfError(err) != mirror.ClassTruncated {
+				t.Errorf("%s, %s: %d rows, %v", name, changes, rows, err)
+			}
+		}
+	}
+}
+
+// contextFor is a context that ends.
+func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), d)
+}
+
+func classOfError(err error) mirror.Class {
+	if e, ok := errors.AsType[*mirror.Error](err); ok {
+		return e.Class
+	}
+	return ""
+}
+
+// The script as an operator calls it, from a file.
+func TestScriptByRedisCLI(t *testing.T) {
+	r, _ := server(t)
+	cli := testkit.Peer(t, "redis-cli")
+	o := Options{DSN: r.URL(), List: "cli"}
+	file := filepath.Join(t.TempDir(), "change.lua")
+	testkit.Write(t, file, open(t, o).Lua())
+	call := func(args ...string) string {
+		k := keysOf(o)[0]
+		out, err := exec.Command(cli, append([]string{"-s", r.Socket, "--eval", file, k.entries, k.log, k.rev, ","}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	s, x := open(t, o), table{}
+	for _, step := range []struct{ args, want string }{
+		{"put|spam@bad.example|block\t\t4711\tsold addresses", "1"},
+		{"put|spam@bad.example|block\t\t4711\tsold addresses", "1"},
+		{"put|b.example|", "2"}, {"del|gone.example", "2"}, {"del|b.example", "3"},
+		{"put|b.example", "ERR want put ENTRY VALUE, or del ENTRY"}, {"add|b.example|x", "ERR want put ENTRY VALUE, or del ENTRY"}, {"del", "ERR want put ENTRY VALUE, or del ENTRY"},
+	} {
+		if got := call(strings.Split(step.args, "|")...); got != step.want && !strings.Contains(got, step.want) {
+			t.Errorf("%q: %s, want %s", step.args, got, step.want)
+		}
+	}
+	x.read(t, s)
+	x.want(t, mirror.Row{Entry: "spam@bad.example", Action: "block", ID: "4711", Reason: "sold addresses"})
+}
+
+func TestWait(t *testing.T) {
+	r, c := server(t)
+	for _, shards := range []int{0, 4} {
+		o := Options{DSN: r.URL(), List: fmt.Sprint("wait", shards), Shards: shards}
+		s, w, x := open(t, o), newWriter(t, c, o), table{}
+		w.do("put", "a.example", "")
+		mark := x.read(t, s)
+		heard := make(chan error, 1)
+		go func() { heard <- s.Wait(t.Context()) }()
+		w.do("put", "b.example", "")
+		if err := <-heard; err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Wait(t.Context()); err != nil { // at once: it was not read yet
+			t.Fatal(err)
+		}
+		x.follow(t, s, mark)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if err := s.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("nothing has changed: %v", err)
+		}
+		cancel()
+	}
+}

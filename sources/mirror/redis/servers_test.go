@@ -1,0 +1,366 @@
+package redis
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"blockd/internal/testkit"
+	"blockd/internal/testkit/redisserver"
+	"blockd/internal/testkit/selfsigned"
+	"blockd/sources/mirror"
+)
+
+// saying is a server that gives every command the same answer.
+func saying(t *testing.T, answer string) (address string) {
+	t.Helper()
+	l := testkit.Listen(t)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for in := bufio.NewReader(conn); ; {
+					if _, err := in.ReadString('*'); err != nil {
+						return
+					}
+					io.WriteString(conn, answer)
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// No fault is an empty list, and none tells the password.
+func TestFaults(t *testing.T) {
+	r, c := server(t)
+	ctx := t.Context()
+	locked := redisserver.Start(t, "--requirepass", "s3cr3t")
+	host, port, _ := net.SplitHostPort(testkit.Refusing(t))
+	orphan := redisserver.Start(t, "--replicaof", host+" "+port, "--replica-serve-stale-data", "no")
+	part := redisserver.Start(t, "--cluster-enabled", "yes")
+	for i, k := range []string{"e", "log", "rev"} {
+		if err := c.Set(ctx, fmt.Sprintf("{blockd:wrong%d}:%s", i, k), "no number", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(c.HSet(ctx, "{blockd:unlogged}:e", "a.example", "").Err(), c.LPush(ctx, "a list", "x").Err(),
+		c.Do(ctx, "ACL", "SETUSER", "other", "on", ">s3cr3t", "~other:*", "+@all").Err()); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		dsn, list, key string
+		class          mirror.Class
+		words          string
+	}{
+		{dsn: "redis://:s3cr3t@" + testkit.Refusing(t), class: mirror.ClassUnreachable, words: "refused"},
+		{dsn: locked.URL(), class: mirror.ClassAuth, words: "NOAUTH: it wants a password: put the URL"},
+		{dsn: "redis://:s3cr3t2@" + locked.Address, class: mirror.ClassAuth, words: "WRONGPASS"},
+		{dsn: "redis://other:s3cr3t@" + r.Address, class: mirror.ClassAuth, words: "NOPERM"},
+		{dsn: orphan.URL(), class: mirror.ClassUnreachable, words: "MASTERDOWN"},
+		{dsn: part.URL(), class: mirror.ClassUnreachable, words: "no nodes"},
+		{dsn: r.URL(), list: "wrong0", class: mirror.ClassSchema, words: "WRONGTYPE"},
+		{dsn: r.URL(), list: "wrong1", class: mirror.ClassSchema, words: "WRONGTYPE"},
+		{dsn: r.URL(), list: "wrong2", class: mirror.ClassSchema, words: "rev"},
+		{dsn: r.URL(), list: "unlogged", class: mirror.ClassSchema, words: "{blockd:unlogged}:log is not there"},
+		{dsn: r.URL(), key: "a list", class: mirror.ClassSchema, words: "is a list"},
+		{dsn: "redis://:s3cr3t@" + saying(t, "-LOADING Redis is loading the dataset in memory\r\n"), class: mirror.ClassUnreachable, words: "LOADING"},
+		{dsn: "redis://:s3cr3t@" + saying(t, "-BUSY a script\r\n"), class: mirror.ClassRefused},
+		{dsn: "redis://:s3cr3t@" + saying(t, "-ERR s3cr3t?\r\n"), class: mirror.ClassQuery},
+		{dsn: "redis://:s3cr3t@" + saying(t, "220 ESMTP\r\n"), class: mirror.ClassQuery},
+		{dsn: saying(t, "*0\r\n"), class: mirror.ClassUnreachable},
+		{dsn: saying(t, "+OK\r\n"), class: mirror.ClassQuery},
+		{dsn: saying(t, "-CLUSTERDOWN The cluster is down\r\n"), class: mirror.ClassUnreachable, words: "its Cluster lacks nodes"},
+		{dsn: saying(t, "$-1\r\n"), class: mirror.ClassQuery},
+	} {
+		if !strings.Contains(test.dsn, "://") {
+			test.dsn = "redis://" + test.dsn
+		}
+		if test.list == "" {
+			test.list = "faults"
+		}
+		o := Options{DSN: test.dsn, List: test.list, Key: test.key}
+		s := open(t, o)
+		x := table{}
+		_, err := x.all(ctx, s)
+		_, later := x.changes(ctx, s, "1-1 1 1-1")
+		if test.key != "" || strings.HasPrefix(test.list, "wrong0") || test.list == "unlogged" {
+			later = err
+		}
+		for _, err := range []error{err, later} {
+			if test.words == "rev" && errors.Is(err, mirror.ErrTooOld) {
+				continue // the log is not there either
+			}
+			if err == nil || classOfError(err) != test.class || !strings.Contains(err.Error(), test.words) || strings.Contains(err.Error(), "s3cr3t") || strings.ContainsAny(err.Error(), "\r\n") {
+				t.Errorf("%+v: %v", test, err)
+			}
+		}
+		if len(x) > 0 {
+			t.Errorf("%+v: %v", test, x)
+		}
+	}
+}
+
+func TestHungServer(t *testing.T) {
+	mute := testkit.Listen(t)
+	s := open(t, Options{DSN: "redis://u:s3cr3t@" + mute.Addr().String(), List: "mute"})
+	ctx, cancel := contextFor(t, 50*time.Millisecond)
+	defer cancel()
+	if _, err := (table{}).all(ctx, s); classOfError(err) != mirror.ClassTimeout || strings.Contains(err.Error(), "s3cr3t") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, test := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{DSN: "redis://h", List: "x"}, ""},
+		{Options{DSN: "redis://a:1,b:2,c:3", List: "x", Shards: 16}, ""},
+		{Options{DSN: "redis://h", Key: "{any} key", Changes: "none"}, ""},
+		{Options{DSN: "http://u:s3cr3t@h", List: "x"}, "dsn: want a URL"},
+		{Options{DSN: "redis://u:s3cr3t@h/x", List: "x"}, "dsn: want a number"},
+		{Options{DSN: "redis://h", List: "x}"}, "name: "},
+		{Options{DSN: "redis://h"}, "name: "},
+		{Options{DSN: "redis://h", List: "x", Shards: 3}, "shards: want a power of two"},
+		{Options{DSN: "redis://h", List: "x", Shards: 2048}, "shards: want a power of two"},
+		{Options{DSN: "redis://h", Key: "k", Shards: 2}, "shards: the key"},
+		{Options{DSN: "redis://h", Key: "k", Changes: "log"}, `changes = "log"`},
+		{Options{DSN: "redis://h", List: "x", Changes: "watermark"}, "changes: "},
+		{Options{DSN: "redis://h", List: "x", Notify: "__keyspace@0__:*"}, "notify: keyspace notifications"},
+	} {
+		_, err := Open(test.o)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "s3cr3t")) {
+			t.Errorf("%+v: %v", test.o, err)
+		}
+	}
+}
+
+// What other programs have.
+func TestKey(t *testing.T) {
+	r, c := server(t)
+	ctx := t.Context()
+	if err := errors.Join(
+		c.SAdd(ctx, "set", "a.example", "b@c.example").Err(),
+		c.HSet(ctx, "hash", "a.example", "sold addresses", "b.example", "allow\t4102444800\t7\ta friend", "c.example", "a\ttab", "d.example", "").Err(),
+		c.ZAdd(ctx, "zset", goredis.Z{Score: 1, Member: "a.example"}).Err(),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string][]mirror.Row{
+		"set": {{Entry: "a.example"}, {Entry: "b@c.example"}},
+		"hash": {{Entry: "a.example", Reason: "sold addresses"}, {Entry: "b.example", Action: "allow", Expires: 4102444800, ID: "7", Reason: "a friend"},
+			{Entry: "c.example", Reason: "a\ttab"}, {Entry: "d.example"}},
+		"zset":  {{Entry: "a.example"}},
+		"there": nil,
+	} {
+		s, x := open(t, Options{DSN: r.URL(), Key: key}), table{}
+		mark := x.read(t, s)
+		x.want(t, want...)
+		if _, err := x.changes(ctx, s, mark); !errors.Is(err, mirror.ErrTooOld) {
+			t.Errorf("%s: %v", key, err)
+		}
+		if plan, err := s.Plan(ctx); err != nil || !strings.Contains(plan, "read each time") {
+			t.Errorf("%q, %v", plan, err)
+		}
+	}
+}
+
+// A large set is not read every few seconds.
+func TestLargeKey(t *testing.T) {
+	r, c := server(t)
+	if err := c.SAdd(t.Context(), "large", 1, 2, 3).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for every, fine := range map[time.Duration]bool{5 * time.Second: false, seldom: true, 0: true} {
+		s := open(t, Options{DSN: r.URL(), Key: "large", Every: every})
+		s.large = 2
+		_, err := s.All(t.Context(), func(mirror.Row) error { return nil })
+		if fine != (err == nil) || err != nil && (classOfError(err) != mirror.ClassRefused || !strings.Contains(err.Error(), `every = "10m"`)) {
+			t.Errorf("%v: %v", every, err)
+		}
+	}
+}
+
+// The user of docs/redis.md may read the list and do nothing else.
+func TestRestrictedUser(t *testing.T) {
+	r, c := server(t)
+	o := Options{DSN: "redis://blockd:p%23w@" + r.Address, List: "acl"}
+	err := c.Do(t.Context(), "ACL", "SETUSER", "blockd", "on", ">p#w", "%R~{blockd:acl*}:*", "+@connection",
+		"+hscan", "+hlen", "+hget", "+xrange", "+xrevrange", "+xlen", "+xread", "+exists", "+get", "+eval_ro", "+multi", "+exec").Err()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, w, x := open(t, o), newWriter(t, c, o), table{}
+	w.do("put", "a.example", "")
+	mark := x.read(t, s)
+	w.do("put", "b.example", "")
+	if err := s.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	x.follow(t, s, mark)
+	x.want(t, mirror.Row{Entry: "a.example"}, mirror.Row{Entry: "b.example"})
+	if err := s.client.String(); strings.Contains(err, "p#w") {
+		t.Error(err)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	testkit.Peer(t, "redis-server")
+	address := testkit.Unused(t)
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key := selfsigned.New(t, host).Write(t, t.TempDir())
+	r := redisserver.StartAt(t, address, "--port", "0", "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
+		"--tls-ca-cert-file", cert, "--tls-auth-clients", "no", "--requirepass", "s3cr3t")
+	c := goredis.NewClient(&goredis.Options{Network: "unix", Addr: r.Socket, Password: "s3cr3t"})
+	defer c.Close()
+	o := Options{DSN: "rediss://:s3cr3t@" + address + "?tls_ca=" + cert, List: "tls"}
+	newWriter(t, c, o).do("put", "a.example", "")
+	for dsn, fine := range map[string]bool{
+		o.DSN: true, "rediss://:s3cr3t@" + address + "?tls=skip-verify": true, "rediss://:s3cr3t@" + address: false, "redis://:s3cr3t@" + address: false,
+	} {
+		x := table{}
+		_, err := x.all(t.Context(), open(t, Options{DSN: dsn, List: "tls"}))
+		if fine != (err == nil) || fine && len(x) != 1 || err != nil && strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: %v, %v", dsn, x, err)
+		}
+	}
+}
+
+// A failover loses the last changes, and others take their place: the log has as many as before, and more.
+func TestFailoverThatLosesChanges(t *testing.T) {
+	testkit.Peer(t, "redis-server")
+	master := redisserver.Start(t, "--repl-diskless-sync-delay", "0")
+	host, port, _ := net.SplitHostPort(master.Address)
+	replica := redisserver.Start(t, "--replicaof", host+" "+port)
+	sentinel := master.Sentinel(t)
+	old, next, watch := client(t, master.Address), client(t, replica.Address), client(t, sentinel.Address)
+	ctx := t.Context()
+
+	o := Options{DSN: "redis-sentinel://" + sentinel.Address + "/master", List: "failover"}
+	s, w, x := open(t, o), newWriter(t, old, o), table{}
+	for i := range 5 {
+		w.do("put", fmt.Sprintf("%d.example", i), "")
+	}
+	mark := x.read(t, s)
+	testkit.Eventually(t, "the replica", func() bool {
+		n, err := next.HLen(ctx, keysOf(o)[0].entries).Result()
+		return err == nil && n == 5
+	})
+	if err := next.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		w.do("put", fmt.Sprintf("lost%d.example", i), "")
+	}
+	if mark = x.follow(t, s, mark); len(x) != 8 {
+		t.Fatal(x)
+	}
+	master.Kill()
+	w = newWriter(t, next, o)
+	for i := range 4 {
+		w.do("put", fmt.Sprintf("new%d.example", i), "")
+	}
+	host, port, _ = net.SplitHostPort(replica.Address)
+	if err := errors.Join(watch.Do(ctx, "SENTINEL", "REMOVE", "master").Err(), watch.Do(ctx, "SENTINEL", "MONITOR", "master", host, port, 1).Err()); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "the new master", func() bool {
+		_, err := (table{}).changes(ctx, s, mark)
+		if errors.Is(err, mirror.ErrTooOld) {
+			return true
+		}
+		if err == nil {
+			t.Fatal("lost changes are not seen")
+		}
+		return false
+	})
+	x.read(t, s)
+	want := table{}
+	for i := range 5 {
+		want[fmt.Sprintf("%d.example", i)] = mirror.Row{Entry: fmt.Sprintf("%d.example", i)}
+	}
+	for i := range 4 {
+		want[fmt.Sprintf("new%d.example", i)] = mirror.Row{Entry: fmt.Sprintf("new%d.example", i)}
+	}
+	if !maps.Equal(x, want) {
+		t.Errorf("%v, want %v", x, want)
+	}
+}
+
+// After a FLUSHALL the list is empty, and its reader learns so by a full read: whether that may serve is for the gate.
+func TestFlushAll(t *testing.T) {
+	testkit.Peer(t, "redis-server")
+	r := redisserver.Start(t)
+	c := client(t, r.Address)
+	for _, shards := range []int{0, 4} {
+		o := Options{DSN: r.URL(), List: "flushed", Shards: shards}
+		s, w, x := open(t, o), newWriter(t, c, o), table{}
+		for i := range 40 {
+			w.do("put", fmt.Sprintf("%d.example", i), "")
+		}
+		mark := x.read(t, s)
+		if err := c.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.changes(t.Context(), s, mark); !errors.Is(err, mirror.ErrTooOld) || len(x) != 40 {
+			t.Errorf("%d entries, %v", len(x), err)
+		}
+		mark = x.read(t, s)
+		x.want(t)
+		w.do("put", "new.example", "")
+		x.follow(t, s, mark)
+		x.want(t, mirror.Row{Entry: "new.example"})
+	}
+}
+
+func TestCluster(t *testing.T) {
+	testkit.Peer(t, "redis-server")
+	nodes := redisserver.Cluster(t)
+	c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{nodes[0].Address}})
+	defer c.Close()
+	for _, shards := range []int{0, 16} {
+		o := Options{DSN: fmt.Sprintf("redis://%s,%s,%s", testkit.Refusing(t), nodes[1].Address, nodes[2].Address), List: "cluster", Shards: shards}
+		s, w, x := open(t, o), newWriter(t, c, o), table{}
+		mark := x.read(t, s)
+		for i := range 300 {
+			w.do("put", fmt.Sprintf("%d.example", i), "")
+		}
+		if err := s.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after := x.follow(t, s, mark)
+		if again := (table{}); len(x) != 300 || again.read(t, open(t, o)) != after || !maps.Equal(x, again) {
+			t.Errorf("%d shards: %d entries by changes, %d by reading", shards, len(x), len(again))
+		}
+		if plan, err := s.Plan(t.Context()); err != nil || !strings.Contains(plan, "a Cluster") {
+			t.Errorf("%q, %v", plan, err)
+		}
+	}
+	o := Options{DSN: nodes[0].URL(), List: "cluster", Shards: 16}
+	s, x := open(t, o), table{}
+	mark := x.read(t, s)
+	nodes[2].Kill()
+	if _, err := x.all(t.Context(), s); err == nil {
+		t.Error("a full read without a third of the slots")
+	}
+	if _, err := x.changes(t.Context(), s, mark); err == nil || errors.Is(err, mirror.ErrTooOld) {
+		t.Errorf("%v", err)
+	}
+}

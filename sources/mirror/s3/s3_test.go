@@ -1,0 +1,334 @@
+package s3
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"blockd/internal/testkit"
+	"blockd/lists"
+	"blockd/sources/mirror"
+)
+
+func TestObjectsAreAList(t *testing.T) {
+	store := newStore(t)
+	store.put(t, "lists/", "")
+	store.put(t, "lists/a.txt", "Ann@Bulk.test\n!bob@bulk.test\n.below.test # why\nno entry\n/^x/\n")
+	store.put(t, "lists/b ü%2F\"+.gz", packed(t, "=only.test\n192.0.2.0/24\n"))
+	store.put(t, "lists/empty.txt", "")
+	store.put(t, "lists.old/c.txt", "old.test\n")
+	store.put(t, "lists-c.txt", "old.test\n")
+	c := copyOf(t, Options{DSN: store.url("lists"), Settings: lists.Settings{Format: "plain"}})
+	told, err := c.Read(t.Context(), c.source)
+	if err != nil || told.Rows != 7 || told.Refused != 2 || told.First[0].ID != "lists/a.txt:4" || told.First[0].Class != lists.Syntax {
+		t.Fatalf("%+v, %v", told, err)
+	}
+	want := []string{"192.0.2.0/24\tb\tt\t\tlists/b ü%2F\"+.gz:2\t", "ann@bulk.test\tb\tx\t\tlists/a.txt:1\t", "below.test\tb\ts\t\tlists/a.txt:3\t",
+		"bob@bulk.test\ta\tx\t\tlists/a.txt:2\t", "only.test\tb\tx\t\tlists/b ü%2F\"+.gz:1\t"}
+	if got := c.served(t); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+
+	// A poll of what has not changed is one question.
+	listings, gets := store.listings.Load(), store.gets.Load()
+	if told, err := c.Follow(t.Context(), c.source); err != nil || told.Changed || store.listings.Load() != listings+1 || store.gets.Load() != gets {
+		t.Errorf("%+v, %v after %d and %d more questions", told, err, store.listings.Load()-listings, store.gets.Load()-gets)
+	}
+	for _, change := range []struct {
+		what string
+		do   func()
+	}{
+		{"another text", func() { store.put(t, "lists/a.txt", "new@bulk.test\n") }},
+		{"one more", func() { store.put(t, "lists/d.txt", "d.test\n") }},
+		{"one less", func() { store.files.DeleteObject("lists", "lists/d.txt") }},
+	} {
+		change.do()
+		if _, err := c.Follow(t.Context(), c.source); err != mirror.ErrTooOld {
+			t.Errorf("%s: %v", change.what, err)
+		}
+		if _, err := c.Read(t.Context(), c.source); err != nil {
+			t.Errorf("%s: %v", change.what, err)
+		}
+	}
+	store.put(t, "lists-d.txt", "old.test\n")
+	if _, err := c.Follow(t.Context(), c.source); err != nil {
+		t.Errorf("an object that is not below the prefix: %v", err)
+	}
+}
+
+func TestFormats(t *testing.T) {
+	store := newStore(t)
+	store.put(t, "hosts", "0.0.0.0 bulk.test\n")
+	store.put(t, "entries", lists.EntriesHead+"\nann@bulk.test\tp\tx\t1893456000\tfrom:7\twhy\n")
+	store.put(t, "plain", "bulk.test\n")
+	no := false
+	for _, tt := range []struct {
+		prefix   string
+		settings lists.Settings
+		want     string
+	}{
+		{"hosts", lists.Settings{}, "bulk.test\tb\tx\t\thosts:1\t"},
+		{"hosts", lists.Settings{Format: "rows"}, "bulk.test\tb\tx\t\thosts:1\t"},
+		{"hosts", lists.Settings{Format: "hosts"}, "bulk.test\tb\tx\t\thosts:1\t"},
+		{"entries", lists.Settings{Format: "entries"}, "ann@bulk.test\tp\tx\t1893456000\tfrom:7\twhy"},
+		{"plain", lists.Settings{Format: "plain", Action: lists.Allow}, "bulk.test\ta\tt\t\tplain:1\t"},
+		{"plain", lists.Settings{Format: "plain", Subdomains: &no}, "bulk.test\tb\tx\t\tplain:1\t"},
+	} {
+		c := copyOf(t, Options{DSN: store.url(tt.prefix), Settings: tt.settings})
+		if _, err := c.Read(t.Context(), c.source); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.served(t); len(got) != 1 || got[0] != tt.want {
+			t.Errorf("%s, %+v: %q", tt.prefix, tt.settings, got)
+		}
+	}
+}
+
+func TestPrefixes(t *testing.T) {
+	store := newStore(t)
+	for i := range 1003 { // two pages
+		store.put(t, fmt.Sprintf("many/%04d", i), fmt.Sprintf("s%d.test\n", i))
+	}
+	for prefix, want := range map[string]int64{"many/": 1003, "": 1003, "many/0007": 1, "many/0": 0, "nothing/": 0} {
+		c := copyOf(t, Options{DSN: store.url(prefix), Settings: lists.Settings{Format: "plain"}})
+		if told, err := c.Read(t.Context(), c.source); err != nil || told.Entries != want {
+			t.Errorf("%q: %+v, %v", prefix, told, err)
+		}
+		if _, err := c.Follow(t.Context(), c.source); err != nil {
+			t.Errorf("%q: %v", prefix, err)
+		}
+	}
+	anonymous := mustOpen(t, Options{DSN: "s3://" + store.address() + "/lists/many/?region=eu-central-1"})
+	text, err := anonymous.Plan(t.Context())
+	if err != nil || !strings.Contains(text, "get 1003 objects of ") || !strings.Contains(text, "many/0009  ") || !strings.Contains(text, "and 993 more") {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// An object that is replaced between its listing and the end of the read never gives a mixture.
+func TestReplacedWhileRead(t *testing.T) {
+	old, fresh := strings.Repeat("old.test\n", 1000), strings.Repeat("new.test\n", 1000)
+	for _, tt := range []struct {
+		name     string
+		replaces int64
+		two      bool
+		class    mirror.Class // "": the new one is read
+	}{
+		{"once", 1, false, ""},
+		{"again and again", 1000, false, mirror.ClassRefused},
+		{"the second of two", 1, true, mirror.ClassRefused}, // rows of the first are gone to the copy already
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			store := newStore(t)
+			store.put(t, "lists/b", old)
+			if tt.two {
+				store.put(t, "lists/a", "a.test\n")
+			}
+			n := atomic.Int64{}
+			store.do(func(w http.ResponseWriter, r *http.Request) bool {
+				if strings.HasSuffix(r.URL.Path, "/b") {
+					if i := n.Add(1); i <= tt.replaces {
+						store.put(t, "lists/b", fresh+strings.Repeat("#\n", int(i)))
+					}
+				}
+				return false
+			})
+			c := copyOf(t, Options{DSN: store.url("lists/"), Settings: lists.Settings{Format: "plain"}})
+			_, err := c.Read(t.Context(), c.source)
+			if tt.class == "" {
+				if got := c.served(t); err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "new.test\t") {
+					t.Errorf("%q, %v", got, err)
+				}
+				return
+			}
+			wantFault(t, err, tt.class, "replaced while it was read")
+			if _, has := c.State(); has {
+				t.Error("there is a copy")
+			}
+		})
+	}
+	t.Run("after it was read", func(t *testing.T) {
+		store := newStore(t)
+		store.put(t, "lists/a", "a.test\n")
+		store.put(t, "lists/b", "b.test\n")
+		store.do(func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.HasSuffix(r.URL.Path, "/b") {
+				store.put(t, "lists/a", "c.test\n")
+			}
+			return false
+		})
+		c := copyOf(t, Options{DSN: store.url("lists/"), Settings: lists.Settings{Format: "plain"}})
+		_, err := c.Read(t.Context(), c.source)
+		wantFault(t, err, mirror.ClassRefused, "replaced while it was read")
+	})
+}
+
+// Whatever the store answers, the copy stays as it was.
+func TestWhateverAStoreAnswers(t *testing.T) {
+	const listing = `<?xml version="1.0"?><ListBucketResult>%s<IsTruncated>false</IsTruncated></ListBucketResult>`
+	says := func(code int, text string) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, _ *http.Request) bool {
+			w.WriteHeader(code)
+			fmt.Fprint(w, text)
+			return true
+		}
+	}
+	fails := func(status int, code string) func(http.ResponseWriter, *http.Request) bool {
+		return says(status, "<Error><Code>"+code+"</Code><Message>no,\n"+secret+"</Message></Error>")
+	}
+	hangup := func(w http.ResponseWriter) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			c.Close()
+		}
+	}
+	ofObject := func(answer func(http.ResponseWriter, *http.Request) bool) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			return !r.URL.Query().Has("list-type") && !r.URL.Query().Has("location") && answer(w, r)
+		}
+	}
+	part := func(end func(http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) bool {
+		return ofObject(func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("ETag", r.Header.Get("If-Match"))
+			w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
+			w.Header().Set("Content-Length", "9")
+			fmt.Fprint(w, "old.t")
+			w.(http.Flusher).Flush()
+			end(w, r)
+			return true
+		})
+	}
+	hangs := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for _, tt := range []struct {
+		name   string
+		answer func(http.ResponseWriter, *http.Request) bool
+		class  mirror.Class
+		want   string
+	}{
+		{"no right", fails(403, "AccessDenied"), mirror.ClassAuth, "AccessDenied: no, …"},
+		{"wrong signature", fails(403, "SignatureDoesNotMatch"), mirror.ClassAuth, "SignatureDoesNotMatch"},
+		{"unknown key", fails(403, "InvalidAccessKeyId"), mirror.ClassAuth, "InvalidAccessKeyId"},
+		{"clock", fails(403, "RequestTimeTooSkewed"), mirror.ClassAuth, "hint: look at the clock"},
+		{"no bucket", fails(404, "NoSuchBucket"), mirror.ClassSchema, "NoSuchBucket"},
+		{"another region", fails(301, "PermanentRedirect"), mirror.ClassSchema, "region="},
+		{"too often", fails(503, "SlowDown"), mirror.ClassRefused, "SlowDown"},
+		{"its own fault", fails(500, "InternalError"), mirror.ClassRefused, "InternalError"},
+		{"too many requests", says(429, "later"), mirror.ClassRefused, ""},
+		{"not S3", says(200, "<html>welcome</html>"), mirror.ClassRefused, "no list of objects"},
+		{"empty", says(200, ""), mirror.ClassRefused, "no list of objects"},
+		{"not XML", says(200, "<ListBucketResult>welcome & goodbye"), mirror.ClassRefused, "cannot be read"},
+		{"a bad request", fails(400, "InvalidArgument"), mirror.ClassQuery, "InvalidArgument"},
+		{"half a list", says(200, listing[:60]), mirror.ClassTruncated, "EOF"},
+		{"closes", func(w http.ResponseWriter, _ *http.Request) bool { hangup(w); return true }, mirror.ClassUnreachable, "list"},
+		{"hangs", func(w http.ResponseWriter, r *http.Request) bool { hangs(w, r); return true }, mirror.ClassTimeout, "no answer in time"},
+		{"lists an object twice", says(200, fmt.Sprintf(listing, strings.Repeat("<Contents><Key>lists/a</Key><ETag>x</ETag><Size>9</Size></Contents>", 2))), mirror.ClassRefused, `lists "lists/a" twice`},
+		{"no tag", says(200, fmt.Sprintf(listing, "<Contents><Key>lists/a</Key><Size>9</Size></Contents>")), mirror.ClassRefused, "no ETag"},
+		{"a large object", says(200, fmt.Sprintf(listing, "<Contents><Key>lists/a</Key><ETag>x</ETag><Size>9999999999999</Size></Contents>")), mirror.ClassRefused, "at most"},
+		{"a size below zero", says(200, fmt.Sprintf(listing, "<Contents><Key>lists/a</Key><ETag>x</ETag><Size>-9</Size></Contents>")), mirror.ClassRefused, "-9 octets"},
+		{"many objects", says(200, fmt.Sprintf(listing, strings.Repeat("<Contents><Key>lists/a</Key><ETag>x</ETag><Size>9</Size></Contents>", maxObjects+1))), mirror.ClassRefused, "more than 10000 objects"},
+		{"an endless list", func(w http.ResponseWriter, _ *http.Request) bool {
+			fmt.Fprint(w, "<ListBucketResult><Name>")
+			for range 40 {
+				if _, err := fmt.Fprint(w, strings.Repeat("x", 1<<20)); err != nil {
+					break
+				}
+			}
+			return true
+		}, mirror.ClassTruncated, ""},
+		{"no right to an object", ofObject(fails(403, "AccessDenied")), mirror.ClassAuth, "get lists/a: AccessDenied"},
+		{"object cut", part(func(w http.ResponseWriter, _ *http.Request) { hangup(w) }), mirror.ClassTruncated, "after 5 of 9 octets"},
+		{"object hangs", part(hangs), mirror.ClassTimeout, "after 5 of 9 octets: no answer in time"},
+		{"another object", ofObject(func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("ETag", `"other"`)
+			w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
+			w.Header().Set("Content-Length", "9")
+			fmt.Fprint(w, "new.test\n")
+			return true
+		}), mirror.ClassRefused, "replaced"},
+		{"another length", ofObject(func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("ETag", r.Header.Get("If-Match"))
+			w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
+			w.Header().Set("Content-Length", "5")
+			fmt.Fprint(w, "old.t")
+			return true
+		}), mirror.ClassRefused, "replaced"},
+		{"wrong checksum", ofObject(func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("ETag", r.Header.Get("If-Match"))
+			w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
+			w.Header().Set("Content-Length", "9")
+			w.Header().Set("X-Amz-Checksum-Type", "FULL_OBJECT")
+			w.Header().Set("X-Amz-Checksum-Sha256", "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=")
+			fmt.Fprint(w, "new.test\n")
+			return true
+		}), mirror.ClassTruncated, "hecksum"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			store := newStore(t)
+			store.put(t, "lists/a", "old.test\n")
+			timeout := time.Minute
+			if tt.class == mirror.ClassTimeout {
+				timeout = time.Second
+			}
+			c := copyOf(t, Options{DSN: store.url("lists/"), Settings: lists.Settings{Format: "plain"}, Timeout: timeout})
+			if _, err := c.Read(t.Context(), c.source); err != nil {
+				t.Fatal(err)
+			}
+			store.do(tt.answer)
+			_, err := c.Read(t.Context(), c.source)
+			wantFault(t, err, tt.class, tt.want)
+			if got := c.served(t); len(got) != 1 || !strings.HasPrefix(got[0], "old.test\t") {
+				t.Errorf("the copy is %q", got)
+			}
+		})
+	}
+}
+
+func TestObjectsThatAreNoLists(t *testing.T) {
+	store := newStore(t)
+	for _, tt := range []struct {
+		text  string
+		class mirror.Class
+		want  string
+	}{
+		{packed(t, strings.Repeat("bulk.test\n", 1000))[:40], mirror.ClassTruncated, "gzip stream ends in the middle"},
+		{"<html>not here</html>", mirror.ClassEncoding, "html"},
+		{"PK\x03\x04 and more", mirror.ClassEncoding, "a zip archive"},
+		{".a.test\n", mirror.ClassEncoding, "ambiguous"},
+	} {
+		store.put(t, "lists/a\n", tt.text)
+		c := copyOf(t, Options{DSN: store.url("lists/")})
+		_, err := c.Read(t.Context(), c.source)
+		wantFault(t, err, tt.class, tt.want)
+	}
+}
+
+func TestStoreIsAway(t *testing.T) {
+	s := mustOpen(t, Options{DSN: "s3://a:b@" + testkit.Refusing(t) + "/lists/a"})
+	_, err := s.All(t.Context(), nil)
+	wantFault(t, err, mirror.ClassUnreachable, "connection refused")
+
+	store := newStore(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	store.do(func(_ http.ResponseWriter, r *http.Request) bool { cancel(); <-r.Context().Done(); return true })
+	s = mustOpen(t, Options{DSN: store.url("lists/")})
+	if _, err := s.All(ctx, nil); err != context.Canceled {
+		t.Errorf("a read whose context has ended: %v", err)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	store := newStore(t)
+	store.put(t, "a", "a.test\n")
+	s := mustOpen(t, Options{DSN: store.url("a") + "?tls=true"})
+	_, err := s.All(t.Context(), nil)
+	wantFault(t, err, mirror.ClassUnreachable, "")
+	s = mustOpen(t, Options{DSN: store.url("a") + "?tls=true&tls_ca=/nowhere"})
+	_, err = s.All(t.Context(), nil)
+	wantFault(t, err, mirror.ClassDisk, "tls_ca: open /nowhere")
+}
