@@ -78,7 +78,7 @@ soak: ## the tests that make test shortens, at full length
 	$(GO) test -count=1 -v -timeout=60m -run='Slow|Idle' ./smtpfilter/server -soak
 	$(GO) test -count=1 -v -timeout=60m -run='Follows|Server/follows' ./sources/mirror/sqlite ./sources/mirror/mysql -soak
 	$(GO) test -count=1 -v -timeout=60m -run='RandomWriters' ./sources/mirror/postgres -soak
-	$(GO) test -count=1 -v -timeout=60m -run='RandomChanges|AnEmptiedEngine|ManyNodes' ./live/shared -soak
+	$(GO) test -count=1 -v -timeout=60m -run='RandomChanges|AnEmptiedEngine|ManyNodes' ./index/live/shared -soak
 	BLOCKD_TEST_SOAK=1 $(GO) test -count=1 -v -timeout=60m -run='StoreFaults' ./policy
 	$(GO) test -count=1 -v -timeout=60m -run='ReconfigureFlow|ReloadUnderLoad|IdleSessions|SlowClients|ControlGroup' ./e2e -soak -figures
 	$(GO) test -count=1 -v -timeout=90m -run='ConsoleAtScale' ./e2e -soak -figures

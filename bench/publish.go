@@ -311,7 +311,7 @@ func (r *publishRun) change(round int) (sender string, err error) {
 	return sender, os.Rename(r.list()+".new", r.list())
 }
 
-// shared lets the benchmark of package live/shared add entries on one machine, and look for them on another.
+// shared lets the benchmark of package index/live/shared add entries on one machine, and look for them on another.
 func (r *publishRun) shared(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "go", "test", "./live/shared", "-run=^$", "-bench=ActsElsewhere", "-benchtime=500x")
 	cmd.Dir = r.root

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"blockd/httpapi"
+	"blockd/index/live"
 	"blockd/internal/testkit"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/records/history"
 )
 

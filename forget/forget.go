@@ -12,8 +12,8 @@ import (
 
 	"blockd/hits"
 	"blockd/index"
+	"blockd/index/live"
 	"blockd/junk"
-	"blockd/live"
 	"blockd/mail/addr"
 	"blockd/receipt"
 	"blockd/records/correspondents"

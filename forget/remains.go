@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"blockd/index/live"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/mail/addr"
 	"blockd/records/audit"
 	"blockd/records/quarantine"

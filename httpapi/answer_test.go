@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"blockd/live"
+	"blockd/index/live"
 	"blockd/verdict"
 )
 

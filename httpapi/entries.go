@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"blockd/index/live"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/mail/addr"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/index/live"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/policy"
 	"blockd/records/history"
 	"blockd/records/rollup"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/live"
+	"blockd/index/live"
 )
 
 // DefaultEntries is how many entries a page has unless "limit" says otherwise.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/live"
+	"blockd/index/live"
 	"blockd/records/history"
 )
 

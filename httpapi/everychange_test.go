@@ -20,8 +20,8 @@ import (
 
 	"blockd/forget"
 	"blockd/httpapi/session"
+	"blockd/index/live"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/receipt"
 	"blockd/records/audit"
 	"blockd/records/correspondents"

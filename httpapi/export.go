@@ -14,7 +14,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/live"
+	"blockd/index/live"
 	"blockd/records/history"
 )
 

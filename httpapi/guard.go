@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"blockd/httpapi/session"
-	"blockd/live/shared"
+	"blockd/index/live/shared"
 	"blockd/mail/addr"
 	"blockd/verdict"
 )

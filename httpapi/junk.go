@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"blockd/index/live"
 	"blockd/junk"
-	"blockd/live"
 	"blockd/mail/addr"
 	"blockd/records/audit"
 	"blockd/records/history"

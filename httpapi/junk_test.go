@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"blockd/index/live"
 	"blockd/junk"
-	"blockd/live"
 	"blockd/mail/addr"
 	"blockd/records/correspondents"
 	"blockd/records/history"

@@ -12,8 +12,8 @@ import (
 	"blockd/hits"
 	"blockd/index"
 	"blockd/index/kept"
+	"blockd/index/live"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/reload"
 )
 

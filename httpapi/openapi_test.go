@@ -20,10 +20,10 @@ import (
 
 	"blockd/forget"
 	"blockd/httpapi/provider"
+	"blockd/index/live"
+	"blockd/index/live/shared"
 	"blockd/internal/testkit"
 	"blockd/junk"
-	"blockd/live"
-	"blockd/live/shared"
 	"blockd/receipt"
 	"blockd/records/history"
 	"blockd/records/pause"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/live"
+	"blockd/index/live"
 	"blockd/mail/addr"
 )
 

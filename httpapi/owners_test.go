@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/live"
+	"blockd/index/live"
 	"blockd/mail/addr"
 )
 

@@ -13,10 +13,10 @@ import (
 
 	"blockd/forget"
 	"blockd/index"
+	"blockd/index/live"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/receipt"
 	"blockd/records/history"
 	"blockd/records/pause"

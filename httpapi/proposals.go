@@ -10,10 +10,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"blockd/index/live"
 	"blockd/internal/term"
 	"blockd/junk"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/mail/addr"
 	"blockd/records/audit"
 	"blockd/records/correspondents"

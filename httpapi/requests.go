@@ -11,8 +11,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"blockd/index/live"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/receipt"
 	"blockd/records/audit"
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"blockd/httpapi/session"
-	"blockd/live"
+	"blockd/index/live"
 	"blockd/mail/addr"
 	"blockd/records/audit"
 )

@@ -12,10 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/index/live/shared"
+	"blockd/index/live/shared/redis"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/redisserver"
-	"blockd/live/shared"
-	"blockd/live/shared/redis"
 )
 
 // While the store of the fleet is away, its tokens give less than they say. Who would be let in by it is told so; who would not is told that.

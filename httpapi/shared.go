@@ -12,8 +12,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/live"
-	"blockd/live/shared"
+	"blockd/index/live"
+	"blockd/index/live/shared"
 	"blockd/records/audit"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/index/live"
 	"blockd/internal/testkit"
-	"blockd/live"
 )
 
 // A change that another process makes in this one's place is not cut off when this one's doors close meanwhile.

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"strings"
 
-	"blockd/live/shared"
+	"blockd/index/live/shared"
 	"blockd/mail/addr"
 	"blockd/records/audit"
 )

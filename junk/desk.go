@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"blockd/index/live"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/mail/addr"
 )
 

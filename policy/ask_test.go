@@ -18,8 +18,8 @@ import (
 
 	"blockd/ask"
 	"blockd/index"
+	"blockd/index/live"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/policy"
 	"blockd/records/history"
 	"blockd/rule"

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/live"
+	"blockd/index/live"
 	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/records/correspondents"

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"blockd/index"
-	"blockd/live"
+	"blockd/index/live"
 	"blockd/policy"
 	"blockd/rule"
 	"blockd/verdict"

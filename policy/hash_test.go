@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"blockd/index"
+	"blockd/index/live"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/mail/digest"
 	"blockd/policy"
 	"blockd/verdict"

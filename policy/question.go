@@ -10,7 +10,7 @@ import (
 
 	"blockd/ask"
 	"blockd/index"
-	"blockd/live"
+	"blockd/index/live"
 	"blockd/mail/addr"
 	"blockd/mail/digest"
 	"blockd/verdict"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"blockd/live"
+	"blockd/index/live"
 )
 
 // likeVersion is the version of Redis that clients are told: they choose their commands by it.

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/httpapi"
+	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/mail/addr"
 )
 

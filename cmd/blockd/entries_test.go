@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"blockd/httpapi"
+	"blockd/index/live"
 	"blockd/internal/testkit"
-	"blockd/live"
 )
 
 // The command that undoes a removal is one, for entries that look like options too.

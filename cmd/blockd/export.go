@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/index"
+	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/durable"
@@ -18,7 +19,6 @@ import (
 	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/mail/addr"
 )
 

@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/httpapi"
+	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/junk"
-	"blockd/live"
 	"blockd/mail/addr"
 )
 

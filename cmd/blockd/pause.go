@@ -6,10 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/httpapi"
+	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
-	"blockd/live"
 )
 
 func newPause() *cobra.Command {

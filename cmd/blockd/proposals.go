@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/httpapi"
+	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/junk"
-	"blockd/live"
 )
 
 func newProposals() *cobra.Command {

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/httpapi"
+	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
-	"blockd/live"
 	"blockd/records/quarantine"
 )
 

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/httpapi"
+	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
-	"blockd/live"
 	"blockd/receipt"
 )
 

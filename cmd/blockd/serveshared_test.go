@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"blockd/httpapi"
+	"blockd/index/live/shared/redis"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/postgresserver"
 	"blockd/internal/testkit/redisserver"
-	"blockd/live/shared/redis"
 	"blockd/sources/roster"
 )
 

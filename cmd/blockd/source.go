@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/daemon"
 	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/sources/mirror"
 )
 

@@ -13,10 +13,10 @@ import (
 
 	"blockd/httpapi"
 	"blockd/index/kept"
+	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
-	"blockd/live"
 )
 
 func newGenerations() *cobra.Command {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"blockd/index/live"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/reply"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"blockd/dnsbl"
+	"blockd/index/live"
 	"blockd/internal/spelling"
-	"blockd/live"
 	"blockd/mail/addr"
 	"blockd/mail/digest"
 )

@@ -7,10 +7,10 @@ import (
 
 	"blockd/bloom/filter"
 	"blockd/bloom/redisfilter"
+	"blockd/index/live"
 	"blockd/internal/export"
 	"blockd/internal/spelling"
 	"blockd/keptfilter"
-	"blockd/live"
 )
 
 // KeptFilter is [[filter]], one table a filter: the lists as a Bloom filter of another program, written anew after each

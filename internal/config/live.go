@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"blockd/index"
+	"blockd/index/live"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/reload"
 )
 

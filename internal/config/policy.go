@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"blockd/index/live"
 	"blockd/internal/spelling"
-	"blockd/live"
 	"blockd/rule"
 )
 

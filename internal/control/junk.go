@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"blockd/httpapi"
+	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/junk"
-	"blockd/live"
 	"blockd/mail/addr"
 	"blockd/records/audit"
 	"blockd/records/correspondents"

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"blockd/httpapi"
+	"blockd/index/live"
 	"blockd/internal/config"
-	"blockd/live"
 	"blockd/records/audit"
 	"blockd/records/pause"
 )

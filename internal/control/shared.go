@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"blockd/httpapi"
+	"blockd/index/live"
+	"blockd/index/live/shared"
 	"blockd/internal/config"
 	"blockd/internal/daemon"
-	"blockd/live"
-	"blockd/live/shared"
 	"blockd/mail/addr"
 )
 

@@ -14,9 +14,9 @@ import (
 	askredis "blockd/ask/redis"
 	"blockd/bloom/filter"
 	"blockd/bloom/redisfilter"
+	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/redisclient"
-	"blockd/live"
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/redis"
 )

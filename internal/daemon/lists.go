@@ -12,10 +12,10 @@ import (
 
 	"blockd/builder"
 	"blockd/httpapi"
+	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/secret"
 	"blockd/internal/version"
-	"blockd/live"
 	"blockd/mail/spool"
 	"blockd/policy"
 	"blockd/records/audit"

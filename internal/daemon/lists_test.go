@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"blockd/index/live"
 	"blockd/internal/carried"
 	"blockd/internal/config"
-	"blockd/live"
 )
 
 // TestDomainsOfTheLastDrainAreKept: a domain that a milter has heard of after the SMTP filter had ended is

@@ -6,8 +6,8 @@ import (
 	"errors"
 
 	"blockd/ask"
+	"blockd/index/live/shared"
 	"blockd/internal/config"
-	"blockd/live/shared"
 	"blockd/sources/mirror"
 	"blockd/sources/snapshot"
 )

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 
+	"blockd/index/live"
 	"blockd/internal/config"
-	"blockd/live"
 	"blockd/resp"
 )
 

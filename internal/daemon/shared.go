@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"blockd/httpapi"
+	"blockd/index/live"
+	"blockd/index/live/shared"
+	"blockd/index/live/shared/redis"
+	"blockd/index/live/shared/relay"
 	"blockd/internal/config"
-	"blockd/live"
-	"blockd/live/shared"
-	"blockd/live/shared/redis"
-	"blockd/live/shared/relay"
 )
 
 // openEngine makes the database of live.shared. It makes no connection.

@@ -5,10 +5,10 @@ package daemon
 import (
 	"blockd/ask"
 	askpostgres "blockd/ask/postgres"
+	"blockd/index/live/shared"
+	sharedpostgres "blockd/index/live/shared/postgres"
 	"blockd/internal/config"
 	"blockd/lists"
-	"blockd/live/shared"
-	sharedpostgres "blockd/live/shared/postgres"
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/ldap"
 	"blockd/sources/mirror/mysql"

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"blockd/index"
+	"blockd/index/live"
 	"blockd/internal/upgrade"
-	"blockd/live"
 	"blockd/records/firstseen"
 	"blockd/records/history"
 )

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/index/live"
 	"blockd/internal/runs"
 	"blockd/internal/term"
 	"blockd/lists"
-	"blockd/live"
 	"blockd/mail/addr"
 )
 

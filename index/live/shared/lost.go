@@ -16,9 +16,9 @@ import (
 	"sync"
 	"time"
 
+	"blockd/index/live"
 	"blockd/internal/durable"
 	"blockd/lists"
-	"blockd/live"
 )
 
 // Lost is a change that the engine had acknowledged, and no longer has. Gone of its row says that it was a removal.

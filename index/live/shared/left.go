@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"blockd/live"
+	"blockd/index/live"
 )
 
 // leftOut is what of the engine's rows does not act on this machine.

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"blockd/index/live"
+	"blockd/index/live/shared"
+	"blockd/index/live/shared/relay"
 	"blockd/internal/testkit"
-	"blockd/live"
-	"blockd/live/shared"
-	"blockd/live/shared/relay"
 )
 
 var soakRelayed = flag.Int("soak-relayed", 200, "how many nodes are behind one relay, with -soak")

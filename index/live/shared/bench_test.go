@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/live"
+	"blockd/index/live"
 )
 
 // BenchmarkActsElsewhere measures how long a change takes until it is acknowledged, and until it acts on another machine.

@@ -29,9 +29,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"blockd/index/live"
+	"blockd/index/live/shared"
 	"blockd/internal/redisclient"
-	"blockd/live"
-	"blockd/live/shared"
 )
 
 var (

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"blockd/index/live"
 	"blockd/internal/durable"
-	"blockd/live"
 )
 
 // TokenFile is the file of the fleet's tokens on a node, in the form of a file of tokens of the HTTP door.

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"blockd/index/live"
+	"blockd/index/live/shared"
+	"blockd/index/live/shared/relay"
 	"blockd/internal/testkit"
 	"blockd/lists"
-	"blockd/live"
-	"blockd/live/shared"
-	"blockd/live/shared/relay"
 )
 
 // counted is an engine that counts what it is asked.

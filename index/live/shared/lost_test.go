@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"blockd/index/live"
+	"blockd/index/live/shared"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/redisserver"
-	"blockd/live"
-	"blockd/live/shared"
 	"blockd/records/audit"
 )
 

@@ -17,12 +17,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"blockd/index/live"
+	"blockd/index/live/shared"
+	"blockd/index/live/shared/relay"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/redisserver"
 	"blockd/lists"
-	"blockd/live"
-	"blockd/live/shared"
-	"blockd/live/shared/relay"
 )
 
 var soak = flag.Bool("soak", false, "10,000 random changes, and more kills")

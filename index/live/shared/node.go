@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blockd/live"
+	"blockd/index/live"
 	"blockd/records/audit"
 )
 

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"blockd/index/live"
+	"blockd/index/live/shared"
 	"blockd/internal/testkit"
 	"blockd/lists"
-	"blockd/live"
-	"blockd/live/shared"
 )
 
 // late is an engine that tells of no change while it is on.

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"blockd/index/live"
 	"blockd/internal/testkit"
 	"blockd/lists"
-	"blockd/live"
 )
 
 // What one machine adds, changes and removes acts on all.

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"time"
 
-	"blockd/live"
+	"blockd/index/live"
 )
 
 // A node keeps so many changes for nodes that ask it in place of the engine, and so many octets of them.

@@ -10,7 +10,7 @@ import (
 	"errors"
 	"time"
 
-	"blockd/live"
+	"blockd/index/live"
 )
 
 // ScopeToken is the scope of rows that are tokens of the HTTP door: Entry is the name, Action "read" or "write", Why

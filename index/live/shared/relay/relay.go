@@ -16,8 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blockd/live"
-	"blockd/live/shared"
+	"blockd/index/live"
+	"blockd/index/live/shared"
 )
 
 // Poll is how often a node asks by itself, beside the questions that wait.

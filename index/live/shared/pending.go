@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"blockd/live"
+	"blockd/index/live"
 	"blockd/records/audit"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"blockd/live"
-	"blockd/live/shared"
+	"blockd/index/live"
+	"blockd/index/live/shared"
 )
 
 // identity says which row of a name it is.

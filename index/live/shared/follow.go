@@ -8,7 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"blockd/live"
+	"blockd/index/live"
 )
 
 // origin names an engine's rows in the Cursor of a Set.

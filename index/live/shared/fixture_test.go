@@ -14,13 +14,13 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"blockd/index/live"
+	"blockd/index/live/shared"
+	"blockd/index/live/shared/postgres"
+	"blockd/index/live/shared/redis"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/postgresserver"
 	"blockd/internal/testkit/redisserver"
-	"blockd/live"
-	"blockd/live/shared"
-	"blockd/live/shared/postgres"
-	"blockd/live/shared/redis"
 	"blockd/mail/addr"
 )
 

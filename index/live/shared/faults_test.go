@@ -11,10 +11,10 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"blockd/index/live"
+	"blockd/index/live/shared"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/redisserver"
-	"blockd/live"
-	"blockd/live/shared"
 )
 
 // While the engine is away nothing is changed, and what was known acts on.

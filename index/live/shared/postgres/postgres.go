@@ -15,8 +15,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"blockd/live"
-	"blockd/live/shared"
+	"blockd/index/live"
+	"blockd/index/live/shared"
 	mirror "blockd/sources/mirror/postgres"
 )
 

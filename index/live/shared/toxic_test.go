@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"blockd/index/live"
+	"blockd/index/live/shared"
+	"blockd/index/live/shared/relay"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/toxiproxy"
-	"blockd/live"
-	"blockd/live/shared"
-	"blockd/live/shared/relay"
 )
 
 // spoiled are ways in which a link fails while its connections stay open, or end in the midst of something.

@@ -12,9 +12,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"blockd/index/live"
+	"blockd/index/live/shared"
 	"blockd/internal/redisclient"
-	"blockd/live"
-	"blockd/live/shared"
 )
 
 // lookAgain is how often it is found out whether there are replicas.

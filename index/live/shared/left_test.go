@@ -11,8 +11,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"blockd/index/live/shared"
 	"blockd/internal/testkit"
-	"blockd/live/shared"
 )
 
 // One token that is none does not take the others away. It is named, and valid nowhere.
