@@ -6,8 +6,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"blockd/reply"
-	"blockd/verdict"
+	"blockd/policy/reply"
+	"blockd/policy/verdict"
 )
 
 // answer is what a name and a type are answered with, before it is written down.

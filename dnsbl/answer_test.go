@@ -13,7 +13,7 @@ import (
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/mail/digest"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // shown is an answer in one line: its code, the records, and SOA where it says how long "no"

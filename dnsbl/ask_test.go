@@ -10,9 +10,9 @@ import (
 
 	"github.com/miekg/dns"
 
-	"blockd/ask"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/policy/ask"
 	"blockd/sources/mirror"
 )
 

@@ -18,8 +18,8 @@ import (
 	"blockd/internal/testkit/indexes"
 	"blockd/mail/digest"
 	"blockd/policy"
+	"blockd/policy/rule"
 	"blockd/records/history"
-	"blockd/rule"
 )
 
 // rig is a server over lists of a test. Its zones are "dbl.here.example" (domains, all lists),

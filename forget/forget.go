@@ -10,11 +10,11 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"blockd/hits"
 	"blockd/index"
 	"blockd/index/live"
-	"blockd/junk"
 	"blockd/mail/addr"
+	"blockd/policy/hits"
+	"blockd/policy/junk"
 	"blockd/receipt"
 	"blockd/records/correspondents"
 	"blockd/records/history"

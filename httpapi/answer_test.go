@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"blockd/index/live"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 func TestEntityTag(t *testing.T) {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/ask"
 	"blockd/index"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/policy/ask"
 	"blockd/reload"
 	"blockd/sources/mirror"
 )

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"blockd/policy"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 const checkPath = "/v1/check"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 func TestCheck(t *testing.T) {

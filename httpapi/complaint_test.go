@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/junk"
+	"blockd/policy/junk"
 	"blockd/records/audit"
 	"blockd/records/history"
 )

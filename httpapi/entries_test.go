@@ -17,10 +17,10 @@ import (
 	"blockd/index/live"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/policy/verdict"
 	"blockd/records/history"
 	"blockd/records/rollup"
 	"blockd/reload"
-	"blockd/verdict"
 )
 
 // entryFixture is a Server with live entries and a token of each scope.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"blockd/hits"
+	"blockd/policy/hits"
 )
 
 // MaxEntryWorth is how many entries /v1/lists shows at most.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"blockd/policy/verdict"
 	"blockd/records/history"
-	"blockd/verdict"
 )
 
 // The bounds of the live stream. A person reads some lines a second. A browser that gets

@@ -15,8 +15,8 @@ import (
 	"blockd/index"
 	"blockd/internal/testkit/indexes"
 	"blockd/policy"
+	"blockd/policy/rule"
 	"blockd/reload"
-	"blockd/rule"
 )
 
 // fixture is a Server over a real index of one list, "bad". It has the fast path.

@@ -22,7 +22,7 @@ import (
 	"blockd/httpapi/session"
 	"blockd/index/live/shared"
 	"blockd/mail/addr"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // The lengths of a token: shorter ones can be guessed, longer ones are a wrong

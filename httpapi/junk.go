@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"blockd/index/live"
-	"blockd/junk"
 	"blockd/mail/addr"
+	"blockd/policy/junk"
 	"blockd/records/audit"
 	"blockd/records/history"
 )

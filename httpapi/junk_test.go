@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"blockd/index/live"
-	"blockd/junk"
 	"blockd/mail/addr"
+	"blockd/policy/junk"
 	"blockd/records/correspondents"
 	"blockd/records/history"
 )

@@ -10,8 +10,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/hits"
 	"blockd/index/kept"
+	"blockd/policy/hits"
 	"blockd/records/rollup"
 )
 

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"blockd/hits"
 	"blockd/index"
 	"blockd/index/kept"
 	"blockd/index/live"
 	"blockd/lists"
+	"blockd/policy/hits"
 	"blockd/reload"
 )
 

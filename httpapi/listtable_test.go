@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"blockd/hits"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/policy/hits"
 	"blockd/reload"
 )
 

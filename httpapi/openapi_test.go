@@ -23,7 +23,7 @@ import (
 	"blockd/index/live"
 	"blockd/index/live/shared"
 	"blockd/internal/testkit"
-	"blockd/junk"
+	"blockd/policy/junk"
 	"blockd/receipt"
 	"blockd/records/history"
 	"blockd/records/pause"

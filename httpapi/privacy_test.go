@@ -17,11 +17,11 @@ import (
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
+	"blockd/policy/verdict"
 	"blockd/receipt"
 	"blockd/records/history"
 	"blockd/records/pause"
 	"blockd/records/rollup"
-	"blockd/verdict"
 )
 
 // boundRoutes is what each resource answers to a token that is bound to owners: "own" = it judges by itself what of it is the

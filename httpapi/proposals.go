@@ -12,9 +12,9 @@ import (
 
 	"blockd/index/live"
 	"blockd/internal/term"
-	"blockd/junk"
 	"blockd/lists"
 	"blockd/mail/addr"
+	"blockd/policy/junk"
 	"blockd/records/audit"
 	"blockd/records/correspondents"
 )

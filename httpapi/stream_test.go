@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"blockd/internal/testkit"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 func TestStream(t *testing.T) {

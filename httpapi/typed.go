@@ -12,7 +12,7 @@ import (
 
 	"blockd/internal/term"
 	"blockd/mail/msgauth"
-	"blockd/printout"
+	"blockd/policy/printout"
 )
 
 // What people type is asked as `blockd check` has it, and answered in its words.

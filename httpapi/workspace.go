@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"blockd/policy"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // maxKept bounds the memory of a workspace that is kept for the next request.

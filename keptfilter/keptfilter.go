@@ -28,7 +28,7 @@ import (
 	"blockd/internal/durable"
 	"blockd/internal/export"
 	"blockd/internal/redisclient"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // StateSuffix is what the state file is called after, beside the index.

@@ -10,7 +10,7 @@ import (
 	"blockd/internal/testkit/sealed"
 	"blockd/mail/spool"
 	"blockd/milter"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // A message that is broken off leaves nothing behind.

@@ -4,7 +4,7 @@ import (
 	"github.com/d--j/go-milter"
 
 	"blockd/policy"
-	"blockd/reply"
+	"blockd/policy/reply"
 )
 
 // Replies of this package. All others are decisions of package policy.

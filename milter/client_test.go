@@ -13,8 +13,8 @@ import (
 	emersion "github.com/emersion/go-milter"
 
 	"blockd/index"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // The library's own client sends a transaction of each kind, several in one session, over TCP

@@ -9,8 +9,8 @@ import (
 
 	"blockd/mail/addr"
 	"blockd/milter"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // learning returns a door that reports complete messages. It wants the first of each sender.

@@ -8,8 +8,8 @@ import (
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/domains"
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // TestFirstSeenIsTagged: the field stands on top, until a message is complete, and beside a list's tag.

@@ -21,7 +21,7 @@ import (
 	"blockd/lists"
 	"blockd/milter"
 	"blockd/policy"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // setup configures a test's door. Lists are plain text by name; a list whose name begins with

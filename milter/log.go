@@ -6,7 +6,7 @@ import (
 	"github.com/d--j/go-milter"
 
 	"blockd/policy"
-	"blockd/reply"
+	"blockd/policy/reply"
 )
 
 // line returns the mail server's own fields of a log line.

@@ -5,8 +5,8 @@ import (
 
 	"blockd/milter"
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // Which macros are asked for, by what the configuration needs: each stage's number and names, as

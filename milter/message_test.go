@@ -8,8 +8,8 @@ import (
 
 	"blockd/milter"
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 const apart = "452 4.5.3 Send this recipient in a transaction of its own"

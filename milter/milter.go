@@ -26,7 +26,7 @@ import (
 	"blockd/internal/listener"
 	"blockd/mail/spool"
 	"blockd/policy"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // Settings configure a Server. A zero field means the default that its comment names.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // model says how a filter with the lists of FuzzEvents answers, in as few words as possible.

@@ -14,8 +14,8 @@ import (
 	"blockd/mail/msgauth"
 	"blockd/milter"
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 const ours, other = "192.0.2.7", "198.51.100.7" // clients for which SPF of x.example passes, and fails

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 
-	"blockd/rule"
+	"blockd/policy/rule"
 
 	"github.com/d--j/go-milter"
 )

@@ -11,7 +11,7 @@ import (
 
 	"blockd/index"
 	"blockd/policy"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // exploding panics in one callback and refuses in all others.

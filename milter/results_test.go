@@ -7,7 +7,7 @@ import (
 
 	"blockd/internal/testkit/sealed"
 	"blockd/milter"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // Fields that carry our name are removed from every message, from any sender, and however the

@@ -10,7 +10,7 @@ import (
 	"blockd/internal/listener"
 	"blockd/mail/header"
 	"blockd/policy"
-	"blockd/reply"
+	"blockd/policy/reply"
 )
 
 // session answers the events of one connection of a mail server. The connection carries one

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"blockd/milter"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // The reply that a listed sender gets; no other sender's reply contains the second text.

@@ -16,15 +16,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/ask"
 	"blockd/index"
 	"blockd/index/live"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/policy/ask"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 	"blockd/records/history"
-	"blockd/rule"
 	"blockd/sources/mirror"
-	"blockd/verdict"
 )
 
 // stored is the store of a test: rows by their entries, or a fault.

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"blockd/index"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // sourcesOf is what all lists together are asked about.

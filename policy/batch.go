@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"blockd/ask"
 	"blockd/index"
 	"blockd/index/live"
 	"blockd/mail/addr"
-	"blockd/verdict"
+	"blockd/policy/ask"
+	"blockd/policy/verdict"
 )
 
 // Batch has the answers to questions that are asked together, and the memory of their

@@ -19,7 +19,7 @@ import (
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/policy"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // randomQuestions are of every kind, in random order.

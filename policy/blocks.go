@@ -7,7 +7,7 @@ import (
 
 	"blockd/index"
 	"blockd/mail/addr"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // Blocks says which entries of ix refuse a sender that comes from client: as a Checker

@@ -1,6 +1,6 @@
 package policy
 
-import "blockd/verdict"
+import "blockd/policy/verdict"
 
 // completed says that the next server has accepted a message of the envelope with these
 // verdicts, two where it has two spellings of its sender. A door that cannot know says

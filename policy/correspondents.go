@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"blockd/mail/addr"
+	"blockd/policy/verdict"
 	"blockd/records/correspondents"
-	"blockd/verdict"
 )
 
 // Correspondents are the people that users of this server write to: the recipients of mail from clients that have

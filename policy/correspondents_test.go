@@ -9,10 +9,10 @@ import (
 	"blockd/index/live"
 	"blockd/mail/addr"
 	"blockd/policy"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 	"blockd/records/correspondents"
 	"blockd/records/history"
-	"blockd/rule"
-	"blockd/verdict"
 )
 
 func partners(t *testing.T) *correspondents.Set {

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"blockd/lists"
-	"blockd/reply"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/reply"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // Outcome is what becomes of one recipient of a transaction.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // The lines that decisions have in the log, the same at every door. docs/operation.md

@@ -8,7 +8,7 @@ import (
 
 	"blockd/mail/addr"
 	"blockd/policy"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // client reads the client of a test; "" is an unknown one.

@@ -11,8 +11,8 @@ import (
 	"blockd/index"
 	"blockd/index/live"
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // TestExceptionsReach shows each word of `exceptions` beside another list that blocks.

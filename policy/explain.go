@@ -8,7 +8,7 @@ import (
 	"blockd/index"
 	"blockd/lists"
 	"blockd/mail/addr"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // Explanation says how a verdict came about, for `explain=1` of HTTP.

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"blockd/mail/msgauth"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // What a transaction is made of, for tests that look at one piece of it.

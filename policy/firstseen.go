@@ -1,8 +1,8 @@
 package policy
 
 import (
+	"blockd/policy/verdict"
 	"blockd/records/firstseen"
-	"blockd/verdict"
 )
 
 // FirstSeen says what becomes of mail from a domain that has not sent mail here before: the message

@@ -9,8 +9,8 @@ import (
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/domains"
 	"blockd/policy"
+	"blockd/policy/rule"
 	"blockd/records/history"
-	"blockd/rule"
 )
 
 // doorsOfMail are those that hear of recipients, by the name of what they are.

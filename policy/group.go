@@ -1,6 +1,6 @@
 package policy
 
-import "blockd/verdict"
+import "blockd/policy/verdict"
 
 // group says which recipients share every decision about a header: those with
 // equal groups. A message has one header for all its recipients. The zero group is

@@ -13,7 +13,7 @@ import (
 	"blockd/lists"
 	"blockd/mail/digest"
 	"blockd/policy"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // hashed makes an index that can be asked for digests by md5 and sha1.

@@ -12,7 +12,7 @@ import (
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/policy"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // list is one list of a test: plain text, as a file would have it.

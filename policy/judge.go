@@ -5,8 +5,8 @@ import (
 
 	"blockd/index"
 	"blockd/mail/addr"
+	"blockd/policy/verdict"
 	"blockd/records/history"
-	"blockd/verdict"
 )
 
 // Judge returns a function that says what a generation makes of a mail of the past, for

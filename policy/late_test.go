@@ -8,8 +8,8 @@ import (
 
 	"blockd/index"
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // Messages are asked for where an entry may need one, by the lists that serve now.

@@ -5,8 +5,8 @@ import (
 	"io"
 
 	"blockd/mail/header"
-	"blockd/reply"
-	"blockd/verdict"
+	"blockd/policy/reply"
+	"blockd/policy/verdict"
 )
 
 // Header decides by the addresses of the header, which lists are asked about, and which

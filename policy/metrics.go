@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	dto "github.com/prometheus/client_model/go"
 
-	"blockd/hits"
-	"blockd/verdict"
+	"blockd/policy/hits"
+	"blockd/policy/verdict"
 )
 
 // The places of blockd_internal_errors_total{where} that this package counts.

@@ -11,7 +11,7 @@ import (
 	"blockd/index"
 	"blockd/lists"
 	"blockd/policy"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // modelEntry is one line of a random list, with what it means written down apart

@@ -1,8 +1,8 @@
 package policy
 
 import (
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // Needs is what lists want of a door, which has to agree on it with a mail server before any

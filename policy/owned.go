@@ -5,8 +5,8 @@ import (
 
 	"blockd/index"
 	"blockd/mail/addr"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // ownersOf finds out who owns a recipient. ok is false if nobody does: it is no address, or

@@ -12,8 +12,8 @@ import (
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // users is a list per recipient of lines OWNER,ENTRY,ACTION.

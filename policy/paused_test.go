@@ -12,8 +12,8 @@ import (
 	"blockd/index"
 	"blockd/lists"
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // TestPausedList holds a paused list against one from which its blocks were taken: the verdicts are the same, for all

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 var shareKey = [verdict.ShareKeySize]byte{1, 2, 3}

@@ -16,18 +16,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/ask"
-	"blockd/hits"
 	"blockd/index"
 	"blockd/index/live"
 	"blockd/lists"
 	"blockd/mail/addr"
 	"blockd/mail/msgauth"
+	"blockd/policy/ask"
+	"blockd/policy/hits"
+	"blockd/policy/reply"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 	"blockd/records/history"
 	"blockd/records/repeat"
-	"blockd/reply"
-	"blockd/rule"
-	"blockd/verdict"
 )
 
 // Settings of a Checker.

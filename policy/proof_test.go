@@ -13,8 +13,8 @@ import (
 	"blockd/index"
 	"blockd/mail/msgauth"
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // requiring are settings in which the list "exempt" requires proof.

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 
 	"blockd/mail/msgauth"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // origin is where a transaction comes from, as far as a front door knows it at

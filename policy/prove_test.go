@@ -16,8 +16,8 @@ import (
 	"blockd/internal/testkit/nameserver"
 	"blockd/mail/msgauth"
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // post is mail of x.example, with the name server that vouches for it.

@@ -8,12 +8,12 @@ import (
 	"runtime/debug"
 	"time"
 
-	"blockd/ask"
 	"blockd/index"
 	"blockd/index/live"
 	"blockd/mail/addr"
 	"blockd/mail/digest"
-	"blockd/verdict"
+	"blockd/policy/ask"
+	"blockd/policy/verdict"
 )
 
 // Question is what people and programs ask a Checker. Nothing is remembered of it: its Text

@@ -14,9 +14,9 @@ import (
 	"blockd/index"
 	"blockd/mail/addr"
 	"blockd/policy"
-	"blockd/reply"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/reply"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 func TestExemptRecipients(t *testing.T) {

@@ -3,7 +3,7 @@ package policy
 import (
 	"blockd/lists"
 	"blockd/mail/addr"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // policyTable finds the policy of a recipient.

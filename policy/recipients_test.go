@@ -9,8 +9,8 @@ import (
 	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // TestRecipientsAreWrittenAsListEntries compares with the plain format, over texts

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"time"
 
+	"blockd/policy/verdict"
 	"blockd/records/history"
-	"blockd/verdict"
 )
 
 // record remembers a decision. This is the one place that does, below all that a door

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"blockd/policy"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 	"blockd/records/history"
 	"blockd/records/repeat"
-	"blockd/rule"
-	"blockd/verdict"
 )
 
 // remembering returns a history, and what is in it, the oldest first.

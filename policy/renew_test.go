@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"blockd/policy"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // What has begun goes on by the Settings that it began with; the next message of the same client goes by new ones.

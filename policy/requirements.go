@@ -1,8 +1,8 @@
 package policy
 
 import (
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // requirementsOf are those of the configuration.

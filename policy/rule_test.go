@@ -8,9 +8,9 @@ import (
 
 	"blockd/mail/addr"
 	"blockd/policy"
-	"blockd/reply"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/reply"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 func TestWhatAMatchLeadsTo(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"blockd/lists"
 	"blockd/mail/addr"
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 func TestSender(t *testing.T) {

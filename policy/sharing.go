@@ -3,7 +3,7 @@ package policy
 import (
 	"slices"
 
-	"blockd/reply"
+	"blockd/policy/reply"
 )
 
 // A message has one header, one end and one answer to that, so its recipients must have

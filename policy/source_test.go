@@ -8,8 +8,8 @@ import (
 	"blockd/internal/testkit"
 	"blockd/mail/addr"
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 func sources(t *testing.T, words ...string) verdict.Sources {

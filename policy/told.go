@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"blockd/policy/verdict"
 	"blockd/records/history"
-	"blockd/verdict"
 )
 
 // Told remembers what programs were told at a door that decides nothing about mail, such

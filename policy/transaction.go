@@ -5,12 +5,12 @@ import (
 	"net/netip"
 	"slices"
 
-	"blockd/ask"
 	"blockd/index"
 	"blockd/mail/header"
 	"blockd/mail/msgauth"
-	"blockd/reply"
-	"blockd/verdict"
+	"blockd/policy/ask"
+	"blockd/policy/reply"
+	"blockd/policy/verdict"
 )
 
 // Transaction decides about one message after the other of a client: at MAIL, for each

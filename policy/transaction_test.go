@@ -14,10 +14,10 @@ import (
 	"blockd/index"
 	"blockd/mail/header"
 	"blockd/policy"
+	"blockd/policy/reply"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 	"blockd/records/history"
-	"blockd/reply"
-	"blockd/rule"
-	"blockd/verdict"
 )
 
 // The doors of these tests can do what those of blockd can.

@@ -9,9 +9,9 @@ import (
 	"blockd/mail/addr"
 	"blockd/mail/header"
 	"blockd/policy"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 	"blockd/records/history"
-	"blockd/rule"
-	"blockd/verdict"
 )
 
 // A sender that cannot be read is judged by what can be: an address, or a domain and

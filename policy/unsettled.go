@@ -1,6 +1,6 @@
 package policy
 
-import "blockd/verdict"
+import "blockd/policy/verdict"
 
 // unsettled has the facts that only the message can settle for a recipient. Recipients for
 // whom the same is unsettled, by one verdict, have the same answer, whatever the message

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // TestUnsettled: recipients with the same open facts share one answer to the end of a message.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"blockd/mail/addr"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // Whoever may not see an owner's entry does not learn which list it is in.

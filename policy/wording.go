@@ -8,8 +8,8 @@ import (
 	"blockd/index"
 	"blockd/lists"
 	"blockd/mail/addr"
-	"blockd/reply"
-	"blockd/verdict"
+	"blockd/policy/reply"
+	"blockd/policy/verdict"
 )
 
 // maxReply bounds a reply in the standard words, without the contact behind it: it fits

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // What the refused reads: the entry's own words, those of its list, or the standard

@@ -4,7 +4,7 @@ import (
 	"strconv"
 
 	"blockd/policy"
-	"blockd/reply"
+	"blockd/policy/reply"
 )
 
 // maxAnswer bounds a reply line of Postfix, without CRLF. Postfix cuts a longer one there,

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"blockd/policy"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // readAction reads one answer of policy delegation.

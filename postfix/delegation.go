@@ -6,8 +6,8 @@ import (
 
 	"blockd/internal/listener"
 	"blockd/policy"
-	"blockd/reply"
-	"blockd/rule"
+	"blockd/policy/reply"
+	"blockd/policy/rule"
 )
 
 // delegation is policy delegation on one connection, which Postfix keeps for one

@@ -9,7 +9,7 @@ import (
 
 	"blockd/index"
 	"blockd/lists"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // request is a policy request: that of an ordinary recipient, with the attributes

@@ -15,7 +15,7 @@ import (
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/policy"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // testList is one list of a test. Its text is a plain list, or a Postfix table if

@@ -20,7 +20,7 @@ import (
 
 	"blockd/internal/listener"
 	"blockd/policy"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // Settings of a Server. The zero Settings serve peers on loopback.

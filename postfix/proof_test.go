@@ -8,8 +8,8 @@ import (
 	"blockd/internal/testkit/sealed"
 	"blockd/lists"
 	"blockd/mail/msgauth"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // proving is a rig whose list "good" needs proof, with a post to have it from.

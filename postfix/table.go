@@ -6,7 +6,7 @@ import (
 
 	"blockd/mail/addr"
 	"blockd/policy"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // WholeDecision is the name of the socketmap that means all lists together.

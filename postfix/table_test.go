@@ -8,7 +8,7 @@ import (
 
 	"blockd/index"
 	"blockd/lists"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 func tableLists() []testList {

@@ -9,7 +9,7 @@ import (
 
 	"blockd/internal/durable"
 	"blockd/internal/secret"
-	"blockd/reply"
+	"blockd/policy/reply"
 )
 
 // proofLength is how many digits of a reference prove that it was made here: 30 bits. Of a thousand million guesses one

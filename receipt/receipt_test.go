@@ -23,8 +23,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/html"
 
+	"blockd/policy/reply"
 	"blockd/records/history"
-	"blockd/reply"
 )
 
 // rig is a door over a history of its own.

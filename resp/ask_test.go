@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	stores "blockd/ask"
 	"blockd/index"
 	"blockd/lists"
+	stores "blockd/policy/ask"
 	"blockd/sources/mirror"
 )
 

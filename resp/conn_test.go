@@ -18,7 +18,7 @@ import (
 	"blockd/internal/testkit/indexes"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // A clear sender allocates nothing, alone or among others.

@@ -18,12 +18,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	stores "blockd/ask"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/policy"
+	stores "blockd/policy/ask"
 )
 
 // rig is a server over four lists: spam, access, which has a reason, friends, whose exceptions reach all lists, and

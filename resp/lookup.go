@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"blockd/policy"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // batchSize is how many questions of one connection are asked together. More of them are not

@@ -10,7 +10,7 @@ import (
 	"blockd/index"
 	"blockd/mail/addr"
 	"blockd/policy"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // set is what a client may ask: a list, its entries, or all lists.

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/internal/term"
-	"blockd/printout"
+	"blockd/policy/printout"
 )
 
 func newCheck() *cobra.Command {

@@ -14,7 +14,7 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
-	"blockd/printout"
+	"blockd/policy/printout"
 	"blockd/reload"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"blockd/printout"
+	"blockd/policy/printout"
 )
 
 // maxSender bounds a line of standard input. A longer line is read to its end.

@@ -19,7 +19,7 @@ import (
 	"blockd/internal/testkit/indexes"
 	"blockd/internal/testkit/race"
 	"blockd/policy"
-	"blockd/printout"
+	"blockd/policy/printout"
 )
 
 // testPipeline is a pipeline over an index that blocks bad.example.

@@ -13,7 +13,7 @@ import (
 	"blockd/internal/control"
 	"blockd/internal/daemon"
 	"blockd/internal/term"
-	"blockd/printout"
+	"blockd/policy/printout"
 )
 
 // daemonMail has a message explained by the daemon, which looks for its proofs.

@@ -20,10 +20,10 @@ import (
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 	"blockd/records/pause"
 	"blockd/reload"
-	"blockd/rule"
-	"blockd/verdict"
 )
 
 // openToCheck opens the index file, or the one of the configuration at path, with a

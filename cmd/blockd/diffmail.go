@@ -19,8 +19,8 @@ import (
 	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/policy"
+	"blockd/policy/verdict"
 	"blockd/records/history"
-	"blockd/verdict"
 )
 
 // mailDiff is what blockd diff --mail --json prints.

@@ -14,7 +14,7 @@ import (
 	"blockd/internal/export"
 	"blockd/internal/term"
 	"blockd/mail/addr"
-	"blockd/printout"
+	"blockd/policy/printout"
 )
 
 func newFilterCheck() *cobra.Command {

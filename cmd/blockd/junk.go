@@ -15,8 +15,8 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
-	"blockd/junk"
 	"blockd/mail/addr"
+	"blockd/policy/junk"
 )
 
 // exitAsk is how blockd junk ends if a guard wants to hear it once more.

@@ -13,7 +13,7 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 
 	"blockd/internal/testkit/nameserver"
-	"blockd/printout"
+	"blockd/policy/printout"
 )
 
 // proving makes a configuration that blocks x.example, and lets mail pass that

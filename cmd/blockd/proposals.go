@@ -11,7 +11,7 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
-	"blockd/junk"
+	"blockd/policy/junk"
 )
 
 func newProposals() *cobra.Command {

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"blockd/ask"
 	"blockd/index"
+	"blockd/policy/ask"
 	"blockd/sources/snapshot"
 )
 

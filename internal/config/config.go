@@ -9,7 +9,7 @@ import (
 
 	"blockd/index/live"
 	"blockd/lists"
-	"blockd/reply"
+	"blockd/policy/reply"
 )
 
 // Config is the configuration file. A field has its key and what that may be as tags, and its

@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"blockd/junk"
+	"blockd/policy/junk"
 )
 
 // Junk is [junk]: what follows when users move mail to Junk (docs/recipients.md).

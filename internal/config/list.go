@@ -11,8 +11,8 @@ import (
 	"blockd/index"
 	"blockd/internal/spelling"
 	"blockd/lists"
-	"blockd/reply"
-	"blockd/verdict"
+	"blockd/policy/reply"
+	"blockd/policy/verdict"
 )
 
 // List is [[list]], one table a list; all are served together. Between blocks the most specific entry

@@ -6,7 +6,7 @@ import (
 
 	"blockd/index/live"
 	"blockd/internal/spelling"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // Policy is [[policy]], one table for some recipients: the lists that count for them (docs/lists.md).

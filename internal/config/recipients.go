@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"blockd/rule"
+	"blockd/policy/rule"
 	"blockd/sources/mirror/preset"
 )
 

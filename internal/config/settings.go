@@ -8,8 +8,8 @@ import (
 	"blockd/internal/machine"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/policy/rule"
 	"blockd/reload"
-	"blockd/rule"
 	"blockd/sources/catalogue"
 )
 

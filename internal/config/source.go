@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"blockd/ask"
 	"blockd/internal/spelling"
+	"blockd/policy/ask"
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/preset"
 )

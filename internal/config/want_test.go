@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"blockd/policy/rule"
 	"blockd/records/history"
-	"blockd/rule"
 )
 
 // What a table may hold is checked key by key, and what is not given is not.

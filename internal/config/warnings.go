@@ -15,9 +15,9 @@ import (
 	"blockd/internal/machine"
 	"blockd/internal/term"
 	"blockd/mail/addr"
+	"blockd/policy/verdict"
 	"blockd/postfix"
 	"blockd/smtpfilter/upstream"
-	"blockd/verdict"
 )
 
 // SettingWarnings are what c allows and its administrator may not mean, a line each.

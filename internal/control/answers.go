@@ -23,9 +23,9 @@ import (
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/mail/addr"
+	"blockd/policy/rule"
 	"blockd/records/history"
 	"blockd/reload"
-	"blockd/rule"
 )
 
 // What follows is asked of the daemon, or else read from its files, or the other way round.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"blockd/internal/config"
-	"blockd/rule"
+	"blockd/policy/rule"
 	"blockd/sources/mirror"
 )
 

@@ -10,13 +10,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"blockd/ask"
-	askredis "blockd/ask/redis"
 	"blockd/bloom/filter"
 	"blockd/bloom/redisfilter"
 	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/redisclient"
+	"blockd/policy/ask"
+	askredis "blockd/policy/ask/redis"
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/redis"
 )

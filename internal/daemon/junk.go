@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/internal/config"
-	"blockd/junk"
+	"blockd/policy/junk"
 	"blockd/records/letter"
 )
 

@@ -21,9 +21,9 @@ import (
 	newlist "blockd/internal/setup"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/policy/verdict"
 	"blockd/records/history"
 	"blockd/sources/catalogue"
-	"blockd/verdict"
 )
 
 // The bounds of a replay over HTTP: how long it takes, how it shares a core with mail, and the names that it counts.

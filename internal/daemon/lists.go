@@ -18,6 +18,7 @@ import (
 	"blockd/internal/version"
 	"blockd/mail/spool"
 	"blockd/policy"
+	"blockd/policy/verdict"
 	"blockd/records/audit"
 	"blockd/records/correspondents"
 	"blockd/records/firstseen"
@@ -26,7 +27,6 @@ import (
 	"blockd/records/repeat"
 	"blockd/records/rollup"
 	"blockd/reload"
-	"blockd/verdict"
 )
 
 // openLists makes what stands behind the doors: lists, live entries, the history, and what

@@ -8,7 +8,7 @@ import (
 	"blockd/internal/config"
 	"blockd/mail/addr"
 	"blockd/milter"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // openMilter makes what [milter] asks for.

@@ -5,9 +5,9 @@ package daemon
 import (
 	"errors"
 
-	"blockd/ask"
 	"blockd/index/live/shared"
 	"blockd/internal/config"
+	"blockd/policy/ask"
 	"blockd/sources/mirror"
 	"blockd/sources/snapshot"
 )

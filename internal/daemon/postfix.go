@@ -10,8 +10,8 @@ import (
 
 	"blockd/internal/config"
 	"blockd/policy"
+	"blockd/policy/rule"
 	"blockd/postfix"
-	"blockd/rule"
 )
 
 // openPostfix makes what [postfix] asks for.

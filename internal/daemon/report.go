@@ -19,11 +19,11 @@ import (
 	"blockd/internal/version"
 	"blockd/mail/msgauth"
 	"blockd/policy"
+	"blockd/policy/verdict"
 	"blockd/receipt"
 	"blockd/records/audit"
 	"blockd/records/letter"
 	"blockd/reload"
-	"blockd/verdict"
 )
 
 // Hostname is the name of this machine in letters and events.

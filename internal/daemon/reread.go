@@ -16,10 +16,10 @@ import (
 	"blockd/internal/upgrade"
 	"blockd/mail/addr"
 	"blockd/policy"
+	"blockd/policy/verdict"
 	"blockd/records/audit"
 	"blockd/records/history"
 	"blockd/reload"
-	"blockd/verdict"
 )
 
 // setup is what follows the configuration while the daemon runs. The rest of daemon is made once.

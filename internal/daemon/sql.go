@@ -3,12 +3,12 @@
 package daemon
 
 import (
-	"blockd/ask"
-	askpostgres "blockd/ask/postgres"
 	"blockd/index/live/shared"
 	sharedpostgres "blockd/index/live/shared/postgres"
 	"blockd/internal/config"
 	"blockd/lists"
+	"blockd/policy/ask"
+	askpostgres "blockd/policy/ask/postgres"
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/ldap"
 	"blockd/sources/mirror/mysql"

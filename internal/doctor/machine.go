@@ -16,7 +16,7 @@ import (
 
 	"blockd/internal/config"
 	"blockd/internal/term"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // dnsReasons are the settings that make the daemon ask DNS about mail.

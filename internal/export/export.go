@@ -15,7 +15,7 @@ import (
 	"blockd/index"
 	"blockd/lists"
 	"blockd/mail/addr"
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 // Job is one list to write.

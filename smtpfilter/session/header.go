@@ -3,7 +3,7 @@ package session
 import (
 	"io"
 
-	"blockd/reply"
+	"blockd/policy/reply"
 )
 
 // If lists check header addresses, upstream gets no octet before the header has ended: a tag

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"blockd/reply"
+	"blockd/policy/reply"
 )
 
 // spared reports whether only lists are checked, and not the rules on the client's names. That

@@ -5,7 +5,7 @@ import (
 
 	"blockd/mail/addr"
 	"blockd/policy"
-	"blockd/reply"
+	"blockd/policy/reply"
 	"blockd/smtpfilter/parse"
 	"blockd/smtpfilter/upstream"
 )

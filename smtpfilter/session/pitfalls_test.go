@@ -22,7 +22,7 @@ import (
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/script"
 	"blockd/policy"
-	"blockd/rule"
+	"blockd/policy/rule"
 	"blockd/smtpfilter/upstream"
 )
 

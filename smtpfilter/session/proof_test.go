@@ -27,9 +27,9 @@ import (
 	"blockd/mail/msgauth"
 	"blockd/mail/spool"
 	"blockd/policy"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 	"blockd/records/history"
-	"blockd/rule"
-	"blockd/verdict"
 )
 
 // postKey signs for x.example. It is no secret.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"blockd/policy"
-	"blockd/reply"
+	"blockd/policy/reply"
 	"blockd/smtpfilter/wire"
 )
 

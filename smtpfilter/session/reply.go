@@ -3,7 +3,7 @@ package session
 import (
 	"strings"
 
-	"blockd/reply"
+	"blockd/policy/reply"
 )
 
 // Our own replies (docs/smtp.md, "Reply texts"). Each is one line of fixed text, with nothing

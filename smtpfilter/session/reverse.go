@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"blockd/mail/msgauth"
-	"blockd/reply"
+	"blockd/policy/reply"
 )
 
 // checkReverse asks DNS whether the client's address has a name. It asks once a session, and

@@ -17,7 +17,7 @@ import (
 
 	"blockd/mail/msgauth"
 	"blockd/policy"
-	"blockd/reply"
+	"blockd/policy/reply"
 	"blockd/smtpfilter/parse"
 	"blockd/smtpfilter/upstream"
 	"blockd/smtpfilter/wire"

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"blockd/policy"
-	"blockd/reply"
+	"blockd/policy/reply"
 	"blockd/smtpfilter/parse"
 	"blockd/smtpfilter/upstream"
 )

@@ -17,8 +17,8 @@ import (
 	"blockd/lists"
 	"blockd/mail/msgauth"
 	"blockd/policy"
-	"blockd/rule"
-	"blockd/verdict"
+	"blockd/policy/rule"
+	"blockd/policy/verdict"
 )
 
 // Index compiles the dialogue's lists, by the same code as the daemon.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/reply"
+	"blockd/policy/reply"
 )
 
 func TestCheckText(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"blockd/mail/addr"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // BenchmarkClearSender is what a list of a million addresses and names adds to a sender that is not on its filter. The

@@ -20,8 +20,8 @@ import (
 	"blockd/index"
 	"blockd/lists"
 	"blockd/mail/addr"
+	"blockd/policy/verdict"
 	"blockd/sources/mirror"
-	"blockd/verdict"
 )
 
 // Defaults of Options.

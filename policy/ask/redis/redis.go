@@ -11,8 +11,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"blockd/ask"
 	"blockd/internal/redisclient"
+	"blockd/policy/ask"
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/redis"
 )

@@ -3,7 +3,7 @@ package reply_test
 import (
 	"fmt"
 
-	"blockd/reply"
+	"blockd/policy/reply"
 )
 
 func ExampleReply() {

@@ -10,7 +10,7 @@ import (
 	"blockd/index"
 	"blockd/lists"
 	"blockd/mail/msgauth"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // MaxTarpit bounds how long an answer is held back: RFC 5321, section 4.5.3.2.3,

@@ -14,8 +14,8 @@ import (
 	"blockd/bloom"
 	"blockd/index"
 	"blockd/mail/addr"
+	"blockd/policy/verdict"
 	"blockd/sources/mirror"
-	"blockd/verdict"
 )
 
 // Sets are all lists that are asked. Nil has none.

@@ -3,7 +3,7 @@ package rule_test
 import (
 	"testing"
 
-	"blockd/rule"
+	"blockd/policy/rule"
 )
 
 func TestRecipientKey(t *testing.T) {

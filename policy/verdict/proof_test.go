@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 func TestParseProofs(t *testing.T) {

@@ -18,15 +18,15 @@ import (
 	"testing"
 	"time"
 
-	"blockd/ask"
-	"blockd/ask/postgres"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/postgresserver"
 	"blockd/lists"
 	"blockd/mail/addr"
+	"blockd/policy/ask"
+	"blockd/policy/ask/postgres"
+	"blockd/policy/verdict"
 	"blockd/sources/mirror/query"
-	"blockd/verdict"
 )
 
 // shared is the server of all tests here, and its database.

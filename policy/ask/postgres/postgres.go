@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"blockd/ask"
+	"blockd/policy/ask"
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/postgres"
 )

@@ -17,8 +17,8 @@ import (
 	"blockd/index"
 	"blockd/lists"
 	"blockd/mail/addr"
+	"blockd/policy/verdict"
 	"blockd/sources/mirror"
-	"blockd/verdict"
 )
 
 // scripted is a store that does what a test says.

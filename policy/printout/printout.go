@@ -11,7 +11,7 @@ import (
 	"blockd/index"
 	"blockd/internal/term"
 	"blockd/policy"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // MaxText bounds a text that is asked, in octets. The longest legal sender has 254. Of a longer text who asks keeps no

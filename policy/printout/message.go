@@ -12,7 +12,7 @@ import (
 	"blockd/internal/term"
 	"blockd/mail/msgauth"
 	"blockd/policy"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // Mail is a saved message, and what is known of how it came.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // List says what one list was worth: envelopes and questions that it had

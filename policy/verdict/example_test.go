@@ -5,7 +5,7 @@ import (
 
 	"blockd/index"
 	"blockd/lists"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // The blocking entry decides, until the sender has proved what the exception asks for.

@@ -10,7 +10,7 @@ import (
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // explanation shows people how the answer about one sender comes about.

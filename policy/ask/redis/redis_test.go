@@ -18,13 +18,13 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"blockd/ask"
-	"blockd/ask/redis"
 	"blockd/index"
 	"blockd/internal/testkit/redisserver"
 	"blockd/lists"
 	"blockd/mail/addr"
-	"blockd/verdict"
+	"blockd/policy/ask"
+	"blockd/policy/ask/redis"
+	"blockd/policy/verdict"
 )
 
 func open(t testing.TB, o redis.Options) *redis.Store {

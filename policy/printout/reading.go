@@ -7,7 +7,7 @@ import (
 	"blockd/internal/term"
 	"blockd/mail/addr"
 	"blockd/policy"
-	"blockd/verdict"
+	"blockd/policy/verdict"
 )
 
 // question reads a text as people mean it: an IP address is a client, a name with a dot
