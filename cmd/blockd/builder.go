@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/builder"
+	"blockd/reload/builder"
 )
 
 // newBuilder is the process in which serve builds an index.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"blockd/builder"
 	"blockd/httpapi"
 	"blockd/index/live"
 	"blockd/internal/config"
@@ -27,6 +26,7 @@ import (
 	"blockd/records/repeat"
 	"blockd/records/rollup"
 	"blockd/reload"
+	"blockd/reload/builder"
 )
 
 // openLists makes what stands behind the doors: lists, live entries, the history, and what
