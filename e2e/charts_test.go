@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/testkit"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/index/live"
 	"blockd/internal/testkit"
 	"blockd/lists"

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	blockd "blockd/client"
+	blockd "blockd/doors/httpapi/client"
 	"blockd/internal/testkit"
 )
 

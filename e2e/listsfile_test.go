@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/testkit"
 )
 

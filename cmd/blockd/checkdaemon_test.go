@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/testkit"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/index/live"
 	"blockd/internal/testkit"
 )

@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/doors/export"
 	"blockd/index"
 	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/durable"
-	"blockd/internal/export"
 	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/lists"

@@ -11,7 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"blockd/bloom/filter"
-	"blockd/internal/export"
+	"blockd/doors/export"
 	"blockd/internal/term"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/bloom/filter"
-	"blockd/internal/export"
+	"blockd/doors/export"
 	"blockd/internal/term"
 )
 

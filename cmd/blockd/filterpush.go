@@ -13,7 +13,7 @@ import (
 
 	"blockd/bloom/filter"
 	"blockd/bloom/redisfilter"
-	"blockd/internal/export"
+	"blockd/doors/export"
 	"blockd/internal/redisclient"
 	"blockd/internal/term"
 )

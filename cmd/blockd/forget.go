@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/forget"
-	"blockd/httpapi"
+	"blockd/doors/forget"
+	"blockd/doors/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"

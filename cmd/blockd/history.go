@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"

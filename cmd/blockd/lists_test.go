@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/term"
 	"blockd/internal/testkit"
 )

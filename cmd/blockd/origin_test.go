@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/httpapi"
-	"blockd/internal/export"
+	"blockd/doors/export"
+	"blockd/doors/httpapi"
 )
 
 // Where a list comes from is said by its file, and sooner by the configuration; a build from the cache keeps it. An entry of

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/control"

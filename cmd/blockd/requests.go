@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
+	"blockd/doors/receipt"
 	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
-	"blockd/receipt"
 )
 
 func newRequests() *cobra.Command {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/doors/receipt"
 	"blockd/internal/testkit/nameserver"
-	"blockd/receipt"
 )
 
 // Somebody is refused, reads why, asks, is let in, and the next mail arrives; others are declined. What is decided lasts.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"blockd/bloom/filter"
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/testkit"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/index/live/shared/redis"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/postgresserver"

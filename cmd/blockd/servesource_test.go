@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/daemon"
 	"blockd/internal/testkit"

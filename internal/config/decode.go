@@ -16,7 +16,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/certificate"
 )
 

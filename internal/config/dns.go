@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"blockd/dnsbl"
+	"blockd/doors/dnsbl"
 	"blockd/index/live"
 	"blockd/internal/spelling"
 	"blockd/mail/addr"

@@ -7,10 +7,10 @@ import (
 
 	"blockd/bloom/filter"
 	"blockd/bloom/redisfilter"
+	"blockd/doors/export"
+	"blockd/doors/keptfilter"
 	"blockd/index/live"
-	"blockd/internal/export"
 	"blockd/internal/spelling"
-	"blockd/keptfilter"
 )
 
 // KeptFilter is [[filter]], one table a filter: the lists as a Bloom filter of another program, written anew after each

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"blockd/httpapi"
-	"blockd/httpapi/session"
+	"blockd/doors/httpapi"
+	"blockd/doors/httpapi/session"
 	"blockd/mail/addr"
 )
 

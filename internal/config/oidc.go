@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"blockd/httpapi"
-	"blockd/httpapi/provider"
+	"blockd/doors/httpapi"
+	"blockd/doors/httpapi/provider"
 	"blockd/mail/addr"
 )
 

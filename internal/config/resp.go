@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"blockd/resp"
+	"blockd/doors/resp"
 )
 
 // RESP is [resp]: the door that programs ask which speak the protocol of Redis (docs/resp.md). What it

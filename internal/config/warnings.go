@@ -11,12 +11,12 @@ import (
 	"strings"
 	"syscall"
 
+	"blockd/doors/postfix"
 	"blockd/internal/access"
 	"blockd/internal/machine"
 	"blockd/internal/term"
 	"blockd/mail/addr"
 	"blockd/policy/verdict"
-	"blockd/postfix"
 	"blockd/smtpfilter/upstream"
 )
 

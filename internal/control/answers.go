@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/index"
 	"blockd/index/kept"
 	"blockd/index/live"

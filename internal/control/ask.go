@@ -22,7 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/term"
 )

@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"os"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/config"
 	"blockd/records/audit"
 )

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/term"
 )

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/records/history"

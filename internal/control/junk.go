@@ -12,7 +12,7 @@ import (
 	"os"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/mail/addr"

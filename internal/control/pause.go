@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/records/audit"

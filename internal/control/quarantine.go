@@ -11,7 +11,7 @@ import (
 	"net/url"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/config"
 	"blockd/records/audit"
 	"blockd/records/quarantine"

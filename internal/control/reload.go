@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/config"
 )
 

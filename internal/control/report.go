@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/config"
 )
 

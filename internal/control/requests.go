@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"net/url"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
+	"blockd/doors/receipt"
 	"blockd/internal/config"
-	"blockd/receipt"
 )
 
 var errNoReceipts = errors.New(`receipts.listen is "", so that nobody can ask to be let in (docs/receipts.md)`)

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/index/live"
 	"blockd/index/live/shared"
 	"blockd/internal/config"

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/index/kept"
 	"blockd/internal/config"
 )

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/sources/snapshot"
 )
 

@@ -18,7 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
+	"blockd/doors/keptfilter"
 	"blockd/index/kept"
 	"blockd/index/live"
 	"blockd/index/live/shared"
@@ -26,7 +27,6 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/listener"
 	"blockd/internal/upgrade"
-	"blockd/keptfilter"
 	"blockd/mail/addr"
 	"blockd/mail/msgauth"
 	"blockd/mail/spool"

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"blockd/dnsbl"
+	"blockd/doors/dnsbl"
 )
 
 // openDNS makes what [dns] asks for.

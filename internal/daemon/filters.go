@@ -1,9 +1,9 @@
 package daemon
 
 import (
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
+	"blockd/doors/keptfilter"
 	"blockd/index"
-	"blockd/keptfilter"
 )
 
 // openFilters makes what keeps the filters of [[filter]], and returns served, which then tells it too of each generation.

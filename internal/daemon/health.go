@@ -3,7 +3,7 @@ package daemon
 import (
 	"context"
 
-	"blockd/health"
+	"blockd/doors/health"
 )
 
 // openHealth makes what [health] asks for. It comes after the other doors, whose locks it looks at.

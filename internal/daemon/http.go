@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"blockd/httpapi"
-	"blockd/httpapi/session"
+	"blockd/doors/httpapi"
+	"blockd/doors/httpapi/session"
 	"blockd/internal/config"
 	"blockd/reload"
 )

@@ -15,7 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/index"
 	"blockd/internal/config"
 	newlist "blockd/internal/setup"

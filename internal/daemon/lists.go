@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/index/live"
 	"blockd/internal/config"
 	"blockd/internal/secret"

@@ -3,7 +3,7 @@ package daemon
 import (
 	"context"
 
-	"blockd/forget"
+	"blockd/doors/forget"
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/records/history"

@@ -8,10 +8,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"blockd/doors/postfix"
 	"blockd/internal/config"
 	"blockd/policy"
 	"blockd/policy/rule"
-	"blockd/postfix"
 )
 
 // openPostfix makes what [postfix] asks for.

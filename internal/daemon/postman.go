@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/config"
 	"blockd/mail/mailbox"
 	"blockd/records/letter"

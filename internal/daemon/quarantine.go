@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/term"
 	"blockd/mail/mailbox"
 	"blockd/records/quarantine"

@@ -7,8 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/doors/receipt"
 	"blockd/mail/msgauth"
-	"blockd/receipt"
 	"blockd/records/history"
 )
 

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
+	"blockd/doors/receipt"
 	"blockd/index"
 	"blockd/index/kept"
 	"blockd/index/live"
@@ -20,7 +21,6 @@ import (
 	"blockd/mail/msgauth"
 	"blockd/policy"
 	"blockd/policy/verdict"
-	"blockd/receipt"
 	"blockd/records/audit"
 	"blockd/records/letter"
 	"blockd/reload"

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/internal/upgrade"

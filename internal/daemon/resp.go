@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 
+	"blockd/doors/resp"
 	"blockd/index/live"
 	"blockd/internal/config"
-	"blockd/resp"
 )
 
 // respDoor is a door with passwords.

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/version"
 	"blockd/records/audit"
 	"blockd/sources/roster"

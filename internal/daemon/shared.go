@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/index/live"
 	"blockd/index/live/shared"
 	"blockd/index/live/shared/redis"

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/config"
 	"blockd/lists"
 	"blockd/records/bell"

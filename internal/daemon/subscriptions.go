@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/subscription"
 	"blockd/sources/catalogue"

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/config"
 )
 

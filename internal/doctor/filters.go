@@ -3,7 +3,7 @@ package doctor
 import (
 	"context"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/internal/control"
 	"blockd/internal/term"
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"blockd/dnsbl"
+	"blockd/doors/dnsbl"
 	"blockd/internal/control"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/httpapi/provider"
-	"blockd/httpapi/session"
+	"blockd/doors/httpapi/provider"
+	"blockd/doors/httpapi/session"
 	"blockd/mail/addr"
 )
 

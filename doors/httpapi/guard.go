@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"blockd/httpapi/session"
+	"blockd/doors/httpapi/session"
 	"blockd/index/live/shared"
 	"blockd/mail/addr"
 	"blockd/policy/verdict"

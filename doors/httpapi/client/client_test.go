@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/client"
+	"blockd/doors/httpapi/client"
 )
 
 // answering is a server that answers every request so.

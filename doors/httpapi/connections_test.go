@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blockd/httpapi/fastpath"
+	"blockd/doors/httpapi/fastpath"
 	"blockd/internal/testkit"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/forget"
-	"blockd/httpapi/session"
+	"blockd/doors/forget"
+	"blockd/doors/httpapi/session"
 	"blockd/index"
 	"blockd/policy"
 	"blockd/records/audit"

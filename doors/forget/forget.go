@@ -10,12 +10,12 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"blockd/doors/receipt"
 	"blockd/index"
 	"blockd/index/live"
 	"blockd/mail/addr"
 	"blockd/policy/hits"
 	"blockd/policy/junk"
-	"blockd/receipt"
 	"blockd/records/correspondents"
 	"blockd/records/history"
 	"blockd/records/quarantine"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/httpapi/session"
+	"blockd/doors/httpapi/session"
 	"blockd/index/live"
 	"blockd/mail/addr"
 	"blockd/records/audit"

@@ -11,14 +11,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/forget"
+	"blockd/doors/forget"
+	"blockd/doors/receipt"
 	"blockd/index"
 	"blockd/index/live"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/policy/verdict"
-	"blockd/receipt"
 	"blockd/records/history"
 	"blockd/records/pause"
 	"blockd/records/rollup"

@@ -15,7 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/httpapi/session"
+	"blockd/doors/httpapi/session"
 	"blockd/records/audit"
 	"blockd/reload"
 )

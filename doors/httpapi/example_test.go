@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/httpapi"
+	"blockd/doors/httpapi"
 	"blockd/lists"
 	"blockd/policy"
 	"blockd/reload"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/forget"
+	"blockd/doors/forget"
 	"blockd/mail/addr"
 	"blockd/records/audit"
 	"blockd/records/correspondents"

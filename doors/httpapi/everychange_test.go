@@ -18,11 +18,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/forget"
-	"blockd/httpapi/session"
+	"blockd/doors/forget"
+	"blockd/doors/httpapi/session"
+	"blockd/doors/receipt"
 	"blockd/index/live"
 	"blockd/lists"
-	"blockd/receipt"
 	"blockd/records/audit"
 	"blockd/records/correspondents"
 	"blockd/records/history"

@@ -16,8 +16,8 @@ import (
 
 	"blockd/bloom/filter"
 	"blockd/bloom/redisfilter"
+	"blockd/doors/export"
 	"blockd/index"
-	"blockd/internal/export"
 	"blockd/internal/redisclient"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/receipt"
+	"blockd/doors/receipt"
 	"blockd/records/history"
 	"blockd/reload"
 )

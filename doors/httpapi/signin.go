@@ -16,7 +16,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"blockd/httpapi/session"
+	"blockd/doors/httpapi/session"
 	"blockd/records/audit"
 )
 

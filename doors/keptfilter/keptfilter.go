@@ -24,9 +24,9 @@ import (
 
 	"blockd/bloom/filter"
 	"blockd/bloom/redisfilter"
+	"blockd/doors/export"
 	"blockd/index"
 	"blockd/internal/durable"
-	"blockd/internal/export"
 	"blockd/internal/redisclient"
 	"blockd/policy/rule"
 )

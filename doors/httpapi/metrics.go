@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"blockd/httpapi/session"
+	"blockd/doors/httpapi/session"
 )
 
 // The reasons to refuse a request or a connection before its question is read.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"blockd/doors/receipt"
 	"blockd/index/live"
 	"blockd/lists"
-	"blockd/receipt"
 	"blockd/records/audit"
 )
 
