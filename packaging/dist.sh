@@ -53,7 +53,7 @@ for platform in "${platforms[@]}"; do
 	system=${platform%/*} machine=${platform#*/}
 	name=blockd-$version-$system-$machine
 	mkdir -p "$work/$name"
-	GOOS=$system GOARCH=$machine go build -buildvcs=true -ldflags "-s -w -X blockd/internal/version.stamped=$version" -o "$work/$name/blockd" ./cmd/blockd
+	GOOS=$system GOARCH=$machine go build -buildvcs=true -ldflags "-s -w -X blockd/cmd/blockd/internal/version.stamped=$version" -o "$work/$name/blockd" ./cmd/blockd
 	cp -R LICENSE NOTICE README.md CHANGELOG.md man packaging/config.toml packaging/senders.txt "$work/$name/"
 	[ "$system" != linux ] || cp -R packaging/systemd packaging/package/sysusers.conf packaging/certbot "$work/$name/"
 	[ "$system" != freebsd ] || install -D packaging/freebsd/blockd "$work/$name/rc.d/blockd"

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/internal/config"
-	"blockd/internal/control"
-	"blockd/internal/daemon"
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/control"
+	"blockd/cmd/blockd/internal/daemon"
 	"blockd/internal/term"
 	"blockd/policy/printout"
 )

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/config"
 	"blockd/index"
-	"blockd/internal/config"
 	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/lists"

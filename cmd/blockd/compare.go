@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/internal/config"
-	"blockd/internal/control"
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/control"
+	"blockd/cmd/blockd/internal/overlap"
 	"blockd/internal/machine"
-	"blockd/internal/overlap"
 	"blockd/internal/term"
 )
 

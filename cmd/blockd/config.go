@@ -11,8 +11,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 
-	"blockd/internal/config"
-	"blockd/internal/control"
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/lists"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/config"
+	"blockd/cmd/blockd/internal/config"
 	"blockd/internal/testkit"
 )
 

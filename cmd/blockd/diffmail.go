@@ -13,10 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/control"
 	"blockd/index"
 	"blockd/index/kept"
-	"blockd/internal/config"
-	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/policy"
 	"blockd/policy/verdict"

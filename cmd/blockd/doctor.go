@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/internal/doctor"
+	"blockd/cmd/blockd/internal/doctor"
 	"blockd/internal/term"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/doctor"
+	"blockd/cmd/blockd/internal/doctor"
 	"blockd/internal/term"
 )
 

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/control"
 	"blockd/doors/export"
 	"blockd/index"
 	"blockd/index/live"
-	"blockd/internal/config"
-	"blockd/internal/control"
 	"blockd/internal/durable"
 	"blockd/internal/spelling"
 	"blockd/internal/term"

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/bloom/filter"
-	"blockd/internal/config"
+	"blockd/cmd/blockd/internal/config"
 	"blockd/internal/spelling"
 	"blockd/records/firstseen"
 )

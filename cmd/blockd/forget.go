@@ -5,10 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/control"
 	"blockd/doors/forget"
 	"blockd/doors/httpapi"
-	"blockd/internal/config"
-	"blockd/internal/control"
 	"blockd/internal/term"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/internal/config"
-	"blockd/internal/control"
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/control"
 )
 
 func newHealth() *cobra.Command {

@@ -14,12 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/internal/config"
-	"blockd/internal/daemon"
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/daemon"
+	"blockd/cmd/blockd/internal/migration"
+	"blockd/cmd/blockd/internal/migration/owners"
 	"blockd/internal/durable"
 	"blockd/internal/term"
-	"blockd/migration"
-	"blockd/migration/owners"
 )
 
 // importSource is a program that import reads, and the flag that names its files.

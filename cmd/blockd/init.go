@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/internal/config"
-	"blockd/internal/doctor"
-	"blockd/internal/setup"
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/doctor"
+	"blockd/cmd/blockd/internal/setup"
 	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/packaging"

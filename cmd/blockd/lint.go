@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/config"
 	"blockd/index"
-	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/reload"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/config"
+	"blockd/cmd/blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"

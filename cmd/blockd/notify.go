@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/internal/config"
-	"blockd/internal/daemon"
-	"blockd/internal/version"
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/daemon"
+	"blockd/cmd/blockd/internal/version"
 	"blockd/records/bell"
 )
 

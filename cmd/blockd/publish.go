@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/daemon"
 	"blockd/index"
-	"blockd/internal/config"
-	"blockd/internal/daemon"
 	"blockd/internal/durable"
 	"blockd/internal/minisign"
 	"blockd/internal/term"

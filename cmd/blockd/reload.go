@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/control"
 	"blockd/doors/httpapi"
-	"blockd/internal/control"
 	"blockd/internal/term"
 )
 

@@ -17,9 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/control"
 	"blockd/index"
-	"blockd/internal/config"
-	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/policy"
 	"blockd/policy/verdict"

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/control"
+	"blockd/cmd/blockd/internal/daemon"
 	"blockd/doors/httpapi"
-	"blockd/internal/config"
-	"blockd/internal/control"
-	"blockd/internal/daemon"
 	"blockd/internal/term"
 	"blockd/records/letter"
 )

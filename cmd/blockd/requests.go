@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/control"
 	"blockd/doors/httpapi"
 	"blockd/doors/receipt"
 	"blockd/index/live"
-	"blockd/internal/config"
-	"blockd/internal/control"
 	"blockd/internal/term"
 )
 

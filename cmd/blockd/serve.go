@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/daemon"
 	"blockd/index"
-	"blockd/internal/config"
-	"blockd/internal/daemon"
 	"blockd/internal/term"
 	"blockd/lists"
 )

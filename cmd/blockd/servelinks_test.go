@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"blockd/internal/config"
-	"blockd/internal/daemon"
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/daemon"
 	"blockd/internal/testkit"
 	"blockd/sources/mirror"
 )

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/daemon"
 	"blockd/doors/httpapi"
-	"blockd/internal/config"
-	"blockd/internal/daemon"
 	"blockd/internal/testkit"
 )
 

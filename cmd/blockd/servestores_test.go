@@ -20,8 +20,8 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/redis/go-redis/v9"
 
-	"blockd/internal/config"
-	"blockd/internal/daemon"
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/daemon"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/mariadbserver"
 	"blockd/internal/testkit/postgresserver"

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/daemon"
 	"blockd/index/live"
-	"blockd/internal/config"
-	"blockd/internal/daemon"
 	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/lists"

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/config"
 	"blockd/index/kept"
-	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/records/pause"
 	"blockd/reload"

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blockd/internal/config"
-	"blockd/internal/control"
-	"blockd/internal/subscription"
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/control"
+	"blockd/cmd/blockd/internal/subscription"
 	"blockd/internal/term"
 	"blockd/records/history"
 	"blockd/sources/catalogue"

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/control"
 	"blockd/doors/httpapi"
 	"blockd/index/kept"
 	"blockd/index/live"
-	"blockd/internal/config"
-	"blockd/internal/control"
 	"blockd/internal/term"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/cmd/blockd/internal/version"
 	"blockd/internal/term"
-	"blockd/internal/version"
 )
 
 // licences are those of all that is linked in, made by `make licences`: a line for each module, then the texts.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/version"
+	"blockd/cmd/blockd/internal/version"
 )
 
 // said runs blockd and returns its exit code and both outputs.

@@ -20,7 +20,7 @@ import (
 	policy "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 
-	"blockd/internal/config"
+	"blockd/cmd/blockd/internal/config"
 )
 
 // objects are what a rendering makes, by kind and name.

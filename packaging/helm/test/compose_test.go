@@ -13,7 +13,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
 
-	"blockd/internal/config"
+	"blockd/cmd/blockd/internal/config"
 )
 
 // What the files of packaging/containers are laid over: the least of the mail servers' own.

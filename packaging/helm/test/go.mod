@@ -1,6 +1,6 @@
 // The test of the chart, in a module of its own so that Helm and the types of Kubernetes
-// never reach the product's go.mod.
-module blockd/packaging/helm/test
+// never reach the product's go.mod. Its path lets it load what it makes by the packages of the program alone.
+module blockd/cmd/blockd/packaging/helm/test
 
 go 1.26.8
 

@@ -1,0 +1,62 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"blockd/cmd/blockd/internal/config"
+	"blockd/internal/access"
+)
+
+// DaemonUser is the user that the daemon of this configuration runs as, with its process
+// if one runs and has a Unix socket: the kernel says who listens there. Without one it is
+// the owner of the index's folder, which the daemon must be able to write to.
+func DaemonUser(ctx context.Context, c config.Config) (u access.User, pid int, err error) {
+	if u, pid, err = listensAt(ctx, c.HTTPSocket()); err == nil {
+		return u, pid, nil
+	}
+	folder := filepath.Dir(c.Index.Path)
+	for { // one that is not made yet will be its maker's
+		info, err := os.Stat(folder)
+		if err == nil {
+			owner, ok := info.Sys().(*syscall.Stat_t)
+			if !ok {
+				return access.Self(), 0, nil
+			}
+			return access.ByID(int(owner.Uid), int(owner.Gid)), 0, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || folder == filepath.Dir(folder) {
+			return access.User{}, 0, fmt.Errorf("index.path: %w", err)
+		}
+		folder = filepath.Dir(folder)
+	}
+}
+
+// listensAt is the process that listens at a Unix socket.
+func listensAt(ctx context.Context, socket string) (access.User, int, error) {
+	conn, err := dialSocket(ctx, socket)
+	if err != nil {
+		return access.User{}, 0, err
+	}
+	defer conn.Close()
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return access.User{}, 0, errors.ErrUnsupported
+	}
+	raw, err := unixConn.SyscallConn()
+	if err != nil {
+		return access.User{}, 0, err
+	}
+	var u access.User
+	var pid int
+	if bad := raw.Control(func(fd uintptr) { u, pid, err = peerOf(int(fd)) }); bad != nil {
+		err = bad
+	}
+	return u, pid, err
+}

@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"blockd/cmd/blockd/internal/carried"
+	"blockd/cmd/blockd/internal/config"
+	"blockd/index/live"
+)
+
+// TestDomainsOfTheLastDrainAreKept: a domain that a milter has heard of after the SMTP filter had ended is
+// known to the next process.
+func TestDomainsOfTheLastDrainAreKept(t *testing.T) {
+	c := config.Config{Index: config.Index{Path: filepath.Join(t.TempDir(), "a.bdx")}, FirstSeen: config.FirstSeen{Domains: true, Size: 64 << 10}}
+	open := func() *daemon {
+		d := &daemon{config: c, log: slog.New(slog.DiscardHandler), metrics: carried.NewRegistry()}
+		var err error
+		if d.domains, err = d.openFirstSeen(t.Context()); err != nil || d.domains == nil {
+			t.Fatal(d.domains, err)
+		}
+		return d
+	}
+	d := open()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d.domains.Run(ctx, d.log)
+	d.domains.AddIfAbsent("late.example")
+	d.close()
+	d = open()
+	if !d.domains.Known("late.example") {
+		t.Error("late.example is new again")
+	}
+	d.close()
+}
+
+// TestTroubleWithFoldingIsToldSeldom has a disk on which live entries cannot be folded, and
+// a look at the lists each second for half an hour.
+func TestTroubleWithFoldingIsToldSeldom(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "live")
+	set, err := live.Open(live.Settings{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	if _, err := set.Apply(live.Change{Entry: "bulk.example"}); err != nil {
+		t.Fatal(err)
+	}
+	folded := filepath.Join(folder, "folded")
+	if err := os.RemoveAll(folded); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(folded, nil, 0o600); err != nil { // in the place of the folder
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		again := renew(set, slog.New(slog.NewTextHandler(&text, nil)))
+		for range 30 * 60 {
+			if again(t.Context()) {
+				t.Fatal("folded")
+			}
+			time.Sleep(time.Second)
+		}
+		if n := strings.Count(text.String(), "live entries not folded"); n != 3 {
+			t.Errorf("%d lines in half an hour, want 3:\n%.400s", n, &text)
+		}
+	})
+}

@@ -1,0 +1,208 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/upgrade"
+	"blockd/doors/httpapi"
+	"blockd/index"
+	"blockd/mail/addr"
+	"blockd/policy"
+	"blockd/policy/verdict"
+	"blockd/records/audit"
+	"blockd/records/history"
+	"blockd/reload"
+)
+
+// setup is what follows the configuration while the daemon runs. The rest of daemon is made once.
+type setup struct {
+	turn    sync.Mutex // held by the one reading of the file that is under way
+	path    string     // of the file
+	running config.Config
+	level   slog.LevelVar
+	rules   atomic.Pointer[policy.Settings] // as the checker has them
+	faults  atomic.Pointer[config.Faults]   // of the last reading; nil: there are none
+	digest  atomic.Pointer[string]          // of running, for those that do not wait for turn
+	now     atomic.Pointer[config.Config]   // running, for the same
+}
+
+// run makes c the configuration in force.
+func (s *setup) run(c config.Config) {
+	digest := c.Digest()
+	s.running = c
+	s.digest.Store(&digest)
+	s.now.Store(&c)
+}
+
+// serving is by what the daemon answers.
+func (d *daemon) serving() httpapi.Serving {
+	s := httpapi.Serving{Generation: d.lists.Live().Generation(), Index: d.config.Index.Path}
+	if digest := d.setup.digest.Load(); digest != nil {
+		s.Configuration = *digest
+	}
+	return s
+}
+
+// reread reads the configuration, and all lists, and returns when they are taken up or ctx ends. A configuration with
+// a fault changes nothing, and its faults are problems of /readyz until a good one is read; the lists are read all the same.
+func (d *daemon) reread(ctx context.Context, by string) (answer httpapi.Reloaded) {
+	d.setup.turn.Lock()
+	defer d.setup.turn.Unlock()
+	return d.takeUp(ctx, by)
+}
+
+// takeUp is reread for a caller that holds d.setup.turn.
+func (d *daemon) takeUp(ctx context.Context, by string) (answer httpapi.Reloaded) {
+	answer = httpapi.Reloaded{Faults: []string{}, Keys: []string{}, Lists: []string{}}
+	if _, to := d.upgrade.hasYielded(); to != nil {
+		answer.Faults = append(answer.Faults, "another process has taken over; ask it")
+		return answer
+	}
+	c, changes, err := config.Reread(d.setup.path, d.setup.running)
+	if err == nil && len(changes.Beyond) > 0 {
+		var said []string
+		d.audited(by, changes)
+		if said, err = d.renewed(ctx, changes); err == nil {
+			answer.Keys, answer.Lists = append(answer.Keys, changes.Keys...), append(answer.Lists, slices.Concat(changes.Changed, changes.Added, changes.Removed)...)
+			answer.Swapped, answer.Generation, answer.Problems = said[0] != d.lists.Live().Generation(), said[0], said[1:]
+			return answer
+		}
+	}
+	var key [verdict.ShareKeySize]byte
+	if err == nil {
+		if key, err = d.shareKey(c); err != nil {
+			err = config.Faults{changes.Fault(err.Error())}
+		}
+	}
+	if faults, bad := errors.AsType[config.Faults](err); bad {
+		d.setup.faults.Store(&faults)
+		for _, f := range faults {
+			answer.Faults = append(answer.Faults, f.Error())
+			d.log.Error("configuration not taken up", slog.String("fault", f.Error()))
+		}
+	} else {
+		d.setup.faults.Store(nil)
+		d.audited(by, changes)
+		d.follow(c, changes, key)
+		answer.Keys, answer.Lists = append(answer.Keys, changes.Keys...), append(answer.Lists, changes.Changed...)
+	}
+	d.fetcher.Now()
+	d.sources.Now()
+	d.node.Now()
+	d.smtp.renew()
+	d.http.renew()
+	d.receipts.renew()
+	d.resp.renewUsers(d.log)
+	answer.Swapped, err = d.lists.Look(ctx)
+	status := d.lists.Status()
+	answer.Generation, answer.Problems = status.Generation, append([]string{}, status.Problems...)
+	if err == nil && answer.Nothing() {
+		d.log.Info("nothing changed", slog.String("generation", answer.Generation))
+	}
+	return answer
+}
+
+// audited notes in the journal that a configuration is taken up. That it cannot be noted keeps no configuration away: whoever
+// wrote the file has changed it already.
+func (d *daemon) audited(by string, changes config.Changes) {
+	if len(changes.Keys)+len(changes.Changed)+len(changes.Added)+len(changes.Removed) == 0 {
+		return
+	}
+	var detail []string
+	for _, c := range []struct {
+		what  string
+		names []string
+	}{{"keys", changes.Keys}, {"lists changed", changes.Changed}, {"added", changes.Added}, {"removed", changes.Removed}} {
+		if len(c.names) > 0 {
+			detail = append(detail, c.what+": "+strings.Join(c.names, ", "))
+		}
+	}
+	if err := d.audit.Add(audit.Line{By: by, Action: audit.Configuration, Subject: d.setup.path, Detail: strings.Join(detail, "; ")}); err != nil {
+		d.log.Error("configuration taken up, and not in the audit journal", slog.Any("error", err))
+	}
+}
+
+// auditProblems are what is wrong with the journal.
+func (d *daemon) auditProblems() []string {
+	if err := d.audit.Problem(); err != nil {
+		return []string{err.Error()}
+	}
+	return nil
+}
+
+// renewed has another process take over, by changes that this one cannot follow. It returns the generation by which that one
+// answers, and the problems of its lists. The error is config.Faults; then this process serves on.
+func (d *daemon) renewed(ctx context.Context, changes config.Changes) (said []string, err error) {
+	if d.upgrade.program.Path == "" {
+		return nil, changes.Beyond
+	}
+	_, text, err := d.handToNew(ctx, changePatience)
+	if err != nil {
+		words := err.Error()
+		if failed, ok := errors.AsType[upgrade.Failed](err); ok {
+			words = string(failed) // without how the process ended
+		}
+		return nil, config.Faults{changes.Fault(words)}
+	}
+	d.log.Info("configuration taken up by another process", slog.Any("keys", changes.Keys))
+	return strings.Split(text, "\n"), nil
+}
+
+// follow makes c, which differs in what can be followed alone, the configuration in force.
+func (d *daemon) follow(c config.Config, changes config.Changes, key [verdict.ShareKeySize]byte) {
+	if changes.None() {
+		return
+	}
+	rules, now := c.Policy(), *d.setup.rules.Load()
+	now.RecipientsExempt, now.Lists, now.Policies, now.Contact, now.Text = rules.RecipientsExempt, rules.Lists, rules.Policies, rules.Contact, rules.Text
+	rules.Owners.Aliases = d.aliases
+	now.Owners = rules.Owners
+	rules.Auth.Resolver = now.Auth.Resolver
+	now.Auth = rules.Auth
+	now.ShareKey = key
+	now.Correspondents.Learn, now.Correspondents.Excuse = rules.Correspondents.Learn, rules.Correspondents.Excuse
+	now.FirstSeen.Defers = c.FirstSeen.OnFirst == "tempfail"
+	d.setup.rules.Store(&now)
+	d.checker.Renew(now)
+	d.setup.level.Set(level(c.Log))
+	d.setup.run(c)
+	for _, text := range c.Warnings() {
+		d.log.Warn("configuration", slog.String("warning", text))
+	}
+	d.log.Info("configuration taken up", slog.Any("keys", changes.Keys))
+}
+
+// configurationProblems are the faults of a configuration that was not taken up.
+func (d *daemon) configurationProblems() (lines []string) {
+	if faults := d.setup.faults.Load(); faults != nil {
+		for _, f := range *faults {
+			lines = append(lines, "configuration not taken up: "+f.Error())
+		}
+	}
+	return lines
+}
+
+// blocks is policy.Settings.Blocks by the rules in force.
+func (d *daemon) blocks(ix *index.Index, sender addr.Addr, client netip.Addr) []index.Match {
+	return d.setup.rules.Load().Blocks(ix, sender, client)
+}
+
+// judge is policy.Settings.Judge by the rules in force when it is called.
+func (d *daemon) judge() reload.Judge {
+	var last *policy.Settings
+	var by reload.Judge
+	return func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool) {
+		if now := d.setup.rules.Load(); now != last {
+			last, by = now, now.Judge()
+		}
+		return by(ix, past)
+	}
+}

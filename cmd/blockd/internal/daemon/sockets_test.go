@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"net"
+	"testing"
+
+	"blockd/cmd/blockd/internal/config"
+)
+
+// A set that begins with another one hands on what both name, binds the rest, and never opens a place twice.
+func TestSocketsAreHandedOn(t *testing.T) {
+	path := config.UnixPrefix + t.TempDir() + "/s"
+	listenAt := func(s *sockets, door, address string) net.Listener {
+		t.Helper()
+		all, err := s.listen(t.Context(), door, door+".listen", address, "")
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		return all[0]
+	}
+	first := &sockets{open: map[place]socket{}}
+	tcp, unix := listenAt(first, "smtp", "127.0.0.1:0"), listenAt(first, "milter", path)
+	packets, err := first.listenPackets(t.Context(), "dns", "dns.listen", "127.0.0.1:0", []net.Listener{tcp})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := &sockets{before: first.open, open: map[place]socket{}}
+	defer next.close()
+	if l := listenAt(next, "smtp", "127.0.0.1:0"); l != tcp {
+		t.Error("a place that both name is opened anew")
+	}
+	if l := listenAt(next, "milter", path); l != unix {
+		t.Error("a Unix socket that both name is opened anew")
+	}
+	if l := listenAt(next, "http", "127.0.0.1:0"); l == tcp || l == unix {
+		t.Error("another door has the socket of this one")
+	}
+	if p, err := next.listenPackets(t.Context(), "dns", "dns.listen", "127.0.0.1:0", nil); err != nil || p[0] != packets[0] {
+		t.Error("UDP is not handed on", err)
+	}
+	if l, err := next.listen(t.Context(), "smtps", "smtp.tls_listen", tcp.Addr().String(), ""); err == nil {
+		l[0].Close()
+		t.Error("an address that is taken is opened")
+	}
+}

@@ -1,0 +1,193 @@
+package owners
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"blockd/cmd/blockd/internal/migration"
+	"blockd/cmd/blockd/internal/migration/internal/original"
+	"blockd/lists"
+)
+
+// enough is the score at which rspamd refuses a message, if nothing else is configured.
+const enough = 15
+
+// RspamdSettings imports a file of rspamd's user settings whose sections refuse or let pass senders of a recipient. rspamadm says
+// what the file means.
+func RspamdSettings(ctx context.Context, path string, o Options) (*migration.Result, error) {
+	all, err := migration.RspamdSettings(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	r := begin("rspamd", path, o)
+	data, err := r.load(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.settings(all, strings.Split(string(data), "\n")); err != nil {
+		return nil, err
+	}
+	return r.end()
+}
+
+// settings reads the sections, in the order of their names: rspamadm gives no other.
+func (r *reading) settings(all map[string]any, lines []string) error {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for _, value := range many(all[name]) {
+			s, ok := value.(map[string]any)
+			var err error
+			switch {
+			case !ok:
+			case name == "settings":
+				err = r.settings(s, lines)
+			default:
+				at := slices.IndexFunc(lines, func(l string) bool {
+					return strings.HasPrefix(strings.TrimLeft(l, " \t{\""), name)
+				})
+				err = r.setting(migration.Place{File: r.Source, Line: at + 1}, name, s)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// conditions of a section that an entry can be.
+var conditions = []string{"from", "ip", "rcpt"}
+
+// known are the members of a section that are no conditions.
+var known = []string{"apply", "priority", "symbols", "want_spam", "whitelist", "id", "name"}
+
+func (r *reading) setting(at migration.Place, name string, s map[string]any) error {
+	whom, why := words(s["rcpt"]), ""
+	action, decides := settingAction(s)
+	for member := range s {
+		if !slices.Contains(conditions, member) && !slices.Contains(known, member) {
+			why = fmt.Sprintf("it has a condition that no entry has: %s", original.Shown(member))
+		}
+	}
+	senders, clients := words(s["from"]), words(s["ip"])
+	switch {
+	case why != "":
+	case !decides:
+		why = "it changes scores or symbols, and neither refuses nor lets pass"
+	case len(senders) > 0 && len(clients) > 0:
+		why = "it wants a sender and a client at once"
+	case len(senders)+len(clients) == 0:
+		why = "it is about all senders"
+	}
+	if why != "" {
+		f, err := r.find(at, name, "settings of "+original.Shown(strings.Join(whom, ", ")))
+		if err == nil {
+			lose(f, "%s", why)
+		}
+		return err
+	}
+	if len(whom) == 0 {
+		whom = []string{""}
+	}
+	for _, owner := range whom {
+		for _, sender := range append(senders, clients...) {
+			f, err := r.find(at, name+": "+sender, action.String()+" "+original.Shown(sender)+" for "+original.Shown(owner))
+			if err != nil {
+				return err
+			}
+			it, err := rspamdEntry(sender, action)
+			if action == lists.Block {
+				differ(f, migration.Reworded, refusedThere)
+			}
+			switch {
+			case err != nil:
+				lose(f, "%s", err)
+			case strings.HasPrefix(owner, "/"):
+				lose(f, "its recipient is an expression")
+			case owner == "":
+				r.addForAll(f, it)
+			default:
+				r.add(f, owner, it, "rspamd "+name)
+			}
+		}
+	}
+	return nil
+}
+
+// rspamdEntry reads a sender or a client of rspamd's settings: user@example.com, @example.com, a local-part, an address.
+func rspamdEntry(text string, action lists.Action) (lists.Item, error) {
+	if strings.HasPrefix(text, "/") {
+		return lists.Item{}, fmt.Errorf("an expression; an entry of a mailbox is no pattern")
+	}
+	if _, err := netip.ParseAddr(text); err != nil && !strings.ContainsAny(text, "@/") {
+		text += "@"
+	}
+	return lists.ParseEntry(text, lists.Settings{Action: action})
+}
+
+// settingAction says what a section does to mail.
+func settingAction(s map[string]any) (a lists.Action, decides bool) {
+	if s["want_spam"] == true || s["whitelist"] == true {
+		return lists.Allow, true
+	}
+	for _, value := range many(s["apply"]) {
+		apply, _ := value.(map[string]any)
+		if inner, ok := apply["default"].(map[string]any); ok {
+			apply = inner
+		}
+		if actions, ok := apply["actions"].(map[string]any); ok {
+			if n, ok := score(actions["reject"]); ok && n <= 0 {
+				return lists.Block, true
+			}
+		}
+		for symbol, value := range apply {
+			n, ok := score(value)
+			if symbol == "actions" || !ok || !slices.Contains(words(s["symbols"]), symbol) {
+				continue
+			}
+			if n >= enough {
+				return lists.Block, true
+			} else if n <= -enough {
+				return lists.Allow, true
+			}
+		}
+	}
+	return 0, false
+}
+
+func score(value any) (float64, bool) {
+	switch v := value.(type) {
+	case json.Number:
+		n, err := v.Float64()
+		return n, err == nil
+	case string:
+		n, err := strconv.ParseFloat(v, 64)
+		return n, err == nil
+	}
+	return 0, false
+}
+
+// many are the values of a member that may stand several times.
+func many(value any) []any {
+	if all, ok := value.([]any); ok {
+		return all
+	}
+	return []any{value}
+}
+
+func words(value any) (all []string) {
+	for _, v := range many(value) {
+		switch v := v.(type) {
+		case string:
+			all = append(all, v)
+		case []any:
+			all = append(all, words(v)...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,172 @@
+package owners
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"blockd/cmd/blockd/internal/migration"
+	"blockd/cmd/blockd/internal/migration/internal/original"
+	"blockd/lists"
+)
+
+// Sieve imports the scripts below a folder (*.sieve), of which rules that drop the mail of a named sender become entries.
+// Everything else is named as not taken.
+func Sieve(ctx context.Context, folder string, o Options) (*migration.Result, error) {
+	r := begin("Sieve", folder, o)
+	err := r.walk(ctx, folder, func(name string) bool { return strings.HasSuffix(name, ".sieve") }, r.sieve)
+	if err != nil {
+		return nil, err
+	}
+	return r.end()
+}
+
+// sieve reads one script.
+func (r *reading) sieve(path, owner string, data []byte) error {
+	commands, err := parseSieve(string(data))
+	if err != nil {
+		f, tooMany := r.find(migration.Place{File: path}, "the script", "")
+		if tooMany != nil {
+			return tooMany
+		}
+		lose(f, "%s", err)
+		return nil
+	}
+	earlier := 0 // the line of a rule that may have decided before
+	for i, c := range commands {
+		place := migration.Place{File: path, Line: c.line}
+		if c.name == "require" {
+			continue
+		}
+		keys, scope, why := c.drops()
+		follows := i+1 < len(commands) && (commands[i+1].name == "elsif" || commands[i+1].name == "else")
+		switch {
+		case why == "" && earlier > 0:
+			why = fmt.Sprintf("the rule of line %d may keep such mail before", earlier)
+		case why == "" && follows && c.name != "if":
+			why = "it is part of a chain"
+		}
+		if why != "" {
+			f, err := r.find(place, c.shown(), "")
+			if err != nil {
+				return err
+			}
+			lose(f, "%s", why)
+			if c.decides() && earlier == 0 {
+				earlier = c.line
+			}
+			continue
+		}
+		for _, key := range keys {
+			f, err := r.find(place, c.shown(), "drop mail from "+original.Shown(key))
+			if err != nil {
+				return err
+			}
+			text := key
+			if scope == lists.Exact && !strings.Contains(key, "@") {
+				text = "@" + key
+			} else if scope == lists.Local {
+				text = key + "@"
+			}
+			it, err := lists.ParseEntry(text, lists.Settings{})
+			if e, is := errors.AsType[*lists.EntryError](err); is {
+				lose(f, "%s: %s", e.Class, e.Message)
+				continue
+			} else if err != nil {
+				return err
+			}
+			if c.header == "from" {
+				differ(f, migration.Narrower, "by the envelope sender, where the script reads From:")
+			}
+			differ(f, migration.Reworded, "refused, where the script takes the mail and drops it")
+			r.add(f, owner, it, "Sieve, line "+lineOf(c.line))
+		}
+	}
+	return nil
+}
+
+// drops gives the senders whose mail a rule drops, or why it is no such rule.
+func (c *command) drops() (keys []string, scope lists.Scope, why string) {
+	if c.name != "if" {
+		return nil, 0, "no rule that drops the mail of a named sender"
+	}
+	if why := c.block(); why != "" {
+		return nil, 0, why
+	}
+	t := c.test
+	scope = lists.Exact
+	if t == nil || t.name != "address" && t.name != "envelope" {
+		return nil, 0, "its test is not the address of a sender"
+	}
+	for i := 0; i < len(t.args); i++ {
+		switch a := t.args[i]; {
+		case a.tag == ":is" || a.tag == ":all":
+		case a.tag == ":domain":
+			scope = lists.Exact
+			t.part = a.tag
+		case a.tag == ":localpart":
+			scope, t.part = lists.Local, a.tag
+		case a.tag == ":comparator" && i+1 < len(t.args) && len(t.args[i+1].texts) == 1 && t.args[i+1].texts[0] == "i;ascii-casemap":
+			i++
+		case a.tag != "":
+			return nil, 0, "its test is of the kind " + original.Shown(a.tag)
+		case c.header == "" && len(a.texts) == 1 && strings.EqualFold(a.texts[0], "from"):
+			if c.header = "from"; t.name == "envelope" {
+				c.header = "envelope"
+			}
+		case c.header == "":
+			return nil, 0, "it does not look at the sender alone"
+		default:
+			keys = append(keys, a.texts...)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, 0, "it names no sender"
+	}
+	for _, key := range keys {
+		if strings.Contains(key, "@") != (t.part == "") {
+			return nil, 0, fmt.Sprintf("%q is never equal to that part of an address", original.Shown(key))
+		}
+	}
+	return keys, scope, ""
+}
+
+// block says why the commands of a rule are not just a drop.
+func (c *command) block() string {
+	dropped := false
+	for _, b := range c.commands {
+		switch b.name {
+		case "discard", "reject", "ereject":
+			dropped = true
+		case "stop":
+		default:
+			return "it does more, or else, than to drop the mail: " + original.Shown(b.name)
+		}
+	}
+	if !dropped {
+		return "it does not drop the mail"
+	}
+	return ""
+}
+
+// decides reports whether a rule may end the script, or keep the mail, so that what comes after it is not reached.
+func (c *command) decides() bool {
+	switch c.name {
+	case "stop", "return", "keep", "fileinto", "redirect", "include":
+		return true
+	case "if", "elsif":
+		if c.block() == "" { // it drops the mail, and that is what a later rule would do
+			return false
+		}
+	}
+	for i := range c.commands {
+		if c.commands[i].decides() {
+			return true
+		}
+	}
+	return false
+}
+
+// shown is a rule in one line.
+func (c *command) shown() string { return original.Shown(strings.Join(strings.Fields(c.text), " ")) }

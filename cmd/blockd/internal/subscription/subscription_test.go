@@ -1,0 +1,200 @@
+package subscription
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/cmd/blockd/internal/config"
+	"blockd/internal/testkit"
+	"blockd/sources/catalogue"
+)
+
+var now = time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC)
+
+const address = "https://lists.example/Some_List.v2.txt"
+
+// folder has a configuration with http.lists_file, or without.
+func folder(t *testing.T, listsFile bool) (path, lists string) {
+	t.Helper()
+	dir := t.TempDir()
+	path, lists = filepath.Join(dir, "config.toml"), filepath.Join(dir, "lists.toml")
+	text := "# mine\n[index]\npath = \"blockd.bdx\"\n[[list]]\nname = \"near\"\npath = \"near.txt\"\n"
+	if listsFile {
+		text += "[http]\nlists_file = \"lists.toml\"\n"
+	}
+	testkit.Write(t, path, text)
+	return path, lists
+}
+
+func open(t *testing.T, path string) *Files {
+	t.Helper()
+	c, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func done(t *testing.T, c *Change, err error) {
+	t.Helper()
+	if err == nil {
+		err = c.Make(nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A list is added, counts, and goes, in the one file and in the other; what else stands there stays octet for octet.
+func TestALife(t *testing.T) {
+	for _, listsFile := range []bool{true, false} {
+		path, lists := folder(t, listsFile)
+		own := string(testkit.Read(t, path))
+		for _, what := range []string{"ipsum-4", address} {
+			c, err := open(t, path).Add(what, now)
+			done(t, c, err)
+			for _, l := range open(t, path).lists.Lists {
+				if l.Name == c.List && (l.Mode != "shadow" || l.InListsFile() != listsFile || l.Path != filepath.Join(filepath.Dir(path), "subscribed", l.Name)) {
+					t.Errorf("%s is %+v", what, l)
+				}
+			}
+			if p, ok, err := open(t, path).Of(c.List); !ok || err != nil || p.Enforced || p.InListsFile != listsFile || !p.Since.Equal(now) {
+				t.Errorf("%s: %+v, %v, %v", what, p, ok, err)
+			}
+			if _, err := open(t, path).Add(what, now); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "has this list already") {
+				t.Errorf("%s again: %v", what, err)
+			}
+			c, err = open(t, path).Enforce(c.List)
+			done(t, c, err)
+			if p, ok, err := open(t, path).Of(c.List); !ok || err != nil || !p.Enforced {
+				t.Errorf("%s enforced: %+v, %v", what, p, err)
+			}
+		}
+		for _, name := range []string{"some_list.v2", "ipsum-4"} {
+			c, err := open(t, path).Remove(name)
+			done(t, c, err)
+			if _, err := open(t, path).Remove(name); !errors.Is(err, catalogue.ErrNotSubscribed) {
+				t.Errorf("%s again: %v", name, err)
+			}
+		}
+		if got := string(testkit.Read(t, path)); got != own {
+			t.Errorf("the configuration is now\n%s", got)
+		}
+		if listsFile {
+			if got := string(testkit.Read(t, lists)); got != heading {
+				t.Errorf("the file is now\n%s", got)
+			}
+			if info, err := os.Stat(lists); err != nil || info.Mode().Perm() != 0o640 {
+				t.Errorf("%v, %v", info.Mode(), err)
+			}
+		}
+	}
+}
+
+// Texts that name no list, and lists that are there already, are refused.
+func TestWhatCannotBeAdded(t *testing.T) {
+	path, lists := folder(t, true)
+	for _, what := range []string{"", "no-such-list", "near.txt", "/etc/passwd", "plain=/etc/passwd", "http://lists.example/a", "https://", "https:///a", "https://u:p@lists.example/a",
+		"https://lists.example/#a", "https://lists.example/\n[smtp]", "https://lists.example/a b", "https://lists.example/\x00", "https://lists.example/\xff", "https://lists.example/\u202e",
+		"https://lists.example/" + strings.Repeat("x", 2000), "file:///etc/passwd", "HTTPS://lists.example/"} {
+		if c, err := open(t, path).Add(what, now); !errors.Is(err, ErrWhat) || len(err.Error()) > 500 {
+			t.Errorf("%.60q: %+v, %v", what, c, err)
+		}
+	}
+	for _, what := range []string{"https://127.0.0.1/list", "https://localhost/list", "https://[fd00::1]/list", "https://169.254.169.254/latest/meta-data"} {
+		_, err := open(t, path).Add(what, now)
+		if !errors.Is(err, ErrWhat) || !strings.Contains(err.Error(), "not of the public internet") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	c, err := open(t, path).Add("https://lists.example/near.txt", now)
+	done(t, c, err)
+	if c.List != "near-2" {
+		t.Errorf("a taken name: %q", c.List)
+	}
+	c, err = open(t, path).Add(`https://lists.example/"x\y".txt?key='"\`, now)
+	done(t, c, err)
+	if _, err := config.Load(path); err != nil {
+		t.Errorf("quoted: %v\n%s", err, testkit.Read(t, lists))
+	}
+}
+
+// No loop fills the file.
+func TestMost(t *testing.T) {
+	path, _ := folder(t, true)
+	for n := range Most {
+		c, err := open(t, path).Add(fmt.Sprintf("https://lists.example/%d", n), now)
+		done(t, c, err)
+	}
+	if _, err := open(t, path).Add("https://lists.example/more", now); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "remove one first") {
+		t.Error(err)
+	}
+}
+
+// Nothing is written where the change is not wanted, or somebody was faster; and it can be taken back.
+func TestAllOrNothing(t *testing.T) {
+	path, lists := folder(t, true)
+	no := errors.New("no")
+	c, err := open(t, path).Add("ipsum-4", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Make(func() error { return no }); !errors.Is(err, no) {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(lists); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file: %v", err)
+	}
+	done(t, c, nil)
+	if err := c.TakeBack(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(lists); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file: %v", err)
+	}
+	done(t, c, nil)
+	text := string(testkit.Read(t, lists))
+	enforce, err := open(t, path).Enforce("ipsum-4")
+	done(t, enforce, err)
+	if err := enforce.TakeBack(); err != nil || string(testkit.Read(t, lists)) != text {
+		t.Errorf("%v\n%s", err, testkit.Read(t, lists))
+	}
+	remove, err := open(t, path).Remove("ipsum-4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Write(t, lists, text+"# by hand\n")
+	if err := remove.Make(nil); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "somebody has just changed") {
+		t.Error(err)
+	}
+	testkit.Write(t, lists, "# theirs\n")
+	if err := enforce.TakeBack(); !errors.Is(err, ErrRefused) {
+		t.Errorf("taken back over the change of another: %v", err)
+	}
+	if err := os.Remove(lists); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("elsewhere", lists); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Make(nil); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "is a link to elsewhere") {
+		t.Error(err)
+	}
+	// A configuration that is not good by itself is not made worse.
+	if err := os.Remove(lists); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Write(t, path, string(testkit.Read(t, path))+"max_rate = -1\n")
+	if err := c.Make(nil); !errors.Is(err, ErrUnwanted) || !strings.Contains(err.Error(), "http.max_rate") {
+		t.Error(err)
+	}
+}
