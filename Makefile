@@ -57,11 +57,11 @@ staticcheck:
 # one skips its tests with a word; under CI=true it is installed, and missing is red.
 .PHONY: peers
 peers:
-	@e2e/peers.sh
+	@cmd/blockd/e2e/peers.sh
 
 .PHONY: emptyroot
 emptyroot: ## README.md's two commands in an empty Debian (root, mmdebstrap)
-	@e2e/emptyroot.sh
+	@cmd/blockd/e2e/emptyroot.sh
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (default 60s) each
@@ -80,8 +80,8 @@ soak: ## the tests that make test shortens, at full length
 	$(GO) test -count=1 -v -timeout=60m -run='RandomWriters' ./sources/mirror/postgres -soak
 	$(GO) test -count=1 -v -timeout=60m -run='RandomChanges|AnEmptiedEngine|ManyNodes' ./index/live/shared -soak
 	BLOCKD_TEST_SOAK=1 $(GO) test -count=1 -v -timeout=60m -run='StoreFaults' ./policy
-	$(GO) test -count=1 -v -timeout=60m -run='ReconfigureFlow|ReloadUnderLoad|IdleSessions|SlowClients|ControlGroup' ./e2e -soak -figures
-	$(GO) test -count=1 -v -timeout=90m -run='ConsoleAtScale' ./e2e -soak -figures
+	$(GO) test -count=1 -v -timeout=60m -run='ReconfigureFlow|ReloadUnderLoad|IdleSessions|SlowClients|ControlGroup' ./cmd/blockd/e2e -soak -figures
+	$(GO) test -count=1 -v -timeout=90m -run='ConsoleAtScale' ./cmd/blockd/e2e -soak -figures
 	$(GO) test -count=1 -v -timeout=120m -run='OwnersHear' ./index -soak
 	BLOCKD_TEST_ALL_BITS=1 $(GO) test -count=1 -v -run=EveryFlippedBit ./index
 
@@ -156,7 +156,7 @@ filtersizes: ## the plot of docs/filters.md: how large filters are, and how ofte
 
 .PHONY: figures
 figures: ## the corpus, and compile, size, memory and reloads of a million real names
-	$(GO) test -count=1 -v -run='Corpus|Reload|Compile' ./e2e -figures
+	$(GO) test -count=1 -v -run='Corpus|Reload|Compile' ./cmd/blockd/e2e -figures
 
 .PHONY: help
 help: ## this list

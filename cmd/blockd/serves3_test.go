@@ -20,13 +20,13 @@ import (
 // versitygw begins an S3 server that others have made, on a folder, and returns its address. A folder of the folder is a bucket.
 func versitygw(t *testing.T, key, secret string) (address, folder string) {
 	t.Helper()
-	out, err := exec.Command(testkit.Root(t)+"/e2e/versitygw.sh", "--where").Output()
+	out, err := exec.Command(testkit.Root(t)+"/cmd/blockd/e2e/versitygw.sh", "--where").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	program := strings.TrimSpace(string(out))
 	if _, err := os.Stat(program); err != nil {
-		testkit.Missing(t, "versitygw is not built (e2e/versitygw.sh, or make peers)")
+		testkit.Missing(t, "versitygw is not built (cmd/blockd/e2e/versitygw.sh, or make peers)")
 	}
 	address, folder = testkit.Unused(t), t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -13,7 +13,7 @@ import (
 	"blockd/reload"
 )
 
-// newTestChannel is a channel with two sequences that notes what it is asked to do. The tests of cmd/blockd and e2e/console use the real publisher.
+// newTestChannel is a channel with two sequences that notes what it is asked to do. The tests of cmd/blockd and cmd/blockd/e2e/console use the real publisher.
 func newTestChannel() *Channel {
 	state := ChannelState{Channel: "prod", Sequence: 2, Sequences: []SequenceRow{{Sequence: 2, Lists: []string{"spam"}}, {Sequence: 1, Lists: []string{}}}}
 	return &Channel{

@@ -8,7 +8,7 @@ import (
 )
 
 // Peer returns the path of a real peer's command. A developer who has not installed it skips
-// the test with a word; under CI, where e2e/peers.sh has installed all of them, its absence is
+// the test with a word; under CI, where cmd/blockd/e2e/peers.sh has installed all of them, its absence is
 // a failure.
 func Peer(t testing.TB, command string) string {
 	t.Helper()

@@ -274,9 +274,9 @@ func TestDocumentedPythonAsksRedis(t *testing.T) {
 
 func TestDocumentedNodeAsksRedis(t *testing.T) {
 	node := testkit.Peer(t, "node")
-	modules := filepath.Join(root, "e2e", "node", "node_modules")
+	modules := filepath.Join(root, "cmd/blockd/e2e", "node", "node_modules")
 	if _, err := os.Stat(modules); err != nil {
-		testkit.Missing(t, "ioredis is not installed: npm --prefix e2e/node ci")
+		testkit.Missing(t, "ioredis is not installed: npm --prefix cmd/blockd/e2e/node ci")
 	}
 	server := pushedFilter(t)
 	script := `const { Redis } = require(` + strconv.Quote(filepath.Join(modules, "ioredis")) + `), murmur = require(` + strconv.Quote(filepath.Join(modules, "murmurhash3js-revisited")) + `);

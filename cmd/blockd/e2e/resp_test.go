@@ -42,7 +42,7 @@ exceptions = "all"
 	}{
 		{"node", "redis cluster: well", func(t *testing.T) *exec.Cmd {
 			if _, err := os.Stat("node/node_modules"); err != nil {
-				testkit.Missing(t, "ioredis and redis are not installed (npm --prefix e2e/node ci)")
+				testkit.Missing(t, "ioredis and redis are not installed (npm --prefix cmd/blockd/e2e/node ci)")
 			}
 			return exec.Command(testkit.Peer(t, "node"), "node/resp.mjs", host, port)
 		}},

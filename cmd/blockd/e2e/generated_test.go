@@ -13,9 +13,9 @@ import (
 // openapiTools are the programs of npm that read the document: peers.sh installs them.
 func openapiTool(t *testing.T, name string) string {
 	t.Helper()
-	path := filepath.Join(root, "e2e/openapi/node_modules/.bin", name)
+	path := filepath.Join(root, "cmd/blockd/e2e/openapi/node_modules/.bin", name)
 	if _, err := os.Stat(path); err != nil {
-		testkit.Missing(t, "the tools of e2e/openapi are not installed (make peers)")
+		testkit.Missing(t, "the tools of cmd/blockd/e2e/openapi are not installed (make peers)")
 	}
 	return path
 }
@@ -36,7 +36,7 @@ func made(t *testing.T, dir, program string, args ...string) (out string) {
 func TestDocumentIsLinted(t *testing.T) {
 	spectral, redocly := openapiTool(t, "spectral"), openapiTool(t, "redocly")
 	document := filepath.Join(root, "docs/openapi.json")
-	made(t, filepath.Join(root, "e2e/openapi"), spectral, "lint", "--fail-severity=hint", document)
+	made(t, filepath.Join(root, "cmd/blockd/e2e/openapi"), spectral, "lint", "--fail-severity=hint", document)
 	// Two resources lead a browser on, and have no other answer.
 	if said := made(t, t.TempDir(), redocly, "lint", "--skip-rule=operation-2xx-response", document); !strings.Contains(said, "Your API description is valid") || strings.Contains(said, "Warning was generated") {
 		t.Errorf("redocly:\n%s", said)
@@ -57,10 +57,10 @@ func TestGeneratedClients(t *testing.T) {
 	generator, tsc, node := openapiTool(t, "openapi-typescript"), openapiTool(t, "tsc"), testkit.Peer(t, "node")
 	dir := t.TempDir()
 	for _, name := range []string{"client.ts", "node.d.ts", "tsconfig.json"} {
-		testkit.Write(t, filepath.Join(dir, "typescript", name), string(testkit.Read(t, filepath.Join(root, "e2e/openapi/typescript", name))))
+		testkit.Write(t, filepath.Join(dir, "typescript", name), string(testkit.Read(t, filepath.Join(root, "cmd/blockd/e2e/openapi/typescript", name))))
 	}
 	testkit.Write(t, filepath.Join(dir, "package.json"), `{"type": "module"}`)
-	if err := os.Symlink(filepath.Join(root, "e2e/openapi/node_modules"), filepath.Join(dir, "node_modules")); err != nil {
+	if err := os.Symlink(filepath.Join(root, "cmd/blockd/e2e/openapi/node_modules"), filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
 	made(t, dir, generator, document, "-o", "typescript/schema.ts")
@@ -81,13 +81,13 @@ refuse x@bad.example a
 	}
 
 	offline := exec.Command("go", "tool", "-n", "oapi-codegen")
-	offline.Dir, offline.Env = filepath.Join(root, "e2e/openapi/go"), append(os.Environ(), "GOPROXY=off")
+	offline.Dir, offline.Env = filepath.Join(root, "cmd/blockd/e2e/openapi/go"), append(os.Environ(), "GOPROXY=off")
 	if out, err := offline.CombinedOutput(); err != nil {
-		testkit.Missing(t, "the modules of e2e/openapi/go are not here (make peers): "+lastLine(out))
+		testkit.Missing(t, "the modules of cmd/blockd/e2e/openapi/go are not here (make peers): "+lastLine(out))
 	}
 	dir = filepath.Join(t.TempDir(), "go")
 	for _, name := range []string{"main.go", "go.mod", "go.sum"} {
-		testkit.Write(t, filepath.Join(dir, name), string(testkit.Read(t, filepath.Join(root, "e2e/openapi/go", name))))
+		testkit.Write(t, filepath.Join(dir, name), string(testkit.Read(t, filepath.Join(root, "cmd/blockd/e2e/openapi/go", name))))
 	}
 	testkit.Write(t, filepath.Join(dir, "api/doc.go"), "// Package api is made of docs/openapi.json.\npackage api\n")
 	made(t, dir, "go", "tool", "oapi-codegen", "-package", "api", "-generate", "types,client", "-o", "api/api.go", document)

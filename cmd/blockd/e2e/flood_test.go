@@ -20,7 +20,7 @@ const (
 // TestFloodOfRefusals has one client refused 10,000 times, of one sender and of a new one
 // each time, at the SMTP filter and at the policy service. It prints what that costs:
 //
-//	go test ./e2e -run TestFloodOfRefusals -v
+//	go test ./cmd/blockd/e2e -run TestFloodOfRefusals -v
 func TestFloodOfRefusals(t *testing.T) {
 	one := func(int) string { return "x@bad.example" }
 	each := func(n int) string { return fmt.Sprintf("x%d@s%d.bad.example", n, n) }

@@ -1,4 +1,4 @@
-module blockd/e2e/openapi/go
+module blockd/cmd/blockd/e2e/openapi/go
 
 go 1.26.0
 

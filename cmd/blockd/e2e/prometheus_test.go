@@ -26,7 +26,7 @@ func promtool(t *testing.T) string {
 	}
 	path := strings.TrimSpace(string(out))
 	if _, err := os.Stat(path); err != nil {
-		testkit.Missing(t, "promtool is not there (e2e/promtool.sh, or make peers)")
+		testkit.Missing(t, "promtool is not there (cmd/blockd/e2e/promtool.sh, or make peers)")
 	}
 	return path
 }

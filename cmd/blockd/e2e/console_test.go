@@ -12,12 +12,12 @@ import (
 	"blockd/internal/testkit/nameserver"
 )
 
-// TestConsole has a person use the console in a real browser, headless: e2e/console has
+// TestConsole has a person use the console in a real browser, headless: cmd/blockd/e2e/console has
 // what they do. One daemon wants tokens, the other answers everybody on this machine.
 func TestConsole(t *testing.T) {
 	npm, chromium := testkit.Peer(t, "npm"), testkit.Peer(t, "chromium")
 	if _, err := os.Stat("console/node_modules"); err != nil {
-		testkit.Missing(t, "Playwright is not installed (npm --prefix e2e/console ci)")
+		testkit.Missing(t, "Playwright is not installed (npm --prefix cmd/blockd/e2e/console ci)")
 	}
 	lists := setup{files: map[string]string{"own.txt": "listed.example\n192.0.2.0/24\n", "other.txt": "second.example\n", "aside.txt": "aside.example\n"}, smtp: "quarantine = \"aside\"\n", lists: `
 [[list]]

@@ -18,11 +18,11 @@ import (
 )
 
 // TestConsoleFleet has a person look at a fleet in a real browser: a publisher and three nodes, of which one is a canary, one has a list that its gate
-// refuses, and one a source that does not answer. e2e/console/fleet.spec.js says what happens to them then.
+// refuses, and one a source that does not answer. cmd/blockd/e2e/console/fleet.spec.js says what happens to them then.
 func TestConsoleFleet(t *testing.T) {
 	npm, chromium := testkit.Peer(t, "npm"), testkit.Peer(t, "chromium")
 	if _, err := os.Stat("console/node_modules"); err != nil {
-		testkit.Missing(t, "Playwright is not installed (npm --prefix e2e/console ci)")
+		testkit.Missing(t, "Playwright is not installed (npm --prefix cmd/blockd/e2e/console ci)")
 	}
 	database := redisserver.Start(t)
 	kept := database.Dir // where it finds what it had, whenever it begins again

@@ -82,7 +82,7 @@ if [ "${CI:-}" = true ]; then
 	[ -d "$clients/node_modules" ] || npm --prefix "$clients" ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	[ -d "$openapi/node_modules" ] || npm --prefix "$openapi" ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	go -C "$openapi/go" mod download # oapi-codegen, and what its clients import
-	go -C "${0%/*}/../internal/toxiproxy/server" mod download
+	go -C "${0%/*}/../../../internal/testkit/toxiproxy/server" mod download
 	[ -n "$validator" ] || pip3 install --quiet --break-system-packages 'openapi-spec-validator==0.9.*'
 	exit 0
 fi
@@ -92,23 +92,23 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 if [ ! -d "$servers" ]; then
 	echo "not unpacked, their tests will be skipped: Exim, Sendmail, OpenSMTPD" >&2
-	echo "  hint: e2e/servers.sh (needs no privileges, installs nothing)" >&2
+	echo "  hint: cmd/blockd/e2e/servers.sh (needs no privileges, installs nothing)" >&2
 fi
 if [ ! -x "$promtool" ]; then
 	echo "not unpacked, the tests of packaging/prometheus and grafana will be skipped: promtool" >&2
-	echo "  hint: e2e/promtool.sh (needs no privileges, installs nothing)" >&2
+	echo "  hint: cmd/blockd/e2e/promtool.sh (needs no privileges, installs nothing)" >&2
 fi
 if [ ! -x "$store" ]; then
 	echo "not built, the test of publishing to S3 will be skipped: versitygw" >&2
-	echo "  hint: e2e/versitygw.sh (needs no privileges, installs nothing)" >&2
+	echo "  hint: cmd/blockd/e2e/versitygw.sh (needs no privileges, installs nothing)" >&2
 fi
 if [ ! -d "$console/node_modules" ]; then
 	echo "not installed, the tests of the console will be skipped: Playwright" >&2
-	echo "  hint: npm --prefix e2e/console ci (into that folder alone)" >&2
+	echo "  hint: npm --prefix cmd/blockd/e2e/console ci (into that folder alone)" >&2
 fi
 if [ ! -d "$clients/node_modules" ]; then
 	echo "not installed, tests of filters in a Redis and of the RESP door will be skipped: ioredis, redis" >&2
-	echo "  hint: npm --prefix e2e/node ci (into that folder alone)" >&2
+	echo "  hint: npm --prefix cmd/blockd/e2e/node ci (into that folder alone)" >&2
 fi
 if [ -z "$validator" ]; then
 	echo "not installed, the test of the OpenAPI document will be skipped: openapi-spec-validator" >&2

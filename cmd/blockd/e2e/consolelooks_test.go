@@ -21,7 +21,7 @@ import (
 func TestConsoleLooks(t *testing.T) {
 	npm, chromium := testkit.Peer(t, "npm"), testkit.Peer(t, "chromium")
 	if _, err := os.Stat("console/node_modules"); err != nil {
-		testkit.Missing(t, "Playwright is not installed (npm --prefix e2e/console ci)")
+		testkit.Missing(t, "Playwright is not installed (npm --prefix cmd/blockd/e2e/console ci)")
 	}
 	const lists = `
 [[list]]

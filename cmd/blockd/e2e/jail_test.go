@@ -15,17 +15,17 @@ import (
 	"blockd/internal/testkit/selfsigned"
 )
 
-// serversRoot is the folder that e2e/servers.sh has filled with the servers that
+// serversRoot is the folder that cmd/blockd/e2e/servers.sh has filled with the servers that
 // are not installed, or the end of the test.
 func serversRoot(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command(filepath.Join(root, "e2e", "servers.sh"), "--where").Output()
+	out, err := exec.Command(filepath.Join(root, "cmd/blockd/e2e", "servers.sh"), "--where").Output()
 	dir := strings.TrimSpace(string(out))
 	if err == nil {
 		_, err = os.Stat(dir)
 	}
 	if err != nil {
-		testkit.Missing(t, fmt.Sprintf("Exim, Sendmail and OpenSMTPD are not unpacked (e2e/servers.sh): %v", err))
+		testkit.Missing(t, fmt.Sprintf("Exim, Sendmail and OpenSMTPD are not unpacked (cmd/blockd/e2e/servers.sh): %v", err))
 	}
 	return dir
 }

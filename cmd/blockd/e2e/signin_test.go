@@ -63,7 +63,7 @@ func (b *browser) want(t *testing.T, when, path string, status int, words string
 func TestSignIn(t *testing.T) {
 	npm, chromium := testkit.Peer(t, "npm"), testkit.Peer(t, "chromium")
 	if _, err := os.Stat("console/node_modules"); err != nil {
-		testkit.Missing(t, "Playwright is not installed (npm --prefix e2e/console ci)")
+		testkit.Missing(t, "Playwright is not installed (npm --prefix cmd/blockd/e2e/console ci)")
 	}
 	d := configure(t, setup{files: map[string]string{"own.txt": "listed.example\n", "secret": oidcserver.ClientSecret + "\n"}, lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
 	address := "http://" + d.http + "/"

@@ -7,7 +7,7 @@
 # Go, the modules and what has been compiled are this machine's: what is tried is whether the
 # tests find what they need. Nothing is fetched in the roots (GOPROXY=off).
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../../.."
 checkout=$PWD
 
 packages=make,git,gcc,libc6-dev,curl
@@ -138,5 +138,5 @@ wait "$unpacked"
 # not is tested by make test outside.
 rm -f "$postfix"/etc/postfix/main.cf "$postfix"/etc/postfix/master.cf "$postfix"/etc/aliases*
 clone "$postfix" root
-within "$postfix" root 'go test -race -vet=off -shuffle=on -timeout=30m ./e2e'
+within "$postfix" root 'go test -race -vet=off -shuffle=on -timeout=30m ./cmd/blockd/e2e'
 say "Postfix without a configuration, as root: green"

@@ -28,7 +28,7 @@ func TestConsoleAtScale(t *testing.T) {
 	const decisions = 5_000_000
 	npm, chromium := testkit.Peer(t, "npm"), testkit.Peer(t, "chromium")
 	if _, err := os.Stat("console/node_modules"); err != nil {
-		testkit.Missing(t, "Playwright is not installed (npm --prefix e2e/console ci)")
+		testkit.Missing(t, "Playwright is not installed (npm --prefix cmd/blockd/e2e/console ci)")
 	}
 	d := configure(t, setup{files: map[string]string{"own.txt": "listed.example\n"}, lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n[history]\nmax = \"4GiB\"\n"})
 	manyEntries(t, d.path("blockd.bdx.live"))
