@@ -29,7 +29,7 @@ dist: ## what is published: static programs for all platforms, their contents, s
 
 .PHONY: dist-check
 dist-check: ## this commit built twice is the same octets
-	cd tools && $(GO) vet ./packages ./image && $(GO) test ./image
+	cd packaging/tools && $(GO) vet ./packages ./image && $(GO) test ./image
 	@packaging/dist-check.sh
 
 .PHONY: packages-test
@@ -38,7 +38,7 @@ packages-test: ## the .deb installed, upgraded, removed and purged in an empty D
 
 .PHONY: licences
 licences: ## cmd/blockd/licences.txt, after a dependency has changed
-	cd tools && $(GO) run ./licences .. ./cmd/blockd >../cmd/blockd/licences.new && mv ../cmd/blockd/licences.new ../cmd/blockd/licences.txt
+	cd packaging/tools && $(GO) run ./licences ../.. ./cmd/blockd >../../cmd/blockd/licences.new && mv ../../cmd/blockd/licences.new ../../cmd/blockd/licences.txt
 
 .PHONY: install
 install: ## ./blockd, its manual and systemd's units, below PREFIX (/usr/local)
@@ -50,8 +50,8 @@ vet:
 
 .PHONY: staticcheck
 staticcheck:
-	$(GO) tool -modfile=tools/go.mod staticcheck ./...
-	cd bench && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
+	$(GO) tool -modfile=packaging/tools/go.mod staticcheck ./...
+	cd internal/bench && $(GO) tool -modfile=../../packaging/tools/go.mod staticcheck ./...
 
 # The servers and clients that e2e/ talks to. On a developer's machine a missing
 # one skips its tests with a word; under CI=true it is installed, and missing is red.
@@ -87,60 +87,60 @@ soak: ## the tests that make test shortens, at full length
 
 .PHONY: bench
 bench: ## blockd beside its peers in one run, into docs/performance.md (2 to 5 minutes)
-	cd bench && $(GO) run .
+	cd internal/bench && $(GO) run .
 
 .PHONY: bench-smtp
 bench-smtp: ## the SMTP filter beside HAProxy, Postfix and a bare pipe, 10 M addresses (4 minutes, root)
-	cd bench && $(GO) run . smtp $(BENCHFLAGS)
+	cd internal/bench && $(GO) run . smtp $(BENCHFLAGS)
 
 .PHONY: bench-milter
 bench-milter: ## Postfix asking blockd, rspamd and nobody, 10 M addresses (5 minutes, root)
-	cd bench && $(GO) run . milter $(BENCHFLAGS)
+	cd internal/bench && $(GO) run . milter $(BENCHFLAGS)
 
 .PHONY: bench-http
 bench-http: ## HTTP checks beside rspamd and a bare handler, 10 M addresses (5 minutes)
-	cd bench && $(GO) run . http $(BENCHFLAGS)
+	cd internal/bench && $(GO) run . http $(BENCHFLAGS)
 
 .PHONY: bench-dns
 bench-dns: ## the DNS door beside rbldnsd, 10 M domains, by dnsperf (5 minutes)
-	cd bench && $(GO) run . dns $(BENCHFLAGS)
+	cd internal/bench && $(GO) run . dns $(BENCHFLAGS)
 
 .PHONY: bench-resp
 bench-resp: ## the RESP door beside redis-server, 10 M members, by redis-benchmark (5 minutes)
-	cd bench && $(GO) run . resp $(BENCHFLAGS)
+	cd internal/bench && $(GO) run . resp $(BENCHFLAGS)
 
 .PHONY: bench-start
 bench-start: ## serve until the first answer, cold and warm, with 10 M entries and with 200,000 live ones (3 minutes)
-	cd bench && $(GO) run . start $(BENCHFLAGS)
+	cd internal/bench && $(GO) run . start $(BENCHFLAGS)
 
 .PHONY: bench-upgrade
 bench-upgrade: ## what clients feel while another process takes over, by probes each millisecond (4 minutes)
-	cd bench && $(GO) run . upgrade $(BENCHFLAGS)
+	cd internal/bench && $(GO) run . upgrade $(BENCHFLAGS)
 
 .PHONY: bench-reload
 bench-reload: ## what clients feel of a list of 10 M that changes, by probes each millisecond (5 minutes)
-	cd bench && $(GO) run . reload $(BENCHFLAGS)
+	cd internal/bench && $(GO) run . reload $(BENCHFLAGS)
 
 .PHONY: bench-owners
 bench-owners: ## a million owners with 20 entries each: build, memory, changes, 200,000 of them by HTTP (3 minutes)
-	cd bench && $(GO) run . owners $(BENCHFLAGS)
+	cd internal/bench && $(GO) run . owners $(BENCHFLAGS)
 	$(GO) test ./index ./policy -run='^$$' -bench='LookupOwned|Owners' -cpu=1
 
 .PHONY: bench-fleet
 bench-fleet: ## a fleet's list of 10 M: published first and with 0.1 % changed, what a node fetches and when it acts; 20 nodes (10 minutes)
-	cd bench && $(GO) run . publish $(BENCHFLAGS) && $(GO) run . nodes
+	cd internal/bench && $(GO) run . publish $(BENCHFLAGS) && $(GO) run . nodes
 
 .PHONY: bench-growth
 bench-growth: ## curves from 10,000 to 100 M entries, one to 10,000 connections, on one processor and two (20 minutes)
-	cd bench && $(GO) run . growth $(BENCHFLAGS)
+	cd internal/bench && $(GO) run . growth $(BENCHFLAGS)
 
 .PHONY: benchtest
 benchtest: ## the tests of bench/, a module of its own
-	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./... && $(GO) test ./...
+	cd internal/bench && $(GO) vet ./... && $(GO) tool -modfile=../../packaging/tools/go.mod staticcheck ./... && $(GO) test ./...
 
 .PHONY: charttest
 charttest: ## the Helm chart and compose files against Kubernetes' and Compose's types, a module of its own
-	cd packaging/helm/test && $(GO) vet ./... && $(GO) tool -modfile=../../../tools/go.mod staticcheck ./... && $(GO) test -count=1 ./... # what it reads is outside the module, which the cache of tests does not see
+	cd packaging/helm/test && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./... && $(GO) test -count=1 ./... # what it reads is outside the module, which the cache of tests does not see
 
 .PHONY: benchmarks
 benchmarks: ## Go's own benchmarks of the hot path
@@ -148,11 +148,11 @@ benchmarks: ## Go's own benchmarks of the hot path
 
 .PHONY: fleetplot
 fleetplot: ## the plot of docs/fleet.md: how many nodes a bad sequence reaches
-	cd bench && $(GO) run . fleet
+	cd internal/bench && $(GO) run . fleet
 
 .PHONY: filtersizes
 filtersizes: ## the plot of docs/filters.md: how large filters are, and how often they are wrong
-	cd bench && $(GO) run . sizes
+	cd internal/bench && $(GO) run . sizes
 
 .PHONY: figures
 figures: ## the corpus, and compile, size, memory and reloads of a million real names

@@ -23,7 +23,7 @@ mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-(cd tools && GOFLAGS= go build -o "$work/" ./packages ./image)
+(cd packaging/tools && GOFLAGS= go build -o "$work/" ./packages ./image)
 images=()
 # The program that runs here says what shells complete, which is the same for all machines.
 go build -o "$work/here" ./cmd/blockd
@@ -60,7 +60,7 @@ for platform in "${platforms[@]}"; do
 	find "$work/$name" -type d -exec chmod 755 {} + -o -type f -exec chmod 644 {} +
 	chmod 755 "$work/$name/blockd"
 	for script in certbot/blockd rc.d/blockd; do [ ! -e "$work/$name/$script" ] || chmod 755 "$work/$name/$script"; done
-	(cd tools && GOFLAGS= go run ./sbom "$work/$name/blockd") >"$out/$name.spdx.json"
+	(cd packaging/tools && GOFLAGS= go run ./sbom "$work/$name/blockd") >"$out/$name.spdx.json"
 	tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=ustar -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
 	if [ "$system" = linux ]; then
 		package "$work/$name" "$machine"

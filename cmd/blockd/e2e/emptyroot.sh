@@ -34,8 +34,8 @@ unshare --mount --pid --net --fork --kill-child sh -c 'mount -t proc proc /proc 
 	missing "no namespaces of its own are to be had here, with mounts and a loopback (a container without CAP_SYS_ADMIN?); skipped"
 
 go mod download
-(cd bench && go mod download)
-(cd tools && go mod download)
+(cd internal/bench && go mod download)
+(cd packaging/tools && go mod download)
 goroot=$(go env GOROOT) modules=$(go env GOMODCACHE) compiled=$(go env GOCACHE)
 checked=${STATICCHECK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/staticcheck}
 

@@ -1,6 +1,6 @@
 // Build tools, in a module of their own so that their dependencies never reach
 // the product's go.mod.
-module blockd/tools
+module blockd/packaging/tools
 
 go 1.26.0
 

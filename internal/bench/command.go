@@ -32,7 +32,7 @@ type command struct {
 
 func newCommand(name string, s *scale) *command {
 	c := &command{name: name, scale: s, flags: flag.NewFlagSet(name, flag.ContinueOnError)}
-	c.flags.StringVar(&s.root, "root", "..", "`folder` of the checkout")
+	c.flags.StringVar(&s.root, "root", "../..", "`folder` of the checkout")
 	c.flags.StringVar(&s.docs, "docs", "", "`folder` of performance.md and its plots (default ROOT/docs)")
 	return c
 }

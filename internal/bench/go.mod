@@ -1,6 +1,6 @@
 // Benchmarks against peers, in a module of their own so that the peers' code
 // never reaches the product's go.mod.
-module blockd/bench
+module blockd/internal/bench
 
 go 1.26.8
 
@@ -38,4 +38,4 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace blockd => ../
+replace blockd => ../..
