@@ -35,7 +35,7 @@ package() {
 	cp "$1/blockd" "$stage/"
 	cp -R packaging/systemd "$stage/systemd"
 	for file in blockd.8 blockd.toml.5; do
-		gzip -9nc "man/$file" >"$stage/$file.gz"
+		gzip -9nc docs/man/$file >"$stage/$file.gz"
 	done
 	"$work/here" completion bash >"$stage/blockd.bash"
 	"$work/here" completion zsh >"$stage/_blockd"
@@ -54,7 +54,7 @@ for platform in "${platforms[@]}"; do
 	name=blockd-$version-$system-$machine
 	mkdir -p "$work/$name"
 	GOOS=$system GOARCH=$machine go build -buildvcs=true -ldflags "-s -w -X blockd/cmd/blockd/internal/version.stamped=$version" -o "$work/$name/blockd" ./cmd/blockd
-	cp -R LICENSE NOTICE README.md CHANGELOG.md man packaging/config.toml packaging/senders.txt "$work/$name/"
+	cp -R LICENSE NOTICE README.md CHANGELOG.md docs/man packaging/config.toml packaging/senders.txt "$work/$name/"
 	[ "$system" != linux ] || cp -R packaging/systemd packaging/package/sysusers.conf packaging/certbot "$work/$name/"
 	[ "$system" != freebsd ] || install -D packaging/freebsd/blockd "$work/$name/rc.d/blockd"
 	find "$work/$name" -type d -exec chmod 755 {} + -o -type f -exec chmod 644 {} +

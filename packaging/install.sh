@@ -23,8 +23,8 @@ put() { # put MODE FILE FOLDER
 }
 
 put 755 blockd "$prefix/bin"
-put 644 man/blockd.8 "$prefix/share/man/man8"
-put 644 man/blockd.toml.5 "$prefix/share/man/man5"
+put 644 docs/man/blockd.8 "$prefix/share/man/man8"
+put 644 docs/man/blockd.toml.5 "$prefix/share/man/man5"
 for unit in packaging/systemd/*; do
 	put 644 "$unit" "$prefix/lib/systemd/system"
 	sed -i "s,/usr/bin/blockd,$prefix/bin/blockd," "$dest$prefix/lib/systemd/system/$(basename "$unit")"

@@ -14,7 +14,7 @@ import (
 
 func manPage(t *testing.T, name string) []string {
 	t.Helper()
-	text := testkit.Read(t, testkit.Root(t)+"/man/"+name)
+	text := testkit.Read(t, testkit.Root(t)+"/docs/man/"+name)
 	return strings.Split(string(text), "\n")
 }
 

@@ -199,7 +199,7 @@ func TestReference(t *testing.T) {
 	}
 	page.WriteString(".El\n")
 	holds(t, testkit.Root(t)+"/docs/configuration.md", "| key |", "\n## ", table.String()+"\n")
-	holds(t, testkit.Root(t)+"/man/blockd.toml.5", ".Ss [index]", ".Sh EXAMPLES", page.String())
+	holds(t, testkit.Root(t)+"/docs/man/blockd.toml.5", ".Ss [index]", ".Sh EXAMPLES", page.String())
 }
 
 // mdoc is a text as a man page has it: a line a sentence.
