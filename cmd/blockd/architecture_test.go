@@ -1,247 +1,340 @@
-// The tests of this folder hold the rules of the whole tree: who may import
-// whom, and what no file may contain. A rule that nothing checks decays.
 package main_test
 
 import (
-	"cmp"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
-	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
-// layers says what each package may import of this module, tests aside. An
-// arrow that is not here is a change of architecture: docs/HACKING.md draws it.
-var layers = map[string][]string{
-	"access":            {},
-	"audit":             {"internal/durable"},
-	"addr":              {},
-	"bell":              {"internal/durable"},
-	"letter":            {"history", "internal/durable", "internal/term"},
-	"bloom":             {},
-	"certificate":       {},
-	"maillog":           {},
-	"forget":            {"addr", "audit", "correspondents", "history", "hits", "index", "junk", "lists", "live", "quarantine", "receipt", "reload"},
-	"correspondents":    {"addr", "internal/durable", "lists"},
-	"filter":            {},
-	"firstseen":         {"filter", "internal/durable"},
-	"history":           {"internal/durable"},
-	"listener":          {},
-	"internal/durable":  {},
-	"internal/runs":     {},
-	"internal/term":     {},
-	"internal/spelling": {},
-	"machine":           {},
-	"mailbox":           {"internal/durable"},
-	"quarantine":        {"internal/durable"},
-	"msgauth":           {},
-	"pattern":           {"addr"},
-	"minisign":          {},
-	"remote":            {"internal/durable", "minisign"},
-	"repeat":            {"history"},
-	"reply":             {},
-	"spool":             {},
-
-	"digest":                      {"addr"},
-	"header":                      {"addr"},
-	"lists":                       {"addr", "internal/runs", "pattern"},
-	"junk":                        {"addr", "correspondents", "history", "internal/durable", "lists", "live"},
-	"migration/internal/original": {},
-	"migration":                   {"addr", "lists", "migration/internal/original", "pattern"},
-
-	"index/internal/memory":  {},
-	"index/internal/format":  {"addr", "bloom", "digest", "index/internal/memory", "lists", "pattern"},
-	"index/internal/segment": {"addr", "index/internal/format", "index/internal/memory", "internal/durable", "lists"},
-	"index/internal/build":   {"addr", "bloom", "digest", "index/internal/format", "index/internal/memory", "index/internal/segment", "lists"},
-	"index":                  {"addr", "bloom", "digest", "index/internal/build", "index/internal/format", "index/internal/memory", "index/internal/segment", "internal/durable", "lists", "pattern"},
-
-	"index/kept": {"index/internal/format", "index/internal/segment", "internal/durable", "internal/term", "lists"},
-
-	"builder": {"index", "index/kept", "lists", "machine"},
-	"live":    {"addr", "audit", "digest", "index", "internal/durable", "lists"},
-	"verdict": {"addr", "digest", "index", "lists", "msgauth"},
-	"client":  {},
-	"health":  {"listener"},
-	"receipt": {"history", "internal/durable", "internal/secret", "listener", "reply"},
-	"rollup":  {"history", "internal/durable"},
-	"hits":    {"index", "internal/durable", "verdict"},
-	"rule":    {"addr", "index", "lists", "msgauth", "verdict"},
-
-	"snapshot":         {"internal/durable", "internal/runs", "lists", "minisign"},
-	"mirror":           {"addr", "internal/durable", "internal/runs", "lists"},
-	"mirror/preset":    {"lists", "mirror"},
-	"mirror/query":     {"mirror"},
-	"migration/owners": {"addr", "lists", "migration", "migration/internal/original", "mirror", "mirror/preset"},
-	"mirror/mysql":     {"mirror", "mirror/query"},
-	"mirror/ldap":      {"mirror", "mirror/query"},
-	"mirror/s3":        {"lists", "mirror"},
-	"mirror/sqlite":    {"mirror", "mirror/query"},
-	"mirror/redis":     {"mirror", "redisclient"},
-
-	"roster":               {},
-	"live/shared":          {"audit", "internal/durable", "lists", "live"},
-	"live/shared/postgres": {"live", "live/shared", "mirror/postgres"},
-	"live/shared/relay":    {"live", "live/shared"},
-	"live/shared/redis":    {"live", "live/shared", "redisclient"},
-
-	"ask":             {"addr", "bloom", "filter", "index", "internal/durable", "lists", "mirror", "verdict"},
-	"ask/redis":       {"ask", "mirror", "mirror/redis", "redisclient"},
-	"ask/postgres":    {"ask", "mirror", "mirror/postgres"},
-	"mirror/postgres": {"mirror", "mirror/query"},
-
-	"policy":   {"addr", "ask", "correspondents", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
-	"printout": {"addr", "index", "internal/term", "lists", "msgauth", "policy", "verdict"},
-	"reload":   {"addr", "correspondents", "digest", "history", "index", "index/kept", "internal/durable", "internal/term", "lists"},
-
-	"redisclient":     {},
-	"redisfilter":     {"filter", "redisclient"},
-	"internal/export": {"addr", "filter", "index", "internal/durable", "internal/runs", "internal/term", "lists", "live", "rule"},
-
-	"internal/overlap": {"index", "lists"},
-	"keptfilter":       {"filter", "index", "internal/durable", "internal/export", "redisclient", "redisfilter", "rule"},
-
-	"milter": {"addr", "header", "listener", "msgauth", "policy", "reply", "rule", "spool"},
-
-	"smtpfilter/wire":     {},
-	"smtpfilter/parse":    {"addr"},
-	"smtpfilter/upstream": {"smtpfilter/wire"},
-	"smtpfilter/session":  {"addr", "header", "index", "lists", "mailbox", "msgauth", "policy", "reply", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire", "spool", "verdict"},
-	"smtpfilter/server":   {"listener", "smtpfilter/session", "smtpfilter/upstream"},
-
-	"dnsbl":   {"digest", "index", "listener", "lists", "policy", "reply", "verdict"},
-	"resp":    {"addr", "index", "listener", "live", "policy", "verdict"},
-	"postfix": {"addr", "listener", "lists", "policy", "reply", "rule"},
-
-	"httpapi/fastpath": {},
-	"httpapi/session":  {"internal/durable"},
-	"httpapi/provider": {},
-	"httpapi":          {"rollup", "httpapi/provider", "httpapi/session", "correspondents", "forget", "index/kept", "pause", "audit", "addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "junk", "letter", "listener", "lists", "live", "live/shared", "msgauth", "policy", "quarantine", "receipt", "reload", "roster", "verdict"},
-
-	"internal/config": {"httpapi/session", "httpapi/provider", "junk", "minisign", "snapshot", "correspondents", "catalogue", "index/kept", "access", "addr", "ask", "audit", "bell", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
-		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
-	"internal/carried": {},
-	"internal/upgrade": {},
-	"internal/version": {},
-	"catalogue":        {},
-	"internal/daemon": {"rollup", "catalogue", "internal/setup", "internal/subscription", "junk", "minisign", "snapshot", "correspondents", "forget", "internal/secret", "index/kept", "pause", "internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
-		"addr", "audit", "bell", "builder", "certificate", "dnsbl", "firstseen", "health", "history", "httpapi", "httpapi/session", "index", "internal/config", "keptfilter", "letter", "listener", "lists", "live", "live/shared", "live/shared/postgres", "live/shared/redis", "live/shared/relay", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
-		"postfix", "quarantine", "receipt", "reload", "remote", "repeat", "resp", "roster", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool", "verdict"},
-	"internal/control":      {"httpapi/session", "roster", "internal/daemon", "live/shared", "junk", "correspondents", "forget", "hits", "letter", "lists", "rule", "addr", "index/kept", "pause", "audit", "access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "quarantine", "receipt", "reload"},
-	"internal/setup":        {"catalogue", "docs", "internal/durable", "lists"},
-	"internal/subscription": {"catalogue", "internal/config", "internal/durable", "internal/setup"},
-	"docs":                  {},
-	"packaging":             {},
-	"pause":                 {"internal/durable"},
-	"internal/secret":       {"internal/durable"},
-	"internal/doctor":       {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "mirror", "smtpfilter/upstream", "verdict"},
+// floors are the root folders. An import between two of them goes to a lower floor. docs/HACKING.md draws them.
+var floors = map[string]int{
+	"cmd":        8,
+	"smtpfilter": 7, "milter": 7, "doors": 7,
+	"policy": 6, "reload": 6,
+	"index":   5,
+	"sources": 4, "records": 4,
+	"lists": 3,
+	"bloom": 2, "mail": 2,
+	"internal": 1, "docs": 1, "packaging": 1,
 }
 
-func TestImportsPointDown(t *testing.T) {
-	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}}: {{join .Imports \" \"}}", "./...").Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
-	seen := map[string]bool{}
-	for line := range strings.Lines(string(out)) {
-		name, imports, _ := strings.Cut(strings.TrimSpace(line), ":")
-		name = strings.TrimPrefix(name, "blockd/")
-		allowed, ok := layers[name]
-		if name == "blockd" || name == "e2e" || strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "internal/") && !ok {
-			continue // main knows everybody; the rest of internal/ and e2e/ are test support
-		}
-		if !ok {
-			t.Errorf("package %s has no row in layers: say what it may import", name)
-			continue
-		}
-		seen[name] = true
-		for imp := range strings.FieldsSeq(imports) {
-			if imp, ours := strings.CutPrefix(imp, "blockd/"); ours && !slices.Contains(allowed, imp) {
-				t.Errorf("%s imports %s, which is not below it", name, imp)
-			}
-		}
-	}
-	for name := range layers {
-		if !seen[name] {
-			t.Errorf("layers has a row for %s, which is no package", name)
-		}
-	}
+// arrows say who may import whom inside a folder, by names below it ("." is the folder's own package): a package may
+// import all that stand behind it in a chain, and behind those in others.
+var arrows = map[string][]string{
+	"cmd": {
+		"blockd > blockd/internal/doctor > blockd/internal/control > blockd/internal/daemon > blockd/internal/subscription > blockd/internal/config",
+		"blockd/internal/subscription > blockd/internal/setup",
+		"blockd/internal/daemon > blockd/internal/upgrade", "blockd/internal/daemon > blockd/internal/carried",
+		"blockd/internal/daemon > blockd/internal/version", "blockd > blockd/internal/overlap",
+		"blockd > blockd/internal/migration/owners > blockd/internal/migration > blockd/internal/migration/internal/original",
+	},
+	"smtpfilter": {"server > session > upstream > wire", "session > parse > wire"},
+	"doors": {
+		"httpapi > forget > receipt", "keptfilter > export",
+		"httpapi > httpapi/fastpath", "httpapi > httpapi/provider", "httpapi > httpapi/session",
+	},
+	"policy": {"printout > . > hits > verdict > reply", "junk > .", ". > rule > verdict", ". > ask > verdict", "ask/postgres > ask", "ask/redis > ask"},
+	"reload": {". > builder"},
+	"index": {
+		"live/shared/postgres > live/shared > live > .", "live/shared/redis > live/shared", "live/shared/relay > live/shared",
+		"kept > .", ". > internal/build > internal/segment > internal/format > internal/memory",
+	},
+	"sources": {
+		"mirror/postgres > mirror/query > mirror", "mirror/mysql > mirror/query", "mirror/sqlite > mirror/query", "mirror/ldap > mirror/query",
+		"mirror/redis > mirror", "mirror/s3 > mirror", "mirror/preset > mirror",
+	},
+	"records":  {"letter > history", "repeat > history", "rollup > history"},
+	"lists":    {". > pattern"},
+	"bloom":    {"redisfilter > filter"},
+	"mail":     {"header > addr", "digest > addr"},
+	"internal": {"secret > durable"},
 }
 
-// TestNoInitNoSleep holds two rules of docs/HACKING.md: wiring is done by
-// constructors, and a test waits for a condition, never for a while.
-func TestNoInitNoSleep(t *testing.T) {
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+// Bounds of today, which may only fall: whoever makes one smaller writes the smaller number here.
+var (
+	mostFiles = 30 // product files of a package
+	manyFiles = map[string]int{
+		"cmd/blockd": 54, "cmd/blockd/internal/config": 44, "cmd/blockd/internal/daemon": 49, "doors/httpapi": 51, "lists": 56,
+	}
+	mostMethods = 60 // methods of a type
+	manyMethods = map[string]int{
+		"cmd/blockd/internal/config.Config": 96, "cmd/blockd/internal/daemon.daemon": 104, "doors/httpapi.Server": 172, "index.Index": 76,
+		"index/live.Set": 62, "lists.reading": 91, "reload.Reloader": 80, "smtpfilter/session.session": 136,
+	}
+	rootFiles = []string{"CHANGELOG.md", "LICENSE", "Makefile", "NOTICE", "README.md", "config.toml", "go.mod", "go.sum"}
+)
+
+// source is a Go file of the module.
+type source struct {
+	path    string // from the root, with slashes
+	folder  string
+	file    *ast.File
+	fset    *token.FileSet
+	test    bool
+	support bool // for tests: a test file, the kit of tests, benchmarks
+}
+
+// sources reads all Go files below the root but those of testdata and of what is not the product's: var, dist, modules of Node.js.
+func sources(t *testing.T, root string) []source {
+	t.Helper()
+	var all []source
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == ".git" || d.Name() == "var" || d.Name() == "testdata") {
-			return filepath.SkipDir
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
 		}
-		if filepath.Ext(path) != ".go" {
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			if base := d.Name(); rel != "." && base[0] == '.' || base == "testdata" || base == "node_modules" || rel == "var" || rel == "dist" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if path.Ext(rel) != ".go" {
 			return nil
 		}
 		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, path, nil, 0)
+		file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
-		synctest := slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
-		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.FuncDecl:
-				if n.Recv == nil && n.Name.Name == "init" {
-					t.Errorf("%s: an init function", fset.Position(n.Pos()))
-				}
-			case *ast.SelectorExpr:
-				pkg, ok := n.X.(*ast.Ident)
-				if ok && pkg.Name == "time" && n.Sel.Name == "Sleep" && strings.HasSuffix(path, "_test.go") && !synctest {
-					t.Errorf("%s: a test that sleeps outside a synctest bubble", fset.Position(n.Pos()))
-				}
-			}
-			return true
-		})
+		test := strings.HasSuffix(rel, "_test.go")
+		all = append(all, source{rel, path.Dir(rel), file, fset, test, test || isSupport(path.Dir(rel))})
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return all
 }
 
-// TestMetricsAreDocumented keeps docs/operation.md and the code at one: who wakes
-// somebody at night by a metric finds its meaning there.
-func TestMetricsAreDocumented(t *testing.T) {
-	name := regexp.MustCompile(`"(blockd_[a-z_]+)"`)
-	inCode := map[string]bool{}
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() && d.Name() == "bench" {
-			return cmp.Or(err, fs.SkipDir)
+// isSupport tells whether a folder is for tests alone, or is a module of its own that only measures and builds.
+func isSupport(folder string) bool {
+	for _, s := range []string{"internal/testkit", "internal/bench", "cmd/blockd/e2e", "packaging/tools", "packaging/helm/test", "sources/mirror/mirrortest"} {
+		if folder == s || strings.HasPrefix(folder, s+"/") {
+			return true
 		}
-		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-			return nil
+	}
+	return false
+}
+
+// ours returns the folders of this module that a file imports.
+func (s source) ours() (folders []string) {
+	for _, i := range s.file.Imports {
+		name, _ := strconv.Unquote(i.Path.Value) // the parser has read it
+		if folder, ok := strings.CutPrefix(name, "blockd/"); ok {
+			folders = append(folders, folder)
 		}
-		text, err := os.ReadFile(path)
-		for _, m := range name.FindAllSubmatch(text, -1) {
-			inCode[string(m[1])] = true
+	}
+	return folders
+}
+
+// TestHouse holds the rules of the whole tree: who may import whom, and what no file may contain. A rule that nothing checks decays.
+func TestHouse(t *testing.T) {
+	root := testkit.Root(t)
+	all := sources(t, root)
+	t.Run("imports point down", func(t *testing.T) { importsPointDown(t, all) })
+	t.Run("no package and no type grows", func(t *testing.T) { bounded(t, all) })
+	t.Run("the root has its entries", func(t *testing.T) { rootEntries(t, root) })
+	t.Run("no init, no sleep", func(t *testing.T) {
+		for _, s := range all {
+			noInitNoSleep(t, s)
 		}
-		return err
 	})
+	t.Run("metrics are documented", func(t *testing.T) { metricsAreDocumented(t, root, all) })
+	t.Run("documents name files that are there", func(t *testing.T) { namedFilesAreThere(t, root) })
+}
+
+func importsPointDown(t *testing.T, all []source) {
+	allowed := map[string]map[string]bool{}
+	for folder, chains := range arrows {
+		allowed[folder] = closure(chains)
+	}
+	seen := map[string]bool{}
+	for _, s := range all {
+		if s.support {
+			continue
+		}
+		top, below, _ := strings.Cut(s.folder, "/")
+		floor, ok := floors[top]
+		if !ok {
+			t.Errorf("%s is on no floor", s.folder)
+		}
+		seen[top] = true
+		for _, imp := range s.ours() {
+			other, at, _ := strings.Cut(imp, "/")
+			switch {
+			case isSupport(imp):
+				t.Errorf("%s imports %s, which is for tests alone", s.path, imp)
+			case other != top && floors[other] >= floor:
+				t.Errorf("%s imports %s, which is on no lower floor", s.path, imp)
+			case other == top && !allowed[top][name(below)+" > "+name(at)]:
+				t.Errorf("%s imports %s: no arrow of %s says so", s.path, imp, top)
+			}
+		}
+	}
+	for folder := range floors {
+		if !seen[folder] && folder != "docs" {
+			t.Errorf("floors has %s, which is no folder with Go files", folder)
+		}
+	}
+}
+
+func name(below string) string {
+	if below == "" {
+		return "."
+	}
+	return below
+}
+
+// closure is all pairs "a > b" that chains say, directly or by way of others.
+func closure(chains []string) map[string]bool {
+	next := map[string][]string{}
+	for _, chain := range chains {
+		names := strings.Split(chain, " > ")
+		for i := range names[:len(names)-1] {
+			next[names[i]] = append(next[names[i]], names[i+1])
+		}
+	}
+	pairs := map[string]bool{}
+	for from := range next {
+		for reached := slices.Clone(next[from]); len(reached) > 0; reached = reached[1:] {
+			if pair := from + " > " + reached[0]; !pairs[pair] {
+				pairs[pair] = true
+				reached = append(reached, next[reached[0]]...)
+			}
+		}
+	}
+	return pairs
+}
+
+// bounded holds the sizes of packages and types.
+func bounded(t *testing.T, all []source) {
+	files, methods := map[string]int{}, map[string]int{}
+	for _, s := range all {
+		if s.support {
+			continue
+		}
+		files[s.folder]++
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				methods[s.folder+"."+receiver(f.Recv.List[0].Type)]++
+			}
+		}
+	}
+	for _, rule := range []struct {
+		what       string
+		have, many map[string]int
+		most       int
+	}{{"product files", files, manyFiles, mostFiles}, {"methods", methods, manyMethods, mostMethods}} {
+		for _, name := range slices.Sorted(maps.Keys(rule.have)) {
+			n, bound := rule.have[name], max(rule.most, rule.many[name])
+			if n > bound {
+				t.Errorf("%s has %d %s, and the bound is %d", name, n, rule.what, bound)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(rule.many)) {
+			if n := rule.have[name]; n < rule.many[name] {
+				t.Errorf("%s has %d %s now: write that in place of %d, or take the row out at %d and less", name, n, rule.what, rule.many[name], rule.most)
+			}
+		}
+	}
+}
+
+// receiver is the name of a method's type.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return fmt.Sprintf("%T", e)
+}
+
+// rootEntries holds the first page that somebody sees of the checkout. What git ignores there, and what README.md has people make, does not count.
+func rootEntries(t *testing.T, root string) {
+	entries, err := os.ReadDir(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := os.ReadFile("docs/operation.md")
-	if err != nil {
-		t.Fatal(err)
+	made := []string{"var", "dist", "blockd", "blockd.exe"}
+	for _, e := range entries {
+		base := e.Name()
+		_, floor := floors[base]
+		switch {
+		case base[0] == '.', slices.Contains(made, base), slices.Contains(rootFiles, base), floor && e.IsDir(), base == "testdata":
+		case !e.IsDir() && !slices.Contains([]string{".go", ".md", ".toml", ".sh", ".yaml", ".json", ".mod"}, path.Ext(base)):
+		default:
+			t.Errorf("%s stands at the root: it has a place in one of the folders (docs/HACKING.md)", base)
+		}
+	}
+	for _, file := range rootFiles {
+		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// noInitNoSleep holds two rules of docs/HACKING.md: wiring is done by constructors, and a test waits for a condition, never for a while.
+func noInitNoSleep(t *testing.T, s source) {
+	synctest := slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Recv == nil && n.Name.Name == "init" {
+				t.Errorf("%s:%d: an init function", s.path, s.fset.Position(n.Pos()).Line)
+			}
+		case *ast.SelectorExpr:
+			pkg, ok := n.X.(*ast.Ident)
+			if ok && pkg.Name == "time" && n.Sel.Name == "Sleep" && s.test && !synctest {
+				t.Errorf("%s:%d: a test that sleeps outside a synctest bubble", s.path, s.fset.Position(n.Pos()).Line)
+			}
+		}
+		return true
+	})
+}
+
+// metricsAreDocumented keeps docs/operation.md and the code at one: whoever is woken at night by a metric finds its meaning there.
+func metricsAreDocumented(t *testing.T, root string, all []source) {
+	metric := regexp.MustCompile(`^blockd_[a-z_]+$`)
+	inCode := map[string]bool{}
+	for _, s := range all {
+		if s.support {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				if text, err := strconv.Unquote(lit.Value); err == nil && metric.MatchString(text) {
+					inCode[text] = true
+				}
+			}
+			return true
+		})
 	}
 	row := regexp.MustCompile("(?m)^\\| `(blockd_[a-z_]+)")
 	inDocs := map[string]bool{}
-	for _, m := range row.FindAllSubmatch(document, -1) {
+	for _, m := range row.FindAllSubmatch(testkit.Read(t, filepath.Join(root, "docs/operation.md")), -1) {
 		inDocs[string(m[1])] = true
 	}
 	for name := range inCode {
@@ -253,5 +346,36 @@ func TestMetricsAreDocumented(t *testing.T) {
 		if !inCode[name] {
 			t.Errorf("docs/operation.md has a row for %s, which is no metric", name)
 		}
+	}
+}
+
+// namedFilesAreThere holds the paths that documents show, as `folder/file.go`, to the tree.
+func namedFilesAreThere(t *testing.T, root string) {
+	named := regexp.MustCompile("`(?:\\./)?([a-z]+(?:/[A-Za-z0-9_.-]+)*/[A-Za-z0-9_-]+\\.(?:go|sh|js|lua|c|toml|md))`")
+	count := 0
+	check := func(name string) {
+		for _, m := range named.FindAllSubmatch(testkit.Read(t, name), -1) {
+			top, _, _ := strings.Cut(string(m[1]), "/")
+			if _, ours := floors[top]; !ours && top != "testdata" {
+				continue
+			}
+			count++
+			if _, err := os.Stat(filepath.Join(root, string(m[1]))); err != nil {
+				t.Errorf("%s names %s, which is not there", name, m[1])
+			}
+		}
+	}
+	check(filepath.Join(root, "README.md"))
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(name string, d fs.DirEntry, err error) error {
+		if err == nil && path.Ext(name) == ".md" {
+			check(name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if count < 50 {
+		t.Errorf("documents name %d files: the pattern reads them no more", count)
 	}
 }
