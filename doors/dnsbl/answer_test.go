@@ -205,9 +205,7 @@ func TestWhatIsWrongIsServfail(t *testing.T) {
 			}
 		}
 		ix, err := index.Open(testkit.File(t, "damaged.bdx", data))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		r.live.Store(ix)
 		for _, qtype := range []uint16{dns.TypeA, dns.TypeTXT, dns.TypeAAAA, dns.TypeANY} {
 			if m := r.ask(listed[0], qtype); shown(m) != "SERVFAIL" || m.Authoritative {
@@ -268,9 +266,7 @@ func TestWhatIsWrongIsServfail(t *testing.T) {
 		one, two := indexes.Source(t, "one", ""), indexes.Source(t, "two", "ads.example\n")
 		one.Path += ".missing"
 		draft, err := index.Build(t.Context(), t.TempDir()+"/test.bdx", []index.Source{one, two}, index.Options{KeepGoing: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer draft.Discard()
 		r.live.Store(draft.Index())
 		for name, want := range map[string]string{

@@ -92,9 +92,7 @@ func (r *rig) ask(name string, qtype uint16) *dns.Msg {
 func pack(t testing.TB, m *dns.Msg) []byte {
 	t.Helper()
 	packed, err := m.Pack()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return packed
 }
 

@@ -56,9 +56,7 @@ func TestAnswersComeFromTheAddressThatWasAsked(t *testing.T) {
 		r := newRig(t, nil)
 		address, _ := r.serve(row.listen)
 		_, port, err := net.SplitHostPort(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if got := shown(exchange(t, "udp", net.JoinHostPort(row.ask, port), "bulk.example.dbl.here.example", dns.TypeA)); got != "NOERROR 127.0.0.2" {
 			t.Errorf("%+v: %s", row, got)
 		}
@@ -69,9 +67,7 @@ func TestAnswersComeFromTheAddressThatWasAsked(t *testing.T) {
 func dial(t testing.TB, address string) *dns.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(time.Minute))
 	return &dns.Conn{Conn: c}
@@ -167,9 +163,7 @@ func TestAnswersBeforeATCPFault(t *testing.T) {
 		if _, err := c.Conn.Write(append(framed(t, "bulk.example.dbl.here.example.", 7), fault...)); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.Conn.(*net.TCPConn).CloseWrite())
 		if m, err := c.ReadMsg(); err != nil || m.Id != 7 || shown(m) != "NOERROR 127.0.0.2" {
 			t.Errorf("%s: %v, %v", name, m, err)
 		}
@@ -233,9 +227,7 @@ func TestStopAnswersWhatHasCome(t *testing.T) {
 	l, p := listen(t, "127.0.0.1")
 	c := dial(t, l.Addr().String())
 	u, err := net.Dial("udp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer u.Close()
 	u.SetDeadline(time.Now().Add(time.Minute))
 	const n = 100 // fit into the smallest buffer of a socket
@@ -302,14 +294,10 @@ func TestSocketGoesOnAfterAnAnswerThatCannotBeSent(t *testing.T) {
 	l.Close()
 	defer p.Close()
 	u, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer u.Close()
 	s, err := newSocket(p.(*net.UDPConn))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	reader := r.server.newReader(s)
 	octets := [][]byte{[]byte("one")}
 	there, nowhere := u.LocalAddr(), &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 0}

@@ -39,9 +39,7 @@ func exported(t *testing.T, job Job) (text string, told *Result) {
 	job.Progress = func(int64, int64) {}
 	var b strings.Builder
 	told, err := job.Write(t.Context(), &b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return b.String(), told
 }
 
@@ -57,9 +55,7 @@ func held(t *testing.T, ix *index.Index) map[string]lists.Item {
 	t.Helper()
 	all := map[string]lists.Item{}
 	for e, err := range ix.Entries(t.Context(), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		all[what(&e.Item)] = e.Item
 	}
 	return all
@@ -163,9 +159,7 @@ func comesBack(t *testing.T, ix *index.Index, format string) {
 	counts := 0
 	for _, m := range leftOut.FindAllStringSubmatch(told, -1) {
 		n, err := strconv.Atoi(strings.ReplaceAll(m[1], ",", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		counts += n
 	}
 	if wrote := term.Counted(len(before)-unsaid, "entry") + " written"; counts != unsaid || !strings.Contains(told, wrote) {
@@ -350,13 +344,9 @@ func TestExportRefusesLess(t *testing.T) {
 			}
 			for _, name := range names {
 				a, err := addr.Parse("x@" + name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				matches, err := ix.Lookup(nil, a, time.Now())
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				here := len(matches) > 0 && !slices.ContainsFunc(matches, func(m index.Match) bool { return m.Action == lists.Allow })
 				there := nearestRefuses(items, name)
 				if there && !here {

@@ -3,6 +3,7 @@ package forget
 import (
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 )
 
@@ -10,9 +11,7 @@ import (
 func TestPerson(t *testing.T) {
 	parse := func(text string) addr.Addr {
 		a, err := addr.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return a
 	}
 	p := person{parse("Anna.B@Büro.example"), "+"}
@@ -43,9 +42,7 @@ func TestPerson(t *testing.T) {
 // What is kept about others stays, however their address looks.
 func TestOthersAreNotNamed(t *testing.T) {
 	a, err := addr.Parse("ann@here.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	who := person{address: a, separators: "+"}
 	for text, want := range map[string]bool{
 		"joann@here.example": false, "ann@here.example.org": false, "I am jo.ann@here.example": false, "recipient:joann@here.example": false,

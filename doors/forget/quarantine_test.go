@@ -18,9 +18,7 @@ import (
 func TestQuarantineOfOthersStays(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"tmp", "new", "cur"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 	}
 	for i, m := range []struct{ from, to string }{
 		{"x@bulk.example", "anna@here.example"},
@@ -36,18 +34,12 @@ func TestQuarantineOfOthersStays(t *testing.T) {
 		testkit.Write(t, filepath.Join(dir, "new", fmt.Sprintf("170000000%d.M%d.host", i, i)), text+"X-Blockd: list=bad ref=r\r\nReceived: from x\r\nSubject: s\r\n\r\nhello\r\n")
 	}
 	a, err := addr.Parse("anna@here.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	places := &Places{Quarantine: quarantine.Folder(dir), Index: filepath.Join(t.TempDir(), "index")}
 	f, err := places.Forget(t.Context(), a, Wish{Quarantine: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	left, err := quarantine.Folder(dir).List(t.Context(), quarantine.Query{Limit: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var ids []string
 	for _, m := range left.Messages {
 		ids = append(ids, m.ID)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // door is a health door that serves until the test ends.
@@ -23,9 +25,7 @@ type door struct {
 func open(t *testing.T, locks func()) *door {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	d := &door{address: l.Addr().String()}
 	s := &Server{Ready: d.ready.Load, Locks: locks, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -44,19 +44,13 @@ func open(t *testing.T, locks func()) *door {
 func (d *door) ask(t *testing.T, method, path string) (int, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", d.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	io.WriteString(conn, method+" "+path+" HTTP/1.1\r\nHost: 10.1.2.3:8026\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if !resp.Close {
 		t.Error("the connection stays open after its answer")
 	}
@@ -92,9 +86,7 @@ func TestIdleConnectionsKeepNoProbeOut(t *testing.T) {
 	var idle []net.Conn
 	for range 3 * maxConnections {
 		conn, err := net.Dial("tcp", d.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer conn.Close()
 		io.WriteString(conn, "GET /readyz HTTP/1.1\r\nHost: half")
 		idle = append(idle, conn)
@@ -113,9 +105,7 @@ func TestIdleConnectionsKeepNoProbeOut(t *testing.T) {
 func TestLongHeadersAreRefused(t *testing.T) {
 	d := open(t, func() {})
 	conn, err := net.Dial("tcp", d.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	go io.WriteString(conn, "GET /readyz HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
 	conn.SetReadDeadline(time.Now().Add(time.Minute))

@@ -28,9 +28,7 @@ func BenchmarkStream(b *testing.B) {
 			}
 			b.ResetTimer()
 			r, err := http.Post(srv.URL+"/v1/check", "application/x-ndjson", &body)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			defer r.Body.Close()
 			if n, err := io.Copy(io.Discard, r.Body); err != nil || r.StatusCode != http.StatusOK || n < int64(b.N) {
 				b.Fatalf("%d bytes, status %d, %v", n, r.StatusCode, err)
@@ -53,9 +51,7 @@ func BenchmarkConnection(b *testing.B) {
 			defer l.Close()
 			defer stop()
 			conn, err := net.Dial("tcp", l.Addr().String())
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			defer conn.Close()
 			answer := make([]byte, 4<<10)
 			for i := 0; b.Loop(); i++ {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/policy/junk"
 	"blockd/records/audit"
 	"blockd/records/history"
@@ -34,17 +35,13 @@ func TestComplaintsCountOnce(t *testing.T) {
 		}
 		text := fmt.Sprintf("Content-Type: multipart/report; report-type=feedback-report; boundary=b\n\n--b\nContent-Type: message/feedback-report\n\nFeedback-Type: %s\nUser-Agent: x/1\nVersion: 1\nOriginal-Mail-From: promo@bulk.example\nSource-IP: 192.0.2.1\n%s\n--b--\n", kind, rcpt)
 		a, err := TakeComplaint(t.Context(), box, strings.NewReader(text), mailbox, search, now.Add(-24*time.Hour), "op", func(audit.Line) error { lines++; return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return a
 	}
 	users := func() (n int) {
 		t.Helper()
 		all, _, err := box.All(junk.Open, now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, p := range all {
 			n += p.Users
 		}
@@ -58,9 +55,7 @@ func TestComplaintsCountOnce(t *testing.T) {
 	if n := users(); n != 1 || lines != 1 {
 		t.Errorf("%d users, %d lines of the journal; want one of each", n, lines)
 	}
-	if err := box.Say("promo@bulk.example", "bob@here.example", junk.Moved, now.Add(-time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, box.Say("promo@bulk.example", "bob@here.example", junk.Moved, now.Add(-time.Minute)))
 	take("not-spam", "anna+1@here.example", "bob@here.example")
 	if said, _, _ := box.Said("promo@bulk.example", "anna@here.example"); !said.IsZero() {
 		t.Error("a complaint that was taken back counts")

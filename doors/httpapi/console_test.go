@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 const asBrowser = "Accept: text/html,application/xhtml+xml,*/*;q=0.8"
@@ -40,9 +42,7 @@ func TestConsoleNeedsNothingElse(t *testing.T) {
 		}
 	}
 	files, err := fs.ReadDir(assets, "console")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, file := range files {
 		if name := "console/" + file.Name(); !seen[name] && name != "console/page.html" {
 			t.Errorf("nothing loads %s", name)
@@ -93,9 +93,7 @@ func TestConsoleHasNothingInline(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }
 
 // withoutNamespaces takes out the addresses that are names, which nobody asks.

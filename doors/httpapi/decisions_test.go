@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/records/history"
 )
 
@@ -39,9 +40,7 @@ func TestParseDecisionQuery(t *testing.T) {
 		{"colour=red", "colour: no such parameter", history.Query{}},
 	} {
 		v, err := url.ParseQuery(tt.query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		got, err := ParseDecisionQuery(v)
 		if tt.fault != "" && (err == nil || err.Error() != tt.fault) || tt.fault == "" && (err != nil || !reflect.DeepEqual(got, tt.want)) {
 			t.Errorf("%s: %+v, %v, want %+v, %s", tt.query, got, err, tt.want, tt.fault)
@@ -52,9 +51,7 @@ func TestParseDecisionQuery(t *testing.T) {
 // A plus is a plus here too, in an address and in a time.
 func TestDecisionsOfAnAddressWithAPlus(t *testing.T) {
 	past, err := history.Open(history.Settings{Folder: filepath.Join(t.TempDir(), "history"), Max: history.MinMax, Keep: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { past.Close() })
 	past.Add(refusal(time.Now(), "promo+x@bad.example"))
 	f := newFixture(t, Settings{History: past, First: first}, "bad.example\n")

@@ -15,6 +15,7 @@ import (
 
 	"blockd/index"
 	"blockd/index/live"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy"
 	"blockd/policy/verdict"
@@ -34,13 +35,9 @@ type entryFixture struct {
 func newEntryFixture(t testing.TB) *entryFixture {
 	t.Helper()
 	guard, err := lists.NewGuard(lists.DefaultGuard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	set, err := live.Open(live.Settings{Folder: filepath.Join(t.TempDir(), "live"), Guard: guard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { set.Close() })
 	path := filepath.Join(t.TempDir(), "tokens")
 	f := &entryFixture{fixture: &fixture{live: build(t, "bad.example\n")}, set: set}
@@ -57,9 +54,7 @@ func newEntryFixture(t testing.TB) *entryFixture {
 func newToken(t testing.TB, path, name string, scope Scope) string {
 	t.Helper()
 	token, err := NewToken(path, name, scope, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return "Authorization: Bearer " + token
 }
 
@@ -114,9 +109,7 @@ func TestAddAndRemoveOverHTTP(t *testing.T) {
 
 	// What was answered undoes it.
 	undo, err := json.Marshal(removed[0].Was)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if status, again, text := f.post(string(undo)); status != http.StatusOK || again[0].Result != "added" ||
 		again[0].Entry.Author != "jo (helpdesk)" || !again[0].Entry.Expires.Equal(*e.Expires) {
 		t.Errorf("undone: %d %s", status, text)
@@ -260,9 +253,7 @@ func TestEntriesAreWrittenInPieces(t *testing.T) {
 		if w.octets < 500_000 || w.largest > 64<<10 {
 			t.Errorf("%s: %d octets, at most %d at once", when, w.octets, w.largest)
 		}
-		if err := f.set.Tidy(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, f.set.Tidy())
 	}
 	first := f.ask("GET", "/v1/entries", "", f.read)
 	tag := first.Header().Get("Etag")
@@ -290,9 +281,7 @@ func TestIfRev(t *testing.T) {
 		return w.Body.String()
 	}
 	var answer ChangeResults
-	if err := json.Unmarshal([]byte(post(`{"entry":"one.example","why":"first","if_rev":0}`, 200)), &answer); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(post(`{"entry":"one.example","why":"first","if_rev":0}`, 200)), &answer))
 	rev := answer.Results[0].Entry.Rev
 	if text := post(`{"entry":"one.example","why":"again","if_rev":0}`, 409); rev == 0 || !strings.Contains(text, `"was":{"entry":"one.example"`) {
 		t.Errorf("there was to be none: %s", text)

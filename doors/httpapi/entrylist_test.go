@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"blockd/index/live"
+	"blockd/internal/testkit"
 	"blockd/records/history"
 )
 
@@ -100,9 +101,7 @@ func TestAnswersInGzip(t *testing.T) {
 		body := w.Body.String()
 		if zipped {
 			z, err := gzip.NewReader(w.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			text, err := io.ReadAll(z)
 			if err != nil || len(body) > plain.Body.Len()/3 {
 				t.Errorf("%d octets of %d: %v", len(body), plain.Body.Len(), err)
@@ -153,9 +152,7 @@ func TestEntryExports(t *testing.T) {
 
 func TestDecisionPagesAndExports(t *testing.T) {
 	past, err := history.Open(history.Settings{Folder: filepath.Join(t.TempDir(), "history"), Max: history.MinMax, Keep: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { past.Close() })
 	const many = 2500
 	for i := range many {

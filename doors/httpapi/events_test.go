@@ -31,20 +31,14 @@ func nextDecision(t *testing.T, in *bufio.Reader) (r history.Record) {
 	t.Helper()
 	for {
 		name, err := in.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		data, err := in.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if blank, err := in.ReadString('\n'); err != nil || blank != "\n" {
 			t.Fatalf("an event ends with %q, %v", blank, err)
 		}
 		if name == "event: decision\n" {
-			if err := json.Unmarshal([]byte(strings.TrimPrefix(data, "data: ")), &r); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal([]byte(strings.TrimPrefix(data, "data: ")), &r))
 			return r
 		}
 	}
@@ -56,14 +50,10 @@ func TestEventsOverARealConnection(t *testing.T) {
 	srv := httptest.NewServer(f.Handler())
 	ctx, leave := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+"/v1/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	req.Header.Set("Authorization", "Bearer "+first)
 	res, err := srv.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || got != "text/event-stream" {
 		t.Fatalf("%d %s", res.StatusCode, got)
 	}
@@ -195,13 +185,9 @@ func TestEventsEnd(t *testing.T) {
 			viewer := newToken(t, path, "viewer", Read)
 			watchUntil(t, f, viewer, func(context.CancelFunc) {
 				all, err := ReadTokens(path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				text := fmt.Sprintf(row, fmt.Sprintf("sha256:%x %s", all[0].hash, all[0].Made))
-				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 			})
 		})
 	}

@@ -22,6 +22,7 @@ import (
 	"blockd/doors/httpapi/session"
 	"blockd/doors/receipt"
 	"blockd/index/live"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/records/audit"
 	"blockd/records/correspondents"
@@ -83,9 +84,7 @@ func newChangingFixture(t *testing.T) (f *entryFixture, all map[string]change) {
 	s.Audit = &Audit{journal, folder}
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	guard, err := lists.NewGuard(lists.DefaultGuard())
 	must(err)

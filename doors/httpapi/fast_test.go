@@ -141,9 +141,7 @@ func TestFastHandsOver(t *testing.T) {
 func status(t *testing.T, in *bufio.Reader) int {
 	t.Helper()
 	res, err := http.ReadResponse(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	io.Copy(io.Discard, res.Body)
 	return res.StatusCode
 }
@@ -237,9 +235,7 @@ func TestFastAnswersFromTheGenerationOfNow(t *testing.T) {
 			f.live = tt.live
 			io.WriteString(conn, tt.text)
 			res, err := http.ReadResponse(in, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), `"verdict":"`+tt.want+`"`) {
 				t.Errorf("%.40q is %s, want %s", tt.text, body, tt.want)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/policy"
 	"blockd/policy/rule"
@@ -85,9 +86,7 @@ func decoded[T any](t *testing.T, w *httptest.ResponseRecorder, status int, cont
 	}
 	d := json.NewDecoder(w.Body)
 	d.DisallowUnknownFields()
-	if err := d.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Decode(&v))
 	if _, err := d.Token(); err != io.EOF {
 		t.Fatalf("text behind the answer: %v", err)
 	}

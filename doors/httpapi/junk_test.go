@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"blockd/index/live"
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 	"blockd/policy/junk"
 	"blockd/records/correspondents"
@@ -22,20 +23,14 @@ const asMail = "Content-Type: message/rfc822"
 func junkFixture(t *testing.T) (f *fixture, bear func(scope Scope, owners ...string) string) {
 	t.Helper()
 	set, err := live.Open(live.Settings{Folder: t.TempDir(), MaxPerOwner: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { set.Close() })
 	log, err := history.Open(history.Settings{Folder: filepath.Join(t.TempDir(), "history"), Max: history.MinMax, Keep: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { log.Close() })
 	log.Add(history.Record{Time: time.Now(), Outcome: "accept", Client: netip.MustParseAddr("192.0.2.7"), Sender: "promo@bulk.example", Recipient: "carl@here.example"})
 	known, _, err := correspondents.Open(correspondents.Settings{Path: filepath.Join(t.TempDir(), "known"), Keep: 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(known.Close)
 	from, _ := addr.Parse("bob@here.example")
 	to, _ := addr.Parse("friend@there.example")
@@ -49,16 +44,12 @@ func junkFixture(t *testing.T) (f *fixture, bear func(scope Scope, owners ...str
 		var keys []addr.Key
 		for _, o := range owners {
 			k, err := addr.ParseOwner(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			keys = append(keys, k)
 		}
 		n++
 		token, err := NewToken(path, fmt.Sprintf("t%d", n), scope, nil, "", keys...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return "Authorization: Bearer " + token
 	}
 }
@@ -165,9 +156,7 @@ func TestProposals(t *testing.T) {
 
 	// What complaints alone say may be said by the sender of the messages, under another's name: a person has to mean it.
 	for _, user := range []string{"ann@here.example", "bob@here.example"} {
-		if err := f.settings.Junk.Box.Say("victim@there.example", user, junk.Complaint, time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, f.settings.Junk.Box.Say("victim@there.example", user, junk.Complaint, time.Now()))
 	}
 	wantProblem(t, f.ask("POST", "/v1/proposals/adopt?entry=victim@there.example", "", desk), 409, "nobody has moved mail of victim@there.example to Junk")
 	if w := f.ask("POST", "/v1/proposals/decline?entry=victim@there.example", "", desk); w.Code != 200 {

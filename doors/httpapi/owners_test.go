@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"blockd/index/live"
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 )
 
@@ -43,9 +44,7 @@ func TestAliasesLeadToTheirOwner(t *testing.T) {
 func ownersFixture(t testing.TB) (f *fixture, bear func(scope Scope, owners ...string) string) {
 	t.Helper()
 	set, err := live.Open(live.Settings{Folder: t.TempDir(), MaxPerOwner: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { set.Close() })
 	path, n := filepath.Join(t.TempDir(), "tokens"), 0
 	f = newFixture(t, Settings{Entries: set, Tokens: path, First: first, Mailbox: mailbox}, "bad.example\n")
@@ -54,16 +53,12 @@ func ownersFixture(t testing.TB) (f *fixture, bear func(scope Scope, owners ...s
 		var keys []addr.Key
 		for _, o := range owners {
 			k, err := addr.ParseOwner(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			keys = append(keys, k)
 		}
 		n++
 		token, err := NewToken(path, fmt.Sprintf("t%d", n), scope, nil, "", keys...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return "Authorization: Bearer " + token
 	}
 }

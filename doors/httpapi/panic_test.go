@@ -56,9 +56,7 @@ func TestDefectCostsOneRequest(t *testing.T) {
 		t.Errorf("counted %v, %v", counted.Counter.GetValue(), err)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, <-ended)
 	if log := text.String(); strings.Count(log, "http request panicked") != 1 || !strings.Contains(log, "panic_test.go") || strings.Contains(log, "entries=0") {
 		t.Errorf("log: %s", log)
 	}

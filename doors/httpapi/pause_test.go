@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/internal/testkit"
 	"blockd/records/pause"
 	"blockd/reload"
 )
@@ -19,9 +20,7 @@ func newPauseFixture(t *testing.T) *entryFixture {
 	t.Helper()
 	f := newEntryFixture(t)
 	set, err := pause.Open(filepath.Join(t.TempDir(), "pauses"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f.status.Files = f.fixture.live.Lists()
 	f.settings.Pauses = set
 	f.Server = New(f.settings, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))

@@ -15,6 +15,7 @@ import (
 	"blockd/doors/forget"
 	"blockd/doors/httpapi/session"
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/policy"
 	"blockd/records/audit"
 	"blockd/records/correspondents"
@@ -27,14 +28,10 @@ import (
 func TestLearnExplainForget(t *testing.T) {
 	f, dir := newEntryFixture(t), t.TempDir()
 	set, _, err := correspondents.Open(correspondents.Settings{Path: filepath.Join(dir, "set"), Keep: 365 * 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(set.Close)
 	past, err := history.Open(history.Settings{Folder: filepath.Join(dir, "history"), Max: history.MinMax, Keep: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { past.Close() })
 	past.Add(history.Record{Time: time.Now(), Door: "smtp", Outcome: "accept", Verdict: "clear", Sender: "bob@there.example", Recipient: "anna@here.example"})
 	journal := audit.New(audit.Settings{Folder: filepath.Join(dir, "audit"), Max: 1 << 20, Keep: time.Hour})
@@ -101,9 +98,7 @@ func TestLearnExplainForget(t *testing.T) {
 func sessionsOfBob(t *testing.T, dir string) (set *session.Set, secret string) {
 	t.Helper()
 	set, err := session.Open(session.Settings{Path: filepath.Join(dir, "sessions"), Idle: time.Hour, Max: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, p := range []session.Person{{Subject: "7", Name: "carl", Scope: "read"}, {Subject: "8", Name: "Bob", Scope: "write", Owners: []string{"bob@there.example"}}} {
 		if secret, _, err = set.Begin(time.Now(), session.Session{Person: &p}); err != nil {
 			t.Fatal(err)

@@ -101,9 +101,7 @@ func TestOwnersEntriesAreShownToWhoMay(t *testing.T) {
 					continue
 				}
 				var a answer
-				if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, json.Unmarshal(w.Body.Bytes(), &a))
 				got := string(a.Verdict) + " " + a.Outcome
 				for _, m := range a.Matches {
 					got += " " + m.Owner + ":" + m.Entry
@@ -123,9 +121,7 @@ func TestOwnersEntriesAreShownToWhoMay(t *testing.T) {
 		}
 	}
 	set, err := live.Open(live.Settings{Folder: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer set.Close()
 	withUsers := func(f *fixture) {
 		users := index.Source{List: "users", Path: testkit.File(t, "users.csv", "owner,entry,action,reason\nann@here.example,promo@bulk.example,block,her bank\nhere.example,bulk.example,allow,her bank\n"),

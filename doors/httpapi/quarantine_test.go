@@ -35,9 +35,7 @@ func newAsideFixture(t testing.TB, messages int) *asideFixture {
 	t.Helper()
 	f := &asideFixture{fixture: &fixture{live: build(t, "bad.example\n")}, dir: t.TempDir()}
 	for _, name := range []string{"tmp", "new", "cur"} {
-		if err := os.Mkdir(filepath.Join(f.dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(filepath.Join(f.dir, name), 0o700))
 	}
 	for i := range messages {
 		testkit.Write(t, filepath.Join(f.dir, "new", fmt.Sprintf("170000000%d.M%d.host", i, i)),

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/policy"
 )
 
@@ -88,9 +89,7 @@ func BenchmarkBatch(b *testing.B) {
 		senders = append(senders, fmt.Sprintf("someone%d@mail.clear.example", i))
 	}
 	body, err := json.Marshal(map[string][]string{"senders": senders})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	for name, read := range map[string]func([]byte) ([]policy.Question, error){"plain": decodeBatch, "any": decodeAnyBatch} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/doors/receipt"
+	"blockd/internal/testkit"
 	"blockd/records/history"
 	"blockd/reload"
 )
@@ -23,9 +24,7 @@ func newRequestFixture(t *testing.T, senders ...string) (f *entryFixture, refs [
 	f = newEntryFixture(t)
 	folder := t.TempDir()
 	key, err := receipt.OpenKey(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	store := receipt.NewStore(folder, key)
 	door := &receipt.Server{Key: key, Requests: store, Log: slog.New(slog.DiscardHandler), Contact: func(string, string) string { return "" }}
 	door.Register(prometheus.NewRegistry())
@@ -155,9 +154,7 @@ func TestGrantsAskForProof(t *testing.T) {
 	}
 	removed := decoded[ChangeResults](t, f.ask("DELETE", "/v1/entries?entry=spf@bad.example", "", f.write), http.StatusOK, asJSON)
 	was, err := json.Marshal(removed.Results[0].Was)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	again := decoded[ChangeResults](t, f.ask("POST", "/v1/entries", string(was), f.write, "Content-Type: application/json"), http.StatusOK, asJSON)
 	if got := again.Results[0].Entry; len(got.Require) != 2 {
 		t.Errorf("made again: %+v", got)

@@ -23,18 +23,12 @@ func TestRightsOfTheFleetWithoutItsStore(t *testing.T) {
 	f := newEntryFixture(t)
 	folder := t.TempDir()
 	node, err := shared.Open(shared.Options{Folder: folder, Set: f.set})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	drawn := filepath.Join(t.TempDir(), "fleet")
 	boss, helper := newToken(t, drawn, "boss", Admin), newToken(t, drawn, "helper", Write)
 	rows, err := os.ReadFile(drawn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(shared.TokenFile(folder), rows, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(shared.TokenFile(folder), rows, 0o600))
 	s := f.settings
 	s.Shared = node
 	f.Server = New(s, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
@@ -61,13 +55,9 @@ func machine(t *testing.T, dsn string) (*entryFixture, *shared.Node) {
 	t.Helper()
 	f := newEntryFixture(t)
 	engine, err := redis.Open(dsn, "eu-mx")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	node, err := shared.Open(shared.Options{Engine: engine, Kind: "redis", Name: "eu-mx", Folder: t.TempDir(), Set: f.set, Log: f.log, Token: CheckToken, Poll: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var run sync.WaitGroup
 	run.Go(func() { node.Run(ctx) })

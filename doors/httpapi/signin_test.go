@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/doors/httpapi/session"
+	"blockd/internal/testkit"
 	"blockd/records/audit"
 	"blockd/reload"
 )
@@ -186,9 +187,7 @@ func TestSessionsEnd(t *testing.T) {
 		t.Errorf("%+v", i)
 	}
 	set, err := session.Open(session.Settings{Idle: time.Nanosecond, Max: time.Nanosecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f.settings.Sessions = set
 	f.Server = New(f.settings, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	if got := status(signIn(t, f.fixture, f.write)); got != 401 {
@@ -278,9 +277,7 @@ func TestSignInsAreBounded(t *testing.T) {
 	cookie := signIn(t, f.fixture, f.write)
 	f.ask("DELETE", "/v1/session", "", cookie, fromPage)
 	q, err := ParseAuditQuery(url.Values{"action": {"session"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	found, err := audit.Search(t.Context(), folder, q)
 	if err != nil || len(found.Lines) != signInBurst+2 || found.Lines[0].Action != audit.SessionEnd || found.Lines[0].By != "helpdesk" || found.Lines[1].Action != audit.SessionBegin || !strings.Contains(found.Lines[1].Detail, "192.0.2.1") {
 		t.Errorf("%d lines, %v: %+v", len(found.Lines), err, found.Lines[:min(2, len(found.Lines))])

@@ -72,9 +72,7 @@ func dialogue(t *testing.T, url string) (say func(string), hear func() (string, 
 	t.Helper()
 	r, w := io.Pipe()
 	req, err := http.NewRequestWithContext(t.Context(), "POST", url+"/v1/check", r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	req.Header.Set("Content-Type", asStream)
 	type reply struct {
 		res *http.Response
@@ -212,9 +210,7 @@ func TestStreamWithoutEndTakesNoMemory(t *testing.T) {
 	}
 	before, least := heap(), int64(1<<62)
 	res, err := http.Post(srv.URL+"/v1/check", asStream, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer res.Body.Close()
 	n, in := 0, bufio.NewScanner(res.Body)
 	for in.Scan() {

@@ -14,12 +14,8 @@ import (
 // A change that another process makes in this one's place is not cut off when this one's doors close meanwhile.
 func TestChangeElsewhereOutlastsTheDoor(t *testing.T) {
 	set, err := live.Open(live.Settings{Folder: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := set.Yield(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, set.Yield())
 	ctx, closeDoor := context.WithCancel(t.Context())
 	f := newFixture(t, Settings{Entries: set, First: first, Successor: func(context.Context) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,15 +32,11 @@ func TestChangeElsewhereOutlastsTheDoor(t *testing.T) {
 	go func() { ended <- f.Serve(ctx, l) }()
 	const body = `{"entries":[{"entry":"x@y.example"}]}`
 	ask, err := http.NewRequest("POST", "http://"+l.Addr().String()+"/v1/entries", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ask.Header.Set("Authorization", "Bearer "+first)
 	ask.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(ask)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer answer.Body.Close()
 	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK || string(text) != body {
 		t.Errorf("%s %q, %v", answer.Status, text, err)

@@ -26,9 +26,7 @@ func TestWhoMayWhat(t *testing.T) {
 	const entry = `{"entry":"x.example"}`
 	single := "Authorization: Bearer the-one-of-token_file"
 	past, err := history.Open(history.Settings{Folder: filepath.Join(t.TempDir(), "history"), Max: history.MinMax, Keep: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { past.Close() })
 	withTokens := New(Settings{Tokens: f.settings.Tokens, Entries: f.set, History: past}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	withFile := New(Settings{Token: "the-one-of-token_file", Entries: f.set, History: past}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
@@ -139,14 +137,10 @@ func TestUnixSocket(t *testing.T) {
 		want           int
 	}{{"POST", "/v1/entries", 200}, {"GET", "/v1/entries", 200}, {"DELETE", "/v1/entries?entry=x.example", 200}} {
 		req, err := http.NewRequestWithContext(ctx, r.method, "http://whatever"+r.target, strings.NewReader(`{"entry":"x.example"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		resp.Body.Close()
 		if resp.StatusCode != r.want {
 			t.Errorf("%s is %d, want %d", r.method, resp.StatusCode, r.want)

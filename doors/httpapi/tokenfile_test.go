@@ -74,9 +74,7 @@ func TestTokenFileHasABound(t *testing.T) {
 	var owners []addr.Key
 	for i := range MaxTokenOwners {
 		owner, err := addr.ParseOwner(fmt.Sprintf("%d%s@here.example", i, strings.Repeat("ü", 25)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		owners = append(owners, owner)
 	}
 	made := 0

@@ -31,14 +31,10 @@ func newUndoFixture(t *testing.T) (f *entryFixture, store *kept.Store, waits str
 		testkit.Write(t, path, text)
 		s := index.Source{List: "bulk", Path: path, Settings: lists.Settings{Format: "plain"}}
 		draft, err := index.Build(t.Context(), filepath.Join(dir, "x.bdx"), []index.Source{s}, index.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer draft.Discard()
 		row := draft.Index().Lists()[0]
-		if err := index.ParseSegment(t.Context(), filepath.Join(dir, "cache"), s, 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, index.ParseSegment(t.Context(), filepath.Join(dir, "cache"), s, 0))
 		return kept.Content{{Path: []byte(path), Hash: "x", Segment: kept.SegmentOf(row.Summary.Hash, s.Settings), Entries: row.Entries()}}
 	}
 	began := time.Now().Add(-time.Hour)
@@ -53,9 +49,7 @@ func newUndoFixture(t *testing.T) (f *entryFixture, store *kept.Store, waits str
 	now := content("keep.example\nnew.example\n")
 	record("bbbbbbbbbbbbbbbb", now)
 	next := content("keep.example\nnew.example\nbank.example\nbank2.example\n")
-	if err := store.Claim(filepath.Join(dir, "cache"), next[0].Segment); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, store.Claim(filepath.Join(dir, "cache"), next[0].Segment))
 	if err := store.ChangePins(func([]kept.Pin) ([]kept.Pin, error) {
 		return []kept.Pin{{List: "bulk", Content: now, Served: began, Since: began, How: kept.Review,
 			Proposal: &kept.Proposal{Content: next, Since: began, Findings: []string{"it is twice as long"}, Weighed: &kept.Weighed{Held: 1, First: []kept.HeldBack{{Entry: "bank.example", Senders: 3}}}}}}, nil

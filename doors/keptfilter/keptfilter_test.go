@@ -53,9 +53,7 @@ func generation(t *testing.T, text string) *index.Index {
 func holds(t *testing.T, path, key string) bool {
 	t.Helper()
 	f, err := filter.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return f.Has([]byte(key))
 }
 
@@ -77,9 +75,7 @@ func TestFile(t *testing.T) {
 	}
 	written := func() os.FileInfo {
 		info, err := os.Stat(k.path("bl.bf"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return info
 	}
 	before := written()
@@ -120,9 +116,7 @@ func TestFile(t *testing.T) {
 func metric(t *testing.T, reg *prometheus.Registry, name, of string) float64 {
 	t.Helper()
 	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name && m.GetLabel()[0].GetValue() == of {
@@ -230,9 +224,7 @@ func TestRedis(t *testing.T) {
 		t.Errorf("the password is shown: %s", text)
 	}
 	server, err := redisfilter.Dial(t.Context(), redisclient.Options{URL: at})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer server.Close()
 	f, err := server.Fetch(t.Context(), "bl", func(int64, int64) {})
 	if err != nil || !f.Has([]byte("one.example")) {

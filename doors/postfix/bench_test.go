@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/policy"
 )
 
@@ -49,9 +50,7 @@ func benchmarkPolicy(b *testing.B, connections, together int) {
 	var clients []net.Conn
 	for range connections {
 		c, err := net.Dial("tcp", address)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		defer c.Close()
 		clients = append(clients, c)
 	}
@@ -97,9 +96,7 @@ func BenchmarkTables(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			address, _ := serve(b, benchRig(b).service(service.make))
 			c, err := net.Dial("tcp", address)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			defer c.Close()
 			answers := bufio.NewReader(c)
 			b.ReportAllocs()

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/nameserver"
 	"blockd/internal/testkit/sealed"
 	"blockd/lists"
@@ -17,9 +18,7 @@ func proving(t *testing.T, require verdict.Proof, zone nameserver.Zone) (*rig, *
 	t.Helper()
 	p := sealed.NewPost(t, zone)
 	resolver, err := msgauth.NewResolver(msgauth.Settings{Server: p.Address})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := newRig(t, testList{name: "bad", text: "x.example\nbad.example\n"},
 		testList{name: "good", text: "x.example\n", action: lists.Allow, rule: rule.List{Require: require}})
 	r.verdicts.Auth.Resolver = resolver

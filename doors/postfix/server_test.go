@@ -40,9 +40,7 @@ func serve(t testing.TB, s *Server) (address string, stop func() error) {
 func dial(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(time.Minute))
 	return c, bufio.NewReader(c)
@@ -120,16 +118,12 @@ func TestServerOnAUnixSocket(t *testing.T) {
 	s := r.service(Socketmap)
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, l) }()
 	c, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer c.Close()
 	io.WriteString(c, netstring("senders a@there.example"))
 	got := make([]byte, len("9:NOTFOUND ,"))

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/html"
 
+	"blockd/internal/testkit"
 	"blockd/policy/reply"
 	"blockd/records/history"
 )
@@ -41,9 +42,7 @@ func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{folder: filepath.Join(t.TempDir(), "receipts"), records: map[string]*history.Record{}}
 	key, err := OpenKey(r.folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.Server = &Server{Key: key, Requests: NewStore(r.folder, key), Log: slog.New(slog.DiscardHandler),
 		Contact: func(list, ref string) string { return "https://lists.example/r/" + ref },
 		Find: func(_ context.Context, ref string) (*history.Record, error) {
@@ -83,20 +82,14 @@ func (r *rig) call(method, path, form, from string, header ...string) *http.Resp
 func (r *rig) put(t testing.TB, q Request) {
 	t.Helper()
 	text, err := json.Marshal(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(r.Requests.path(q.Ref), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(r.Requests.path(q.Ref), text, 0o600))
 }
 
 func textOf(t testing.TB, resp *http.Response) string {
 	t.Helper()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(text)
 }
 
@@ -447,9 +440,7 @@ func TestUnwritableRequests(t *testing.T) {
 		t.Fatalf("%d", resp.StatusCode)
 	}
 	aside := r.folder + ".aside"
-	if err := os.Rename(r.folder, aside); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(r.folder, aside))
 	if err := os.WriteFile(r.folder, nil, 0o600); err != nil { // no folder: nothing can be written there, as on a full disk
 		t.Fatal(err)
 	}
@@ -461,9 +452,7 @@ func TestUnwritableRequests(t *testing.T) {
 	if resp := r.call("GET", "/r/"+ref, "", "198.51.100.1"); resp.StatusCode != 200 {
 		t.Errorf("the page: %d", resp.StatusCode)
 	}
-	if err := errors.Join(os.Remove(r.folder), os.Rename(aside, r.folder)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.Remove(r.folder), os.Rename(aside, r.folder)))
 	if q, err := r.Requests.Get(kept); err != nil || q.Sender != "anna@bulk.example" {
 		t.Errorf("%+v, %v", q, err)
 	}
@@ -526,9 +515,7 @@ func TestReferences(t *testing.T) {
 			t.Fatal("two keys in one folder")
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "key"), []byte("torn"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "key"), []byte("torn"), 0o600))
 	if _, err := OpenKey(dir); err == nil || !strings.Contains(err.Error(), "want a key of 64 hexadecimal digits") {
 		t.Errorf("a torn key: %v", err)
 	}
@@ -540,9 +527,7 @@ func TestDamagedRequests(t *testing.T) {
 	ref := r.refuse("anna@bulk.example", "bad")
 	r.call("POST", "/r/"+ref, "", "198.51.100.1")
 	for name, text := range map[string]string{"torn.request": `{"ref":"to`, "other.request": `{"ref":"another"}`, "key.1": "x", "README": "x"} {
-		if err := os.WriteFile(filepath.Join(r.folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(r.folder, name), []byte(text), 0o600))
 	}
 	if all, damaged, err := r.Requests.All(); len(all) != 1 || all[0].Ref != ref || damaged != 2 || err != nil {
 		t.Errorf("%+v, %d damaged, %v", all, damaged, err)

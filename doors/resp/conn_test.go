@@ -178,9 +178,7 @@ func TestUnreadListIsAnError(t *testing.T) {
 	r := newRig(t)
 	read := r.live.Load()
 	refused := indexes.Source(t, "spam", "bad.example\n")
-	if err := os.Remove(refused.Path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(refused.Path))
 	keepGoing := index.Options{KeepGoing: true}
 	none := indexes.BuildWith(t, filepath.Join(t.TempDir(), "none.bdx"), keepGoing, refused)
 	some := indexes.BuildWith(t, filepath.Join(t.TempDir(), "some.bdx"), keepGoing, refused, indexes.Source(t, "trial", "trial.example\n"))

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 var clientID = regexp.MustCompile(`(\$2\r\nid\r\n):\d+`)
@@ -16,9 +18,7 @@ func TestDialogues(t *testing.T) {
 	r := newRig(t)
 	address, _ := r.serve(t)
 	f, err := os.Open("testdata/dialogues.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	var p *peer
 	var asked []string
@@ -43,9 +43,7 @@ func words(t *testing.T, text string) (all []string) {
 	for text != "" {
 		if text[0] == '"' {
 			quoted, err := strconv.QuotedPrefix(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			word, _ := strconv.Unquote(quoted)
 			all, text = append(all, word), strings.TrimPrefix(text[len(quoted):], " ")
 			continue

@@ -63,9 +63,7 @@ func (r *rig) open(t testing.TB) *Server {
 		return ix
 	}, policy.Settings{Stores: r.stores}, log, r.registry)
 	s, err := New(r.settings, checker, NewMetrics(r.registry), log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s.id = strings.Repeat("0", 40)
 	r.server = s
 	return s
@@ -116,9 +114,7 @@ type peer struct {
 func dial(t testing.TB, address string) *peer {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(2 * time.Minute))
 	return &peer{c, bufio.NewReader(c)}
@@ -188,9 +184,7 @@ func newReader(c net.Conn) *bufio.Reader { return bufio.NewReader(c) }
 func socketPair(t testing.TB) (near, far net.Conn) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var ends [2]net.Conn
 	for i, fd := range fds {
 		f := os.NewFile(uintptr(fd), "pair")

@@ -160,9 +160,7 @@ func TestTurnIsBounded(t *testing.T) {
 	}()
 	turns := 0
 	for waits := true; waits; turns++ {
-		if err := c.turn(s.loop.desk, time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.turn(s.loop.desk, time.Now()))
 		if len(c.out) > (maxSends+1)*flushSize {
 			t.Fatalf("%d octets wait", len(c.out))
 		}

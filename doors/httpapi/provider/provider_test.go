@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/oidcserver"
 )
 
@@ -31,9 +32,7 @@ func TestSignIn(t *testing.T) {
 	begin := func(secret string) string {
 		t.Helper()
 		to, err := p.Begin(t.Context(), secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return to
 	}
 	finish := func(p *Provider, secret string, query url.Values, want error) Person {
@@ -117,9 +116,7 @@ func TestBusy(t *testing.T) {
 	var all []func()
 	for range maxAtOnce {
 		done, err := p.enter()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		all = append(all, done)
 	}
 	if _, err := p.Begin(t.Context(), "x"); !errors.Is(err, ErrBusy) {

@@ -20,27 +20,21 @@ var noon = time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC)
 func open(t *testing.T, path string) *Set {
 	t.Helper()
 	s, err := Open(Settings{Path: path, Idle: time.Hour, Max: 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
 }
 
 func begin(t *testing.T, s *Set, at time.Time, token string) string {
 	t.Helper()
 	secret, _, err := s.Begin(at, Session{Token: token})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return secret
 }
 
 func there(t *testing.T, s *Set, at time.Time, secret string) bool {
 	t.Helper()
 	_, ok, err := s.Find(at, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return ok
 }
 
@@ -55,9 +49,7 @@ func TestBoundsOfTime(t *testing.T) {
 			if err != nil || !ok {
 				t.Fatalf("%s: a session in use has ended: %v", at, err)
 			}
-			if err := s.Use(at, found.ID); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.Use(at, found.ID))
 			if want := at.Sub(noon) < time.Hour; there(t, s, at, idle) != want {
 				t.Errorf("%s: a session without a request: there is %t", at, !want)
 			}
@@ -129,15 +121,11 @@ func TestBoundsOfNumber(t *testing.T) {
 func TestFaultsOfTheFile(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "folder")
 	path := filepath.Join(folder, "sessions")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(folder, 0o700))
 	s := open(t, path)
 	kept := begin(t, s, noon, "kept")
 	away := folder + ".away"
-	if err := os.Rename(folder, away); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(folder, away))
 	testkit.Write(t, folder, "no folder")
 	secret, _, err := s.Begin(noon, Session{Token: "a"})
 	if err == nil {
@@ -150,9 +138,7 @@ func TestFaultsOfTheFile(t *testing.T) {
 		t.Error("the file has gone, and its session is there")
 	}
 	os.Remove(folder)
-	if err := os.Rename(away, folder); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(away, folder))
 	if !there(t, s, noon, kept) || !there(t, s, noon, secret) {
 		t.Error("the file is there again, and its sessions are not")
 	}
@@ -173,9 +159,7 @@ func TestFaultsOfTheFile(t *testing.T) {
 func TestEndedWithoutAFile(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "folder")
 	path := filepath.Join(folder, "sessions")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(folder, 0o700))
 	s := open(t, path)
 	secret := begin(t, s, noon, "a")
 	content := testkit.Read(t, path)
@@ -212,9 +196,7 @@ func TestUseWhileAnotherProcessWrites(t *testing.T) {
 	s := open(t, path)
 	secret := begin(t, s, noon, "a")
 	lock, err := durable.Lock(path+".lock", os.ErrExist)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	later := noon.Add(50 * time.Minute)
 	if err := s.Use(later, idOf(secret)); err != nil {
 		t.Error(err)
@@ -244,9 +226,7 @@ func TestEndedOnAFullDisk(t *testing.T) {
 			t.Errorf("%s: the session that was ended is there: %t, the other one: %t", name, there(t, set, noon, gone), there(t, set, noon, kept))
 		}
 	}
-	if err := os.Rename(path, filepath.Join(folder, "short")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(path, filepath.Join(folder, "short")))
 	s = open(t, filepath.Join(folder, "short"))
 	begin(t, s, noon, "new")
 	if text := string(testkit.Read(t, filepath.Join(folder, "short"))); strings.Contains(text, struck) {
@@ -261,18 +241,14 @@ func TestNoDescriptorIsFree(t *testing.T) {
 	secret := begin(t, s, noon, "a")
 	other := begin(t, open(t, path), noon, "b") // by another process
 	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}); err != nil {
 		t.Fatal(err) // to lower it is allowed to anybody
 	}
 	_, ok, err := s.Find(noon, secret)
 	_, again, told := s.Find(noon, secret)
 	_, _, unsaved := s.Begin(noon, Session{Token: "c"})
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
 	if !ok || !again || err == nil || told != nil || unsaved == nil {
 		t.Errorf("without a descriptor: there %t with %v, then %t with %v; one that begins: %v", ok, err, again, told, unsaved)
 	}
