@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // Each combination of owner, group and mode is asked of Check and of the kernel, by a
@@ -20,13 +22,9 @@ func TestCheckAgreesWithTheKernel(t *testing.T) {
 	}
 	const uid, gid, other = 4301, 4302, 4303
 	dir, err := os.MkdirTemp("", "blockd-access-") // t.TempDir's parents are closed to others
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(dir, 0o755))
 	var script strings.Builder
 	var want []string
 	for i, owner := range [][2]int{{uid, gid}, {other, gid}, {other, other}} {
@@ -57,9 +55,7 @@ func TestCheckAgreesWithTheKernel(t *testing.T) {
 	sh := exec.Command("sh", "-c", script.String())
 	sh.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
 	out, err := sh.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i, got := range strings.Fields(string(out)) {
 		if got != want[i] {
 			t.Errorf("%s: the kernel says %s, Check %s", strings.Split(script.String(), "\n")[i], got, want[i])
@@ -97,9 +93,7 @@ func TestDeniedNamesWhatIsClosed(t *testing.T) {
 
 func TestProcessIsSelf(t *testing.T) {
 	u, err := Process(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if self := Self(); u.UID != self.UID {
 		t.Errorf("Process: %v, Self %v", u, self)
 	}
@@ -107,7 +101,5 @@ func TestProcessIsSelf(t *testing.T) {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }

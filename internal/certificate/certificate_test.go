@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/selfsigned"
 )
 
@@ -17,9 +18,7 @@ import (
 func served(t *testing.T, p *Pair) string {
 	t.Helper()
 	c, err := p.Get(&tls.ClientHelloInfo{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return c.Leaf.DNSNames[0]
 }
 
@@ -28,9 +27,7 @@ func TestRenewal(t *testing.T) {
 	cert, key := selfsigned.New(t, "first.example").Write(t, dir)
 	var log bytes.Buffer
 	p, err := Open(cert, key, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	second := selfsigned.New(t, "second.example")
 	gone := func(path string) func() { return func() { os.Remove(path) } }
 	text := func(path string, text []byte) func() { return func() { os.WriteFile(path, text, 0o600) } }
@@ -70,9 +67,7 @@ func TestWatchLooksNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cert, key := selfsigned.New(t, "first.example").Write(t, dir)
 		p, err := Open(cert, key, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		go p.Watch(t.Context())
 		synctest.Wait()
 		selfsigned.New(t, "second.example").Write(t, dir)

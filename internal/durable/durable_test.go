@@ -18,9 +18,7 @@ func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	for _, text := range []string{"first", "second and longer", ""} {
-		if err := WriteFile(path, []byte(text), 0o640); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, WriteFile(path, []byte(text), 0o640))
 		holds(t, dir, "file", text)
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
 			t.Errorf("%v, %v, want mode 0640", info.Mode(), err)
@@ -32,9 +30,7 @@ func TestReplace(t *testing.T) {
 func TestReplaceOrNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	if err := WriteFile(path, []byte("old"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, WriteFile(path, []byte("old"), 0o644))
 	failed := errors.New("failed")
 	err := Replace(path, 0o644, func(w io.Writer) error {
 		fmt.Fprint(w, "half of the n")
@@ -45,9 +41,7 @@ func TestReplaceOrNothing(t *testing.T) {
 	}
 	holds(t, dir, "file", "old")
 
-	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(filepath.Join(dir, "folder"), 0o755))
 	if err := WriteFile(filepath.Join(dir, "folder"), nil, 0o644); err == nil {
 		t.Error("a folder was replaced by a file")
 	}
@@ -72,17 +66,13 @@ func TestDraftIsSeenAtCommitAlone(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	d, err := Create(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer d.Discard()
 	fmt.Fprint(d, "content")
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("before Commit: %v", err)
 	}
-	if err := d.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Commit())
 	fmt.Fprint(d, ", and more") // a journal goes on in it
 	d.Discard()
 	holds(t, dir, "file", "content, and more")
@@ -95,12 +85,8 @@ func TestDraftIsSeenAtCommitAlone(t *testing.T) {
 func TestReplaceALink(t *testing.T) {
 	dir, other := t.TempDir(), filepath.Join(t.TempDir(), "other")
 	testkit.Write(t, other, "other's")
-	if err := os.Symlink(other, filepath.Join(dir, "file")); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteFile(filepath.Join(dir, "file"), []byte("new"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(other, filepath.Join(dir, "file")))
+	testkit.Must(t, WriteFile(filepath.Join(dir, "file"), []byte("new"), 0o644))
 	holds(t, dir, "file", "new")
 	holds(t, filepath.Dir(other), "other", "other's")
 }
@@ -111,12 +97,8 @@ func TestLeftDraftsGo(t *testing.T) {
 	for _, name := range []string{old, young} {
 		testkit.Write(t, name, "")
 	}
-	if err := os.Chtimes(old, time.Time{}, time.Now().Add(-2*draftAge)); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chtimes(old, time.Time{}, time.Now().Add(-2*draftAge)))
+	testkit.Must(t, WriteFile(filepath.Join(dir, "file"), nil, 0o644))
 	if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the old draft: %v", err)
 	}
@@ -133,26 +115,16 @@ func TestRootKeepsTheOwner(t *testing.T) {
 	}
 	const daemon, editor = 12345, 23456
 	dir := t.TempDir()
-	if err := os.Chown(dir, daemon, daemon); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chown(dir, daemon, daemon))
 	path := filepath.Join(dir, "file")
 	for _, want := range []int{daemon, editor} {
-		if err := WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, WriteFile(path, nil, 0o600))
 		if want == editor {
-			if err := os.Chown(path, editor, editor); err != nil {
-				t.Fatal(err)
-			}
-			if err := WriteFile(path, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Chown(path, editor, editor))
+			testkit.Must(t, WriteFile(path, nil, 0o600))
 		}
 		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if owner := info.Sys().(*syscall.Stat_t); int(owner.Uid) != want || int(owner.Gid) != want {
 			t.Errorf("owner %d:%d, want %d", owner.Uid, owner.Gid, want)
 		}
@@ -162,9 +134,7 @@ func TestRootKeepsTheOwner(t *testing.T) {
 func TestMakeFolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "above", "folder")
 	for _, path := range []string{path + "/", path} { // what is there stays
-		if err := MakeFolder(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, MakeFolder(path))
 	}
 	if info, err := os.Stat(path); err != nil || !info.IsDir() || info.Mode().Perm()&0o007 != 0 {
 		t.Errorf("%v, %v: want a folder that is closed to others", info, err)
@@ -175,9 +145,7 @@ func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	locked := errors.New("somebody has it")
 	held, err := Lock(path, locked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := Lock(path, locked); err != locked {
 		t.Errorf("a second Lock = %v, want %v", err, locked)
 	}
@@ -188,9 +156,7 @@ func TestLock(t *testing.T) {
 	}
 	again.Close()
 	link := path + ".link"
-	if err := os.Symlink(path, link); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(path, link))
 	if _, err := Lock(link, locked); !errors.Is(err, syscall.ELOOP) {
 		t.Errorf("through a link: %v", err)
 	}

@@ -72,9 +72,7 @@ func TestMemoryIsTheTightestBound(t *testing.T) {
 func testRoot(t *testing.T, files map[string]string) string {
 	root := t.TempDir()
 	for name, text := range files {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
 		testkit.Write(t, filepath.Join(root, name), text)
 	}
 	return root

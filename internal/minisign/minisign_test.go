@@ -89,18 +89,14 @@ func TestTheProgramAgrees(t *testing.T) {
 	run("-V", "-p", at("ours.pub"), "-m", at("list"), "-x", at("list.minisig"))
 	run("-S", "-s", at("ours"), "-m", at("list"), "-x", at("again"), "-t", "blockd prod 8")
 	signature, err := os.ReadFile(at("again"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if comment, err := Verify([]PublicKey{ours.Public()}, text, signature); err != nil || comment != "blockd prod 8" {
 		t.Errorf("signed by the program: %q, %v", comment, err)
 	}
 
 	run("-G", "-W", "-s", at("theirs"), "-p", at("theirs.pub"))
 	file, err := os.ReadFile(at("theirs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	theirs, err := ParseSecretKey(file)
 	if err != nil {
 		t.Fatalf("a key of the program: %v", err)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestPartsAreApartAndWhole(t *testing.T) {
@@ -14,20 +16,14 @@ func TestPartsAreApartAndWhole(t *testing.T) {
 		for i := range 1000 {
 			line := fmt.Sprintf("%d.example\n", i*7919%1000)
 			want[i%parts] = append(want[i%parts], line)
-			if err := p.Add(i%parts, []byte(line)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, p.Add(i%parts, []byte(line)))
 		}
 		for n := range parts {
 			s := New(t.TempDir(), 0)
-			if err := p.Sort(n, s); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, p.Sort(n, s))
 			var got []string
 			for line, err := range s.Lines() {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				got = append(got, string(line))
 			}
 			s.Close()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"blockd/internal/runs"
+	"blockd/internal/testkit"
 )
 
 // TestLinesComeInOrder sorts lines in memory, in a few runs, and in so many that runs are merged to larger ones.
@@ -26,9 +27,7 @@ func TestLinesComeInOrder(t *testing.T) {
 				line[i] = byte(rng.IntN(256))
 			}
 			want = append(want, string(line))
-			if err := s.Add(line); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.Add(line))
 		}
 		slices.Sort(want)
 		i := 0
@@ -50,9 +49,7 @@ func TestLongLines(t *testing.T) {
 	s := runs.New(t.TempDir(), 1)
 	defer s.Close()
 	for i := range 5 {
-		if err := s.Add(bytes.Repeat([]byte{byte('e' - i)}, 1<<20)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Add(bytes.Repeat([]byte{byte('e' - i)}, 1<<20)))
 	}
 	if err := s.Add(make([]byte, 1<<20+1)); err == nil || !strings.Contains(err.Error(), "1048577 octets") {
 		t.Errorf("a line of more than a MiB: %v", err)
@@ -88,14 +85,10 @@ func BenchmarkSorter(b *testing.B) {
 		s := runs.New(b.TempDir(), 16<<20)
 		rng := rand.New(rand.NewPCG(1, 1))
 		for range n {
-			if err := s.Add(fmt.Appendf(nil, "user.%x@mail%d.bulk.example\tb\tx\t\t\t", rng.Uint32(), rng.Uint32N(1<<20))); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, s.Add(fmt.Appendf(nil, "user.%x@mail%d.bulk.example\tb\tx\t\t\t", rng.Uint32(), rng.Uint32N(1<<20))))
 		}
 		for _, err := range s.Lines() {
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 		}
 		s.Close()
 	}
