@@ -70,12 +70,8 @@ func TestProcessesInARow(t *testing.T) {
 func carry(t *testing.T, from, to counted) {
 	t.Helper()
 	text, err := from.Text()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := to.Add(text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, to.Add(text))
 }
 
 // shown is what /metrics shows, without the sums, whose last digits depend on the order of adding.

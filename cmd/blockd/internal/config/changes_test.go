@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // Every key of every table is seen when it changes, and is followed or needs another process: a new key cannot be forgotten.
@@ -97,15 +99,11 @@ func alter(v reflect.Value) {
 func TestReread(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.toml")
 	write := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	write("[smtp]\nreject_at = \"rcpt\"\n")
 	running, err := LoadToServe(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for text, want := range map[string]string{
 		"":                                ":1: the file is empty",
 		"[smtp]\nreject_at = \"rc":        ":2: not TOML",
@@ -138,9 +136,7 @@ func TestReread(t *testing.T) {
 	if _, changes, err := Reread(path, running); err != nil || !changes.None() {
 		t.Error(changes, err)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(path))
 	if _, _, err := Reread(path, running); err == nil || !strings.HasPrefix(err.Error(), path+":1: no such file") {
 		t.Error(err)
 	}

@@ -35,9 +35,7 @@ func TestBadConfigurations(t *testing.T) {
 func TestConfigurationsWithWarnings(t *testing.T) {
 	checkConfigurations(t, "warned", 6, func(t *testing.T, file string) (lines []string) {
 		c, err := LoadToServe(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, text := range c.Warnings() {
 			lines = append(lines, "config.toml: warning: "+text)
 		}
@@ -58,9 +56,7 @@ func checkConfigurations(t *testing.T, folder string, atLeast int, said func(*te
 		t.Run(name, func(t *testing.T) {
 			got := strings.ReplaceAll(strings.Join(append(said(t, file), ""), "\n"), file, "config.toml")
 			dir, err := filepath.Abs(filepath.Dir(file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			got = strings.ReplaceAll(got, dir, "DIR")
 			want := strings.TrimSuffix(file, ".toml") + ".want"
 			if *update {
@@ -164,9 +160,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 	for name, c := range map[string]Config{"default": Default(), "full": full} {
 		t.Run(name, func(t *testing.T) {
 			text, err := toml.Marshal(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			got, _, faults := decode(text, nil)
 			if len(faults) > 0 {
 				t.Fatalf("%v in\n%s", faults, text)
@@ -215,9 +209,7 @@ name = "a"
 path = "lists/*.txt"
 `)
 	c, err := Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	got := []string{c.Index.Path, c.SMTP.Upstream, c.HTTP.TokenFile, c.Lists[0].Path}
 	want := []string{dir + "/var/a.bdx", "maildir:" + dir + "/mail", "/etc/token", dir + "/lists/*.txt"}
 	if !slices.Equal(got, want) {
@@ -230,9 +222,7 @@ func TestDurationText(t *testing.T) {
 		"500ms": "500ms", "60s": "1m", "90s": "1m30s", "1h": "1h", "90m": "1h30m", "3600s": "1h", "1h0m5s": "1h0m5s", "0s": "0s",
 	} {
 		var d Duration
-		if err := d.UnmarshalText([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, d.UnmarshalText([]byte(text)))
 		got, err := d.MarshalText()
 		if err != nil || string(got) != want {
 			t.Errorf("Duration(%q) prints %q, %v, want %q", text, got, err, want)
@@ -298,9 +288,7 @@ func TestDoorThatLeadsBackHere(t *testing.T) {
 // Whatever the bytes, decode ends, and says something of what it does not take.
 func FuzzDecode(f *testing.F) {
 	files, err := filepath.Glob("testdata/*/*.toml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, err)
 	for _, file := range append(files, testkit.Root(f)+"/config.toml") {
 		data := testkit.Read(f, file)
 		f.Add(data)
@@ -326,9 +314,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		text, err := toml.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		again, _, faults := decode(text, nil)
 		if len(faults) > 0 {
 			t.Fatalf("printed again: %v\n%s", faults, text)

@@ -37,13 +37,9 @@ func TestVariablesSetAllKeys(t *testing.T) {
 	want := fullConfig()
 	want.Lists, want.Policies, want.Filters, want.DNS.Zones, want.Recipients.Aliases, want.HTTP.OIDC, want.Publish.Stages = nil, nil, nil, nil, nil, nil, nil
 	text, err := toml.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var tree map[string]any
-	if err := toml.Unmarshal(text, &tree); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, toml.Unmarshal(text, &tree))
 	var short, long []string
 	for table, values := range tree {
 		for key, value := range values.(map[string]any) {
@@ -137,9 +133,7 @@ func TestVariablesOutliveAChange(t *testing.T) {
 	t.Setenv("BLOCKD_REFUSAL_CONTACT", "mailto:env@here.example")
 	file := testkit.Write(t, filepath.Join(t.TempDir(), "config.toml"), "[log]\nlevel = \"warn\"\n")
 	running, err := Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Write(t, file, "[refusal]\ncontact = \"mailto:file@here.example\"\n[log]\nlevel = \"error\"\n")
 	c, changes, err := Reread(file, running)
 	if err != nil || c.Refusal.Contact != "mailto:env@here.example" || !slices.Equal(changes.Keys, []string{"log.level"}) {

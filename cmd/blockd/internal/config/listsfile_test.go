@@ -18,14 +18,10 @@ func listsFolder(t *testing.T, text string) (configuration, file string) {
 	dir := t.TempDir()
 	configuration, file = filepath.Join(dir, "config.toml"), filepath.Join(dir, "state", "lists.toml")
 	testkit.Write(t, configuration, "[index]\npath = \"state/blockd.bdx\"\n[http]\nlists_file = \"state/lists.toml\"\n[[list]]\nname = \"near\"\npath = \"near.txt\"\n")
-	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(filepath.Dir(file), 0o700))
 	if text != "" {
 		testkit.Write(t, file, text)
-		if err := os.Chmod(file, 0o640); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(file, 0o640))
 	}
 	return configuration, file
 }
@@ -41,9 +37,7 @@ func TestListsFile(t *testing.T) {
 	if near.InListsFile() || !far.InListsFile() || far.Path != filepath.Join(filepath.Dir(file), "subscribed", "far") || c.HTTP.ListsFile != file || !c.Remote(far).Public {
 		t.Errorf("%+v, %+v, %q", near, far, c.HTTP.ListsFile)
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(file))
 	without, changes, err := Reread(configuration, c)
 	if err != nil || len(without.Lists) != 1 || !slices.Equal(changes.Removed, []string{"far"}) || len(changes.Beyond) != 1 {
 		t.Errorf("without the file: %+v, %+v, %v", without.Lists, changes, err)
@@ -60,14 +54,10 @@ func TestListsFile(t *testing.T) {
 func TestListThatMovesBetweenTheFiles(t *testing.T) {
 	configuration, file := listsFolder(t, addedList)
 	c, err := LoadToServe(configuration)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text := string(testkit.Read(t, configuration)) + addedList + "path = \"state/subscribed/far\"\n"
 	testkit.Write(t, configuration, text)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(file))
 	if _, changes, err := Reread(configuration, c); err != nil || !slices.Equal(changes.Changed, []string{"far"}) || len(changes.Beyond) != 1 {
 		t.Errorf("%+v, %v", changes, err)
 	}
@@ -110,9 +100,7 @@ func TestFaultsOfListsFile(t *testing.T) {
 			if name == "big" {
 				return
 			}
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Remove(file))
 			if _, by := LoadLists(configuration, []byte(tt.text)); said(by) != said(err) {
 				t.Errorf("of the text alone: %v, want %v", by, err)
 			}
@@ -131,26 +119,18 @@ func TestListsFileOfOthers(t *testing.T) {
 		return strings.ReplaceAll(err.Error(), file, "FILE")
 	}
 	for mode, want := range map[os.FileMode]string{0o600: "", 0o644: "", 0o660: "FILE: others than its owner may write this file", 0o602: "FILE: others than its owner may write"} {
-		if err := os.Chmod(file, mode); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(file, mode))
 		if got := fault(); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
 			t.Errorf("%#o: %q", mode, got)
 		}
 	}
-	if err := os.Chmod(file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(file, 0o600))
 	testkit.Write(t, file, "")
 	if got := fault(); !strings.HasPrefix(got, "FILE: empty, as while it is written") {
 		t.Errorf("empty: %q", got)
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(file, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(file))
+	testkit.Must(t, os.Mkdir(file, 0o700))
 	if got := fault(); got != "FILE: http.lists_file is no file" {
 		t.Errorf("a folder: %q", got)
 	}

@@ -35,9 +35,7 @@ func references(t *testing.T) (keys []reference, tables map[string]string) {
 	oidc := defaultOIDC()
 	c.Lists[0].Source, c.Recipients.Aliases, c.HTTP.OIDC = &source, &Aliases{Kind: "file"}, &oidc
 	text, err := toml.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defaults, table := map[string]string{}, ""
 	for line := range strings.Lines(string(text)) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), " = "); ok {
@@ -124,16 +122,12 @@ type structType struct {
 func structs(t *testing.T) map[string]structType {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	line := func(c *ast.CommentGroup) string { return strings.Join(strings.Fields(c.Text()), " ") }
 	found := map[string]structType{}
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, d := range file.Decls {
 			decl, ok := d.(*ast.GenDecl)
 			if !ok || decl.Tok != token.TYPE {
@@ -233,7 +227,5 @@ func holds(t *testing.T, path, from, to, want string) {
 		t.Errorf("%s is not what the code says; see the difference by: go test ./internal/config -run Reference -update", path)
 		return
 	}
-	if err := os.WriteFile(path, []byte(text[:start]+want+text[end:]), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(text[:start]+want+text[end:]), 0o644))
 }

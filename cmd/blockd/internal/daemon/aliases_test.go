@@ -23,9 +23,7 @@ func TestAliasesOfPostgres(t *testing.T) {
 	if errors.Is(err, exec.ErrNotFound) {
 		testkit.Missing(t, "PostgreSQL is not installed (make peers)")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(s.Close)
 	name := s.Database(t, "")
 	s.Exec(t, name, aliasTable+"create role reader login; grant select on aliases to reader")
@@ -51,15 +49,11 @@ func checkAliases(t *testing.T, kind, dsn string, do func(statement string)) {
 		t.Helper()
 		c.Recipients.Aliases = &config.Aliases{Kind: kind, DSN: dsn, Query: query}
 		all, err := ReadAliases(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		owners = map[string]string{}
 		for _, to := range []string{"sales@here.example", "info@here.example", "carl@old.example", "gone@here.example"} {
 			a, err := addr.Parse(to)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			owners[to] = all.Owner(a, a).String()
 		}
 		return all.Len(), owners

@@ -20,17 +20,11 @@ func TestHandOverGivesAwayWhatItLookedAt(t *testing.T) {
 	const daemon = 65534
 	dir := t.TempDir()
 	state := filepath.Join(dir, "state")
-	if err := os.Mkdir(state, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(state, daemon, daemon); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(state, 0o700))
+	testkit.Must(t, os.Chown(state, daemon, daemon))
 	secret := testkit.Write(t, filepath.Join(dir, "secret"), "root's own\n")
 	ours, second, fresh := filepath.Join(state, "blockd.bdx"), filepath.Join(state, "second"), filepath.Join(state, "fresh")
-	if err := os.Link(secret, second); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Link(secret, second))
 	stop, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		for {
@@ -53,13 +47,9 @@ func TestHandOverGivesAwayWhatItLookedAt(t *testing.T) {
 		}
 	}()
 	for n := range 3000 {
-		if err := HandOver(ours); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, HandOver(ours))
 		info, err := os.Lstat(secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if info.Sys().(*syscall.Stat_t).Uid != 0 {
 			t.Fatalf("a file of another folder is given away in round %d", n)
 		}

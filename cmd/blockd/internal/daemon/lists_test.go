@@ -14,6 +14,7 @@ import (
 	"blockd/cmd/blockd/internal/carried"
 	"blockd/cmd/blockd/internal/config"
 	"blockd/index/live"
+	"blockd/internal/testkit"
 )
 
 // TestDomainsOfTheLastDrainAreKept: a domain that a milter has heard of after the SMTP filter had ended is
@@ -46,17 +47,13 @@ func TestDomainsOfTheLastDrainAreKept(t *testing.T) {
 func TestTroubleWithFoldingIsToldSeldom(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "live")
 	set, err := live.Open(live.Settings{Folder: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer set.Close()
 	if _, err := set.Apply(live.Change{Entry: "bulk.example"}); err != nil {
 		t.Fatal(err)
 	}
 	folded := filepath.Join(folder, "folded")
-	if err := os.RemoveAll(folded); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.RemoveAll(folded))
 	if err := os.WriteFile(folded, nil, 0o600); err != nil { // in the place of the folder
 		t.Fatal(err)
 	}

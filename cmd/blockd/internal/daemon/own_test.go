@@ -15,9 +15,7 @@ func TestOwnConnections(t *testing.T) {
 	dial := func() (net.Conn, netip.AddrPort) {
 		t.Helper()
 		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { conn.Close() })
 		return own.add(conn), conn.LocalAddr().(*net.TCPAddr).AddrPort()
 	}

@@ -15,9 +15,7 @@ import (
 func TestListenUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := listenUnix(t.Context(), path, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket|0o660 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
@@ -51,9 +49,7 @@ func TestUnixSocketBeginsShut(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := bindUnix(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer l.Close()
 	if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket {
 		t.Errorf("mode %v, %v, want none", info.Mode(), err)

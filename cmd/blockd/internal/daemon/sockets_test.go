@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"blockd/cmd/blockd/internal/config"
+	"blockd/internal/testkit"
 )
 
 // A set that begins with another one hands on what both name, binds the rest, and never opens a place twice.
@@ -21,9 +22,7 @@ func TestSocketsAreHandedOn(t *testing.T) {
 	first := &sockets{open: map[place]socket{}}
 	tcp, unix := listenAt(first, "smtp", "127.0.0.1:0"), listenAt(first, "milter", path)
 	packets, err := first.listenPackets(t.Context(), "dns", "dns.listen", "127.0.0.1:0", []net.Listener{tcp})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	next := &sockets{before: first.open, open: map[place]socket{}}
 	defer next.close()
 	if l := listenAt(next, "smtp", "127.0.0.1:0"); l != tcp {

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/postgresserver"
 	"blockd/lists"
 	"blockd/reload"
@@ -88,9 +89,7 @@ func BenchmarkRowActs(b *testing.B) {
 			server.Exec(b, "postgres", fmt.Sprintf("insert into senders select 'user.' || substr(md5(i::text), 1, 10) || '@mail' || i || '.bulk.example' from generate_series(1, %d) as i", rows))
 			options := postgres.Options{DSN: server.URL("postgres", "postgres"), Query: "select entry from senders", Changes: query.Log, List: "a", Notify: o.channel}
 			source, err := postgres.Open(options)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			server.Exec(b, "postgres", source.DDL())
 			source.Close()
 			changesAct(b, rows, mirror.List{Every: o.every, Open: func() (mirror.Source, error) { return postgres.Open(options) }},
@@ -115,9 +114,7 @@ func changesAct(b *testing.B, rows int, l mirror.List, change func(n int)) {
 	keeper := mirror.NewKeeper([]mirror.List{l}, func() { r.Replaced() }, log, nil)
 	r, err := reload.Open(b.Context(), reload.Settings{Path: filepath.Join(dir, "a.bdx"), Served: func(ix *index.Index) { served <- ix },
 		Lists: []reload.List{{Name: "a", Path: mirror.Files(folder), Settings: lists.Settings{Format: "entries"}}}}, log, prometheus.NewRegistry())
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan struct{}, 2)
 	go func() { keeper.Run(ctx); done <- struct{}{} }()

@@ -27,9 +27,7 @@ var recordings = map[string]struct {
 // recorded.
 func ReadRecorded(t testing.TB, path string) (*Result, error) {
 	home, err := filepath.Abs(filepath.Join(filepath.Dir(path), ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := recordings[filepath.Base(path)]
 	run := func(ctx context.Context, dir string, args ...string) (string, []string, error) {
 		name := filepath.Join(r.dir, args[len(args)-1])
@@ -38,9 +36,7 @@ func ReadRecorded(t testing.TB, path string) (*Result, error) {
 		}
 		if *update {
 			out, complaints, err := r.tool.run(ctx, dir, args...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			text := strings.ReplaceAll(out, home, "@HOME@") + "\x00" + strings.Join(complaints, "\n")
 			testkit.Write(t, name, text)
 		}
@@ -78,8 +74,6 @@ func Read(t testing.TB, path string) (*Result, error) {
 // old makes a file an hour old: Postfix waits for one that was written just now.
 func old(t testing.TB, path string) string {
 	t.Helper()
-	if err := os.Chtimes(path, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chtimes(path, time.Time{}, time.Now().Add(-time.Hour)))
 	return path
 }

@@ -17,9 +17,7 @@ func listsOf(t *testing.T, main string, files map[string]string) (lists, config 
 		testkit.Write(t, filepath.Join(dir, name), text)
 	}
 	r, err := migration.Read(t, filepath.Join(dir, main))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, l := range r.Lists {
 		for line := range strings.Lines(string(l.Text)) {
 			if line[0] != '#' && line[0] != '\n' {

@@ -48,16 +48,10 @@ func serve(t testing.TB, r *migration.Result) served {
 		sources = append(sources, s)
 	}
 	draft, err := index.Build(t.Context(), filepath.Join(dir, "x.bdx"), sources, index.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := draft.Publish(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, draft.Publish())
 	ix, err := index.Open(filepath.Join(dir, "x.bdx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return served{ix, r.Trusted, takes}
 }
 
@@ -70,13 +64,9 @@ func (s served) refuses(t testing.TB, sender string, client netip.Addr) bool {
 		}
 	}
 	a, err := addr.Parse(sender)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	matches, err := s.ix.Lookup(nil, a, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if matches, err = s.ix.LookupClient(matches, client, time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -112,9 +102,7 @@ func TestImportedTablesDecideAsPostfixDoes(t *testing.T) {
 		r := rand.New(rand.NewPCG(uint64(seed), 6))
 		m := accessmodel.Random(r)
 		dir := t.TempDir()
-		if err := m.Write(dir, "myhostname = mx.here.example\n"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, m.Write(dir, "myhostname = mx.here.example\n"))
 		result, err := migration.Read(t, filepath.Join(dir, "main.cf"))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)

@@ -41,9 +41,7 @@ func TestToolThatFails(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			path := testkit.File(t, "tool", "#!/bin/sh\n"+tt.script+"\n")
-			if err := os.Chmod(path, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Chmod(path, 0o755))
 			_, _, err := tool{path, "", tt.patience}.run(t.Context(), ".")
 			if err == nil || !strings.HasSuffix(err.Error(), tt.want) {
 				t.Errorf("error = %v, want %s", err, tt.want)
@@ -73,13 +71,9 @@ func TestInstalledToolsSayWhatIsRecorded(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			path := filepath.Join(testkit.Root(t), "testdata/migration", path)
 			recorded, err := ReadRecorded(t, path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			real, err := Read(t, path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if !slices.EqualFunc(real.Findings, recorded.Findings, func(a, b *Finding) bool { return *a == *b }) || !slices.Equal(real.Notes, recorded.Notes) {
 				t.Errorf("the installed tool leads to another report: record it anew with -update")
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 )
@@ -43,9 +44,7 @@ func slow(t *testing.T, a, b index.Source) (r Result) {
 			has[i][entry{n, it.Scope, it.Action}], names[i][n] = true, true
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	counts := map[string]*Counts{}
 	for _, kind := range Kinds() {

@@ -144,16 +144,12 @@ func TestInstallAndUndo(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return names
 	}
 	t.Run("nothing there", func(t *testing.T) {
 		path := file(t, "")
-		if err := install(path, "one\n", false); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, install(path, "one\n", false))
 		if err := install(path, "two\n", false); err != nil { // its own, unchanged
 			t.Fatal(err)
 		}
@@ -170,9 +166,7 @@ func TestInstallAndUndo(t *testing.T) {
 	t.Run("a package's", func(t *testing.T) {
 		path := file(t, string(packaged))
 		for _, text := range []string{"one\n", "two\n"} {
-			if err := install(path, text, false); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, install(path, text, false))
 		}
 		if _, err := Undo(path); err != nil || !bytes.Equal(testkit.Read(t, path), packaged) {
 			t.Errorf("%v, and it is %q", err, testkit.Read(t, path))
@@ -187,12 +181,8 @@ func TestInstallAndUndo(t *testing.T) {
 		if got := left(t, path); len(got) != 1 {
 			t.Errorf("left: %q", got)
 		}
-		if err := os.Chmod(path, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := install(path, "one\n", true); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(path, 0o600))
+		testkit.Must(t, install(path, "one\n", true))
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("the mode is %v, %v: it may hold secrets", info.Mode(), err)
 		}
@@ -202,9 +192,7 @@ func TestInstallAndUndo(t *testing.T) {
 	})
 	t.Run("changed since", func(t *testing.T) {
 		path := file(t, "")
-		if err := install(path, "one\n", false); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, install(path, "one\n", false))
 		testkit.Write(t, filepath.Join(filepath.Dir(path), OwnListPath), "spam@x.example\n")
 		testkit.Write(t, path, "one\nand more\n")
 		if _, err := Undo(path); err == nil || !strings.Contains(err.Error(), "was changed since") {

@@ -34,13 +34,9 @@ func folder(t *testing.T, listsFile bool) (path, lists string) {
 func open(t *testing.T, path string) *Files {
 	t.Helper()
 	c, err := config.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f, err := Open(path, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return f
 }
 
@@ -49,9 +45,7 @@ func done(t *testing.T, c *Change, err error) {
 	if err == nil {
 		err = c.Make(nil)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }
 
 // A list is added, counts, and goes, in the one file and in the other; what else stands there stays octet for octet.
@@ -145,9 +139,7 @@ func TestAllOrNothing(t *testing.T) {
 	path, lists := folder(t, true)
 	no := errors.New("no")
 	c, err := open(t, path).Add("ipsum-4", now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := c.Make(func() error { return no }); !errors.Is(err, no) {
 		t.Error(err)
 	}
@@ -169,9 +161,7 @@ func TestAllOrNothing(t *testing.T) {
 		t.Errorf("%v\n%s", err, testkit.Read(t, lists))
 	}
 	remove, err := open(t, path).Remove("ipsum-4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Write(t, lists, text+"# by hand\n")
 	if err := remove.Make(nil); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "somebody has just changed") {
 		t.Error(err)
@@ -180,19 +170,13 @@ func TestAllOrNothing(t *testing.T) {
 	if err := enforce.TakeBack(); !errors.Is(err, ErrRefused) {
 		t.Errorf("taken back over the change of another: %v", err)
 	}
-	if err := os.Remove(lists); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("elsewhere", lists); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(lists))
+	testkit.Must(t, os.Symlink("elsewhere", lists))
 	if err := c.Make(nil); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "is a link to elsewhere") {
 		t.Error(err)
 	}
 	// A configuration that is not good by itself is not made worse.
-	if err := os.Remove(lists); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(lists))
 	testkit.Write(t, path, string(testkit.Read(t, path))+"max_rate = -1\n")
 	if err := c.Make(nil); !errors.Is(err, ErrUnwanted) || !strings.Contains(err.Error(), "http.max_rate") {
 		t.Error(err)

@@ -4,31 +4,25 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // A predecessor decides on while it is asked for what it has: its decisions come among its answers, and none is lost.
 func TestDecisionsAmongTheAnswers(t *testing.T) {
 	a, b, err := pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ours, err := newConn(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	theirs, err := newConn(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	p := &Predecessor{conn: ours}
 	defer p.Close()
 	for _, said := range []struct {
 		w    word
 		text string
 	}{{wordLines, "one"}, {wordGiven, ""}, {wordLines, "two"}, {wordLines, "three"}, {wordCounters, "counted"}, {wordLines, "four"}, {wordCounters, "more"}} {
-		if err := theirs.say(said.w, []byte(said.text)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, theirs.say(said.w, []byte(said.text)))
 	}
 	if err := p.Want(Writes); err != nil {
 		t.Error(err)

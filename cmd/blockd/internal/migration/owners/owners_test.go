@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"blockd/cmd/blockd/internal/migration"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/sqlite"
@@ -39,12 +40,8 @@ func check(t *testing.T, got, want string) {
 func file(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -100,18 +97,14 @@ CREATE TABLE wblist (rid integer, sid integer, wb varchar(10) not null, primary 
 `
 	t.Run("dump", func(t *testing.T) {
 		r, err := Amavis(t.Context(), file(t, "dump.sql", create+amavisRows), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		check(t, told(r), amavisWant)
 	})
 	t.Run("mysqldump", func(t *testing.T) {
 		text := "-- MySQL dump 10.13\n/*!40101 SET NAMES utf8 */;\nDROP TABLE IF EXISTS `users`;\n" + strings.ReplaceAll(create, "TABLE users", "TABLE `users`") + "LOCK TABLES `users` WRITE;\n"
 		text += strings.NewReplacer(`it''s`, `it\'s`, "INTO wblist", "INTO `mail`.`wblist` (`rid`,`sid`,`wb`)", "'@bulk.example'", "_binary '@bulk.example'", "'192.0.2.7'", "0x3139322e302e322e37").Replace(amavisRows)
 		r, err := Amavis(t.Context(), file(t, "dump.sql", text), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		check(t, told(r), amavisWant)
 	})
 	t.Run("pg_dump", func(t *testing.T) {
@@ -136,9 +129,7 @@ CREATE TABLE wblist (rid integer, sid integer, wb varchar(10) not null, primary 
 			b.WriteString("\\.\n\n")
 		}
 		r, err := Amavis(t.Context(), file(t, "dump.sql", b.String()), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		check(t, told(r), amavisWant)
 	})
 	t.Run("database", func(t *testing.T) {
@@ -154,9 +145,7 @@ CREATE TABLE wblist (rid integer, sid integer, wb varchar(10) not null, primary 
 		}
 		for _, from := range []string{path, "sqlite:" + path, file(t, "dsn", "sqlite:"+path+"\n")} {
 			r, err := Amavis(t.Context(), from, Options{Query: ask})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if got := strings.Join(sortedLines(told(r)), "\n"); got != strings.Join(sortedLines(strings.TrimLeft(amavisWant, "\n")), "\n") {
 				t.Errorf("%s: have\n%s", from, told(r))
 			}
@@ -175,9 +164,7 @@ INSERT INTO userpref VALUES ('ann@here.example','blacklist_from','*@bulk.example
 ('@GLOBAL','blacklist_from','z@z.example',6),('ann@here.example','unblacklist_from','z@z.example',7),('ann@here.example','required_score','4',8),('ann@here.example','whitelist_from_rcvd','a@b.example c',9);`
 	path := file(t, "dump.sql", dump)
 	r, err := SpamAssassinSQL(t.Context(), path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	check(t, told(r), `
 ann@here.example: blacklist_from *@bulk.example x@y.example | other words | refused at RCPT, before the message is sent | users
 ann@here.example: blacklist_from *@bulk.example x@y.example | other words | refused at RCPT, before the message is sent | users
@@ -209,9 +196,7 @@ z@z.example
 func TestMailcow(t *testing.T) {
 	r, err := Mailcow(t.Context(), file(t, "dump.sql", "CREATE TABLE `filterconf` (\n  `object` varchar(255) NOT NULL DEFAULT '',\n  `option` varchar(50),\n  `value` varchar(100),\n  `prefid` int(11) NOT NULL AUTO_INCREMENT,\n  PRIMARY KEY (`prefid`),\n  KEY `object` (`object`)\n);\n"+
 		"INSERT INTO `filterconf` VALUES ('here.example','blacklist_from','*@bulk.example',1),('ann@here.example','whitelist_from','promo@bulk.example',2),('ann@here.example','lowspamlevel','5',3);"), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	check(t, told(r), `
 here.example: blacklist_from *@bulk.example | other words | refused at RCPT, before the message is sent | users
 ann@here.example: whitelist_from promo@bulk.example | the same |  | users
@@ -231,17 +216,11 @@ func TestUserPrefs(t *testing.T) {
 		"ann/.spamassassin/user_prefs.template": "blacklist_from not@read.example\n",
 	} {
 		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	r, err := UserPrefs(t.Context(), root, Options{Domain: "here.example"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	check(t, told(r), `
 blacklist_from *@bulk.example | narrower | by the envelope sender; refused at RCPT, before the message is sent | users
 whitelist_from friend@bulk.example | narrower | by the envelope sender | users
@@ -271,9 +250,7 @@ if header :contains "list-id" "golang" { fileinto "go"; stop; }
 if address :is "from" "late@bulk.example" { discard; stop; }
 `)
 	r, err := Sieve(t.Context(), filepath.Dir(path), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	const narrow = " | narrower | by the envelope sender, where the script reads From:; refused, where the script takes the mail and drops it | users\n"
 	got := told(r)
 	for _, want := range []string{
@@ -303,9 +280,7 @@ func TestRspamdSettings(t *testing.T) {
   more { user = "x"; from = "a@b.example"; whitelist = yes; }
 }
 `), Options{Domain: "here.example"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	check(t, told(r), `
 black: 192.0.2.0/24 | not carried over | an address of clients; an entry of a mailbox is about senders | 
 bob: @spam.example | other words | refused at RCPT, before the message is sent | users
@@ -323,9 +298,7 @@ here.example,a@b.example,allow,rspamd white
 // What an import writes, it reads again as the same.
 func TestCSVRoundTrip(t *testing.T) {
 	r, err := CSV(t.Context(), file(t, "portal.csv", "Mailbox;List;Sender;Note\nAnn@Here.Example;black;Promo@Bulk.example;\"one; \"\"two\"\"\"\n@here.example;white;bulk.test;\nann@here.example;maybe;x@y.example;\nann@here.example;black;not an entry;\nbob;black;x@y.example;\nann@here.example;black;*@*;\n"), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	check(t, told(r), `
 Ann@Here.Example: black Promo@Bulk.example | the same |  | users
 @here.example: white bulk.test | the same |  | users
@@ -369,13 +342,9 @@ func FuzzSieve(f *testing.F) {
 	f.Add("/* x */ if if if (((")
 	f.Fuzz(func(t *testing.T, text string) {
 		r := begin("Sieve", "x", Options{})
-		if err := r.sieve("a@b.example.sieve", "a@b.example", []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.sieve("a@b.example.sieve", "a@b.example", []byte(text)))
 		result, err := r.end()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, l := range result.Lists {
 			records, err := csv.NewReader(strings.NewReader(string(l.Text))).ReadAll()
 			if err != nil || len(records) != l.Entries+1 {
