@@ -21,9 +21,7 @@ func TestAFilterTravelsWithTheSnapshot(t *testing.T) {
 	t.Cleanup(func() { client.Close() })
 	put := func(entry string) {
 		t.Helper()
-		if err := client.SAdd(t.Context(), "blocked", entry).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, client.SAdd(t.Context(), "blocked", entry).Err())
 	}
 	put("asked.example")
 	source := fmt.Sprintf("[[list]]\nname = \"huge\"\n[list.source]\nkind = \"redis\"\nmode = \"ask\"\ndsn = \"redis://%s/0\"\nkey = \"blocked\"\nevery = \"1s\"\nnegative_ttl = \"1s\"\n", server.Address)
@@ -46,9 +44,7 @@ func TestAFilterTravelsWithTheSnapshot(t *testing.T) {
 	}
 	follower := t.TempDir()
 	testkit.Write(t, filepath.Join(follower, "config.toml"), node(source+"filter = \"snapshot\"\n"))
-	if err := client.ConfigResetStat(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, client.ConfigResetStat(t.Context()).Err())
 	d := serveIn(t, follower, "smtp", "http")
 	d.waitBlocked(t, "x@bad.example", true)
 	d.waitBlocked(t, "x@asked.example", true)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // What is changed without a daemon is in the journal too, and it tells where somebody has altered it.
@@ -56,12 +58,8 @@ func TestAuditWithoutADaemon(t *testing.T) {
 		t.Fatalf("%v, %v", files, err)
 	}
 	text, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(files[0], []byte(strings.Replace(string(text), "phishing", "innocent", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(files[0], []byte(strings.Replace(string(text), "phishing", "innocent", 1)), 0o600))
 	run(exitFault, "00000001.jsonl:1: the chain is broken: its hash is not that of its text", "audit --verify")
 	run(exitFault, `"whole":false`, "audit --verify --json")
 	run(0, "left out 1 damaged line; --verify says where", "audit")

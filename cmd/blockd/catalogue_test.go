@@ -6,14 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/sources/catalogue"
 )
 
 func TestCatalogue(t *testing.T) {
 	want, err := catalogue.Lists()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var text, object strings.Builder
 	if code := run([]string{"catalogue"}, strings.NewReader(""), &text, io.Discard); code != 0 {
 		t.Fatalf("exit %d", code)
@@ -22,9 +21,7 @@ func TestCatalogue(t *testing.T) {
 		t.Fatalf("exit %d", code)
 	}
 	var got []catalogue.List
-	if err := json.Unmarshal([]byte(object.String()), &got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(object.String()), &got))
 	if len(got) != len(want) {
 		t.Fatalf("%d lists in JSON, want %d", len(got), len(want))
 	}

@@ -88,9 +88,7 @@ func TestCheckPlain(t *testing.T) {
 func TestCheckForARecipient(t *testing.T) {
 	config, dir := compiled(t)
 	text, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	writeFile(t, dir, "config.toml", string(text)+"[[policy]]\nrecipients = [\"vip@here.example\"]\nlists = [\"good\"]\n")
 	for _, tt := range []struct {
 		recipient, want string
@@ -327,18 +325,14 @@ func TestCheckSaysWhenTheIndexIsNotOfTheseLists(t *testing.T) {
 	note(dir + "/good.txt has changed since")
 	writeFile(t, dir, "good.txt", "press@bulk.example\n")
 	note(quiet)
-	if err := os.Remove(dir + "/good.txt"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(dir+"/good.txt"))
 	note("missing")
 	text := testkit.Read(t, config)
 	writeFile(t, dir, "config.toml", strings.Replace(string(text), `mode = "shadow"`, "", 1))
 	writeFile(t, dir, "good.txt", "press@bulk.example\n")
 	note("the lists are configured otherwise by now")
 
-	if err := os.Remove(dir + "/a.bdx"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(dir+"/a.bdx"))
 	code, _, stderr := blockd(t, "", "check", "--file", "-c", config, "a@b.example")
 	if code != 2 || !strings.Contains(stderr, "no index yet: start the daemon, or run: blockd compile -c "+config) {
 		t.Errorf("without an index: exit %d, %q", code, stderr)

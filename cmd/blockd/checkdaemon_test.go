@@ -90,14 +90,10 @@ func TestCheckSaysWhoAnswersWhereDaemonAndFilesDiffer(t *testing.T) {
 	if code, out, errs := blockd(t, "", "compile", "-o", other, writeFile(t, d.dir, "bad.txt", "new.example\n")); code != 0 {
 		t.Fatal(out, errs)
 	}
-	if err := os.Rename(other, bdx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(other, bdx))
 	asks(t, 0, blocked, "note: it serves generation ", "-c", config, "x@bulk.example")
 	asks(t, 1, "x@bulk.example\tclear\t", "", "-i", bdx, "x@bulk.example")
-	if err := os.WriteFile(bdx, []byte(own), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(bdx, []byte(own), 0o600))
 
 	// A list that the daemon refuses, and while it does.
 	writeFile(t, d.dir, "lists/a.txt", "#? block x@other.example\nnew.example\n")
@@ -129,9 +125,7 @@ func TestCheckOfADaemonThatDoesNotAnswer(t *testing.T) {
 	listen := func(answer http.HandlerFunc) {
 		t.Helper()
 		l, err := net.Listen("unix", socket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		s := httptest.NewUnstartedServer(answer)
 		s.Listener.Close()
 		s.Listener = l
@@ -161,9 +155,7 @@ func TestCheckOfADaemonThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("of one that goes away: %d, %q, %q", code, out, errs)
 	}
 	if os.Geteuid() != 0 {
-		if err := os.Chmod(socket, 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(socket, 0))
 		asks(t, 0, blocked, "cannot be asked: ", "-c", config, "x@bulk.example")
 	}
 	writeFile(t, dir, "config.toml", text+"[http]\nsocket = \"none\"\n")

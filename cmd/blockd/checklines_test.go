@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/internal/testkit/race"
 	"blockd/policy"
@@ -135,9 +136,7 @@ func TestPipelineEndsEarly(t *testing.T) {
 		t.Errorf("an ended context, and a silent input: %v", err)
 	}
 	name := ix.Lists()[0].Source.Path
-	if err := os.Truncate(strings.TrimSuffix(name, ".txt")+".bdx", 8192); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Truncate(strings.TrimSuffix(name, ".txt")+".bdx", 8192))
 	var out bytes.Buffer
 	if _, err := p.run(t.Context(), endless(), &out); !errors.Is(err, index.ErrRead) || !strings.Contains(out.String(), "\tunknown\t") ||
 		strings.Count(out.String(), "\n") > 1 {

@@ -64,13 +64,9 @@ func TestCompileJSON(t *testing.T) {
 		Cached      *int
 		SpilledHere *int `json:"spilled"`
 	}
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(stdout), &got))
 	info, err := os.Stat(dir + "/a.bdx")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got.File != dir+"/a.bdx" || len(got.Generation) != 32 || got.Keys != 2 || got.Entries != 2 || got.Bytes != info.Size() || len(got.Lists) != 1 {
 		t.Fatalf("report %s", stdout)
 	}
@@ -82,9 +78,7 @@ func TestCompileJSON(t *testing.T) {
 func TestCompileRefusesAndKeepsTheOldFile(t *testing.T) {
 	config, dir := compiled(t)
 	before := testkit.Read(t, dir+"/a.bdx")
-	if err := os.Remove(dir + "/good.txt"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(dir+"/good.txt"))
 	writeFile(t, dir, "trial.txt", "<html>\n")
 	code, _, stderr := blockd(t, "", "compile", "-c", config)
 	if code != 1 {
@@ -299,19 +293,13 @@ func TestWhatRootCompilesBelongsToTheFoldersOwner(t *testing.T) {
 	const daemon = 65534
 	dir := t.TempDir()
 	state := filepath.Join(dir, "state")
-	if err := os.Mkdir(state, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(state, 0o700))
 	foreign := writeFile(t, state, "foreign", "root's own\n")
 	writeFile(t, state, "blockd.bdx2", "another index\n")
 	writeFile(t, state, "copies-of-root", "no list\n")
 	linked := filepath.Join(state, "blockd.bdx.linked")
-	if err := os.Link(foreign, linked); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(state, daemon, daemon); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Link(foreign, linked))
+	testkit.Must(t, os.Chown(state, daemon, daemon))
 	writeFile(t, dir, "bulk.txt", "bulk.example\n")
 	p := newPublisher(t)
 	p.text("far.example\n")
@@ -341,9 +329,7 @@ func TestWhatRootCompilesBelongsToTheFoldersOwner(t *testing.T) {
 		seen++
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	// The index, its lock, its cache with two segments and the sources, the note, copies of
 	// two lists and their receipts in folders that were made for them, and the two of ours.
 	if seen < 16 {

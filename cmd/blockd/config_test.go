@@ -17,9 +17,7 @@ func TestReferenceConfigurationIsGood(t *testing.T) {
 		t.Errorf("config --check = %d, %s%s", code, stdout, stderr)
 	}
 	c, err := config.Load(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, l := range c.Lists {
 		if code, stdout, stderr := blockd(t, "", "lint", "--format", l.Format, l.Path); code != 0 {
 			t.Errorf("lint %s = %d, %s%s", l.Path, code, stdout, stderr)

@@ -11,6 +11,7 @@ import (
 
 	"blockd/cmd/blockd/internal/doctor"
 	"blockd/internal/term"
+	"blockd/internal/testkit"
 )
 
 func TestFindingsAsTextAndJSON(t *testing.T) {
@@ -20,9 +21,7 @@ func TestFindingsAsTextAndJSON(t *testing.T) {
 		{Check: "dns", State: doctor.Warning, Text: "odd \x1b[31m text", Hint: ""},
 	}
 	var text, lines bytes.Buffer
-	if err := printFindings(&text, found); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, printFindings(&text, found))
 	want := `ok       config          config.toml: 1 list
 fault    upstream-relay  word word word word word word word word word word word word word word word
                          word word word word word word word word word word word word word word word
@@ -35,9 +34,7 @@ warning  dns             odd \x1b[31m text
 	if text.String() != want {
 		t.Errorf("text:\n%s\nwant\n%s", &text, want)
 	}
-	if err := term.JSONLines(&lines, found[:1]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, term.JSONLines(&lines, found[:1]))
 	if want := `{"check":"config","state":"ok","text":"config.toml: 1 list","hint":""}` + "\n"; lines.String() != want {
 		t.Errorf("JSON %s, want %s", &lines, want)
 	}
@@ -89,9 +86,7 @@ func TestDoctorWithoutADaemon(t *testing.T) {
 		t.Errorf("health without a daemon: %d, %q", code, stderr)
 	}
 	ahead := time.Now().Add(time.Hour)
-	if err := os.Chtimes(filepath.Join(dir, "a.txt"), ahead, ahead); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chtimes(filepath.Join(dir, "a.txt"), ahead, ahead))
 	if _, states, text := doctorSays(t, good); states["clock"] != "warning" {
 		t.Errorf("a file of tomorrow:\n%s", text)
 	}

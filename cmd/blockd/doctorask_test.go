@@ -37,9 +37,7 @@ func TestDoctorOfAskedList(t *testing.T) {
 	says("/0: the key is not there")
 	put := func(entries ...any) {
 		t.Helper()
-		if err := client.SAdd(t.Context(), "blocked", entries...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, client.SAdd(t.Context(), "blocked", entries...).Err())
 	}
 	put("bulk.example", "a@there.example")
 	says("but there is no filter yet, so nothing is asked")

@@ -56,9 +56,7 @@ func TestExceptionThatOverridesNothingIsToldOf(t *testing.T) {
 		cmd.SetArgs(append([]string{"-c", config}, tt.args...))
 		cmd.SetOut(&out)
 		cmd.SetErr(&stderr)
-		if err := cmd.ExecuteContext(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cmd.ExecuteContext(t.Context()))
 		if told := strings.Contains(stderr.String(), `unverified_allow is "ignore"`); told != tt.told {
 			t.Errorf("%q: told %t, want %t: %s", tt.args, told, tt.told, stderr.String())
 		}
@@ -125,9 +123,7 @@ func TestEntriesAddedWithoutADaemonAreTidied(t *testing.T) {
 	cmd := newAdd()
 	cmd.SetArgs(args)
 	cmd.SetOut(io.Discard)
-	if err := cmd.ExecuteContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.ExecuteContext(t.Context()))
 	if journal := testkit.Read(t, filepath.Join(dir, "x.bdx.live/journal")); strings.Count(string(journal), "\n") > 10 {
 		t.Errorf("the journal has %d lines", strings.Count(string(journal), "\n"))
 	}

@@ -61,9 +61,7 @@ here.example,bulk.example,block,of all
 	})
 	// By a list: with what came out and no live entries it is the same again.
 	testkit.Write(t, at("users.csv"), string(testkit.Read(t, imported)))
-	if err := os.RemoveAll(at("live")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.RemoveAll(at("live")))
 	run(0, "compile")
 	run(0, "export", "--format", "csv:entry", "-o", at("again.csv"))
 	if got := string(testkit.Read(t, at("again.csv"))); got != all {

@@ -191,16 +191,10 @@ func TestExportsSpareWhatIsThere(t *testing.T) {
 	bdx := compileLists(t, filterLists)
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "bl.json"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Mkfifo(pipe, 0o600))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "bl.json"), 0o700))
 	link := filepath.Join(dir, "link.bdx")
-	if err := os.Link(bdx, link); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Link(bdx, link))
 	before := testkit.Read(t, bdx)
 	guava, redisson, plain := []string{"filter", "export", "--as", "guava"}, []string{"filter", "export", "--as", "redisson"}, []string{"export", "--format", "plain"}
 	for _, tt := range []struct {
@@ -242,9 +236,7 @@ func (f halfWritten) Files(out string) []filter.File {
 // Both files of a Redisson filter are those of one filter, also when the disk is full.
 func TestFilterFilesComeTogether(t *testing.T) {
 	f, err := filter.New("redisson", 1, 0.01)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dir := t.TempDir()
 	writeFile(t, dir, "bl.bitmap", "old")
 	writeFile(t, dir, "bl.json", "old")

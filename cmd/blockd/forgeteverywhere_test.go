@@ -37,9 +37,7 @@ func naming(t *testing.T, dir, local, domain string) (all []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return all
 }
 

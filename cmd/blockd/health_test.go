@@ -48,9 +48,7 @@ func TestServeAnswersProbes(t *testing.T) {
 	address := d.wait(t, "health listens")["address"].(string)
 	for _, path := range []string{"/readyz", "/livez"} {
 		resp, err := http.Get("http://" + address + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		resp.Body.Close()
 		if resp.StatusCode != 200 || resp.ContentLength != int64(len("ok\n")) {
 			t.Errorf("%s: %d, %d octets", path, resp.StatusCode, resp.ContentLength)
@@ -85,9 +83,7 @@ func TestHealthAsksTheHealthDoor(t *testing.T) {
 	d := serveIn(t, dir, "smtp", "health")
 	d.wait(t, "upstream ready")
 	_, port, err := net.SplitHostPort(d.wait(t, "health listens")["address"].(string))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text := strings.Replace(string(testkit.Read(t, file)), "[health]\nlisten = \"127.0.0.1:0\"", "[health]\nlisten = \":"+port+"\"", 1)
 	asked := writeFile(t, dir, "asked.toml", text)
 	if code, out, stderr := blockd(t, "", "health", "-c", asked); code != 0 || out != "ok\n" {
@@ -107,9 +103,7 @@ func TestHealthAsksTheHealthDoor(t *testing.T) {
 // A daemon that takes the connection and never answers is not healthy, and the probe ends.
 func TestHealthHasADeadline(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer l.Close()
 	dir := t.TempDir()
 	file := writeFile(t, dir, "config.toml", "[http]\nlisten = \""+l.Addr().String()+"\"\nsocket = \"none\"\n")
@@ -146,9 +140,7 @@ path = "a.txt"
 		address := d.wait(t, door+" listens")["address"].(string)
 		for range 3 {
 			conn, err := net.Dial("tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			conn.SetReadDeadline(time.Now().Add(time.Minute))
 			if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
 				t.Errorf("%s: not turned away", door)

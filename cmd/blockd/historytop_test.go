@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/records/history"
 )
 
@@ -19,16 +20,12 @@ func pastOf(t *testing.T, all []history.Record) (config string) {
 	config = filepath.Join(dir, "config.toml")
 	writeFile(t, dir, "config.toml", anyPorts)
 	past, err := history.Open(history.Settings{Folder: filepath.Join(dir, "var/a.bdx.history"), Max: history.MinMax, Keep: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, r := range all {
 		r.Time = time.Now()
 		past.Add(r)
 	}
-	if err := past.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, past.Close())
 	return config
 }
 

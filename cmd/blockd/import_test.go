@@ -19,9 +19,7 @@ func TestImportKeepsWhatItReplaces(t *testing.T) {
 	run := func(table string, flags ...string) (int, string) {
 		for name, text := range map[string]string{"main.cf": "smtpd_sender_restrictions = check_sender_access hash:" + dir + "/t\n", "t": table} {
 			// Postfix waits for a file that was written just now.
-			if err := os.Chtimes(testkit.Write(t, filepath.Join(dir, name), text), hourAgo, hourAgo); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Chtimes(testkit.Write(t, filepath.Join(dir, name), text), hourAgo, hourAgo))
 		}
 		code, _, errs := blockd(t, "", append([]string{"import", "--from-postfix", main, "-o", out}, flags...)...)
 		return code, errs

@@ -204,9 +204,7 @@ func TestLintRealLists(t *testing.T) {
 			}
 			for line := range strings.Lines(stdout) {
 				last.Kind = ""
-				if err := json.Unmarshal([]byte(line), &last); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, json.Unmarshal([]byte(line), &last))
 				switch last.Kind {
 				case "addr", "domain", "ip", "cidr":
 					entries++
@@ -281,16 +279,12 @@ func TestLintRefusesAListOfProviders(t *testing.T) {
 func TestLintReadsAsTheConfigurationSays(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	if err := os.Mkdir("lists", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir("lists", 0o755))
 	writeFile(t, dir, "lists/wild.txt", "bulk.test\n.wild.test\n")
 	writeFile(t, dir, "lists/other.txt", "bulk.test\n.wild.test\n")
 	writeFile(t, dir, "lists/glob-1", "bulk.test\n.wild.test\n")
 	writeFile(t, dir, "lists/friends.txt", "com\n!x@friend.test\n")
-	if err := os.Symlink("wild.txt", "lists/link.txt"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink("wild.txt", "lists/link.txt"))
 	config := anyPorts[:strings.Index(anyPorts, "[[list]]")] + `
 [[list]]
 name = "wild"
@@ -351,9 +345,7 @@ format = "plain"
 func TestShippedListsSayTheirFormat(t *testing.T) {
 	for _, path := range []string{testkit.Root(t) + "/config.toml", testkit.Root(t) + "/packaging/config.toml"} {
 		c, err := config.Load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, l := range c.Lists {
 			if l.Format == "" || l.Format == "auto" {
 				t.Errorf("%s: list %s does not say its format", path, l.Name)

@@ -53,9 +53,7 @@ func listingDir(t *testing.T, address string) (dir, config string) {
 	writeFile(t, dir, "lists/big2.txt", "one.example\n=one.example\nfive.example\n")
 	writeFile(t, dir, "lists/friends.txt", "boss@one.example\n")
 	old := time.Now().Add(-40 * 24 * time.Hour)
-	if err := os.Chtimes(filepath.Join(dir, "lists/big2.txt"), old, old); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chtimes(filepath.Join(dir, "lists/big2.txt"), old, old))
 	return dir, config
 }
 
@@ -115,9 +113,7 @@ func TestListsOfADaemon(t *testing.T) {
 		return out == body
 	})
 	var table httpapi.ListTable
-	if err := json.Unmarshal([]byte(body), &table); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(body), &table))
 	big := table.Worth[1]
 	if big.List != "big" || big.Files != 2 || *big.Hits != 2 || *big.Sole != 1 || *big.Overridden != 1 || big.LastHit == nil || !big.Stale ||
 		len(big.Overlaps) != 1 || big.Overlaps[0] != (httpapi.ListOverlap{List: "small", Keys: 2}) {
@@ -153,9 +149,7 @@ func TestListsOfADaemon(t *testing.T) {
 		strings.Count(out, "\nbig ") != 2 {
 		t.Errorf("--files\n%s", out)
 	}
-	if err := os.Remove(filepath.Join(dir, "lists/small.txt")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(filepath.Join(dir, "lists/small.txt")))
 	testkit.Eventually(t, "the list to be missing", func() bool {
 		_, out, _ = blockd(t, "", "lists", "-c", ask)
 		return strings.Contains(rowOf(t, out, "small"), " missing ")
@@ -235,9 +229,7 @@ func TestListsFitATerminal(t *testing.T) {
 	}
 	var out strings.Builder
 	v := listingView{now: now}
-	if err := v.print(&out, httpapi.ListTable{Worth: []httpapi.ListWorth{w("disposable", "phishing"), w("phishing", "disposable-names")}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, v.print(&out, httpapi.ListTable{Worth: []httpapi.ListWorth{w("disposable", "phishing"), w("phishing", "disposable-names")}}))
 	for line := range strings.Lines(out.String()) {
 		if n := term.Columns(strings.TrimSpace(line)); n > term.PlainWidth {
 			t.Errorf("%d columns: %s", n, line)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/nameserver"
 	"blockd/policy/printout"
 )
@@ -55,9 +56,7 @@ require = ["spf", "dkim"]
 		if signedBy != "" {
 			var out bytes.Buffer
 			o := &dkim.SignOptions{Domain: signedBy, Selector: "s1", Signer: key}
-			if err := dkim.Sign(&out, strings.NewReader(text), o); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, dkim.Sign(&out, strings.NewReader(text), o))
 			text = out.String()
 		}
 		// As a mail program saves it: LF alone, and the envelope noted on top.

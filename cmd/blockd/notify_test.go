@@ -64,9 +64,7 @@ func TestNotify(t *testing.T) {
 	}
 	d := serveIn(t, dir, "smtp", "http")
 	d.wait(t, "lists swapped in")
-	if err := os.Remove(list); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(list))
 	e := <-events
 	_, ready := d.get(t, "/readyz")
 	if e.Event != "degraded" || len(e.Problems) != 1 || e.Problems[0].Name != "list_refused" || e.Problems[0].List != "bad" || !strings.Contains(ready, e.Problems[0].Text+"\n") {

@@ -7,6 +7,7 @@ import (
 
 	"blockd/doors/export"
 	"blockd/doors/httpapi"
+	"blockd/internal/testkit"
 )
 
 // Where a list comes from is said by its file, and sooner by the configuration; a build from the cache keeps it. An entry of
@@ -32,9 +33,7 @@ func TestOrigins(t *testing.T) {
 		t.Helper()
 		_, out, _ := blockd(t, "", "lists", "--json", "-c", file)
 		var table httpapi.ListTable
-		if err := json.Unmarshal([]byte(out), &table); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(out), &table))
 		for _, w := range table.Worth {
 			if w.List == name {
 				return w

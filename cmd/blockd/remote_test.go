@@ -105,9 +105,7 @@ func (p *publisher) list(more string) string {
 // hangUp signals this process: every daemon in it reloads.
 func hangUp(t *testing.T) {
 	t.Helper()
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 }
 
 // waitRecord waits for a log record with that message and those texts in fields.
@@ -199,9 +197,7 @@ func TestServeFetchesAList(t *testing.T) {
 
 	copied := filepath.Join(dir, "copies", "bad.txt")
 	before, err := os.Stat(copied)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, tt := range []struct {
 		name, class, text string
 		answer            http.HandlerFunc
@@ -308,9 +304,7 @@ func TestCompileFetches(t *testing.T) {
 	p.text("bulk.example\n")
 	writeFile(t, dir, "config.toml", remoteDoors+p.list("checksum = \"sha256:"+strings.Repeat("0", 64)+"\"\n"))
 	run(0, 3, "list bad: checksum: the file's sha256 is ")
-	if err := os.Remove(filepath.Join(dir, "copies", "bad.txt")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(filepath.Join(dir, "copies", "bad.txt")))
 	run(1, 4, "copies/bad.txt: missing: ")
 	writeFile(t, dir, "config.toml", remoteDoors+p.list("signature = \"minisign:RWRmiVOXZ1fYKcpc4VwsbNs61P0i0nHcdvDRFD15e4ARkRInafxgVULc\"\n"))
 	run(1, 5, "list bad: signature: what is published as the signature is none of minisign")
@@ -360,17 +354,11 @@ func (d *running) sendFrom(t *testing.T, client, from, to string) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", d.smtp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	c, err := smtp.NewClient(conn, "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Mail(from); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, c.Mail(from))
 	if c.Rcpt(to) != nil {
 		return
 	}
@@ -378,7 +366,5 @@ func (d *running) sendFrom(t *testing.T, client, from, to string) {
 	if err == nil {
 		_, err = w.Write([]byte("Subject: hello\r\n\r\nhello\r\n"))
 	}
-	if err := errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(err, w.Close()))
 }

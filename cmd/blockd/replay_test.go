@@ -23,17 +23,13 @@ func replayOf(t *testing.T, config string, files map[string]string, mail []strin
 		testkit.Write(t, filepath.Join(dir, name), text)
 	}
 	past, err := history.Open(history.Settings{Folder: filepath.Join(dir, "x.bdx.history"), Max: history.MinMax, Keep: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, m := range mail {
 		sender, recipient, _ := strings.Cut(m, " ")
 		past.Add(history.Record{Time: time.Now(), Door: "smtp", Outcome: "accept", Verdict: "clear", Client: netip.MustParseAddr("192.0.2.7"),
 			Sender: sender, Recipient: recipient})
 	}
-	if err := past.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, past.Close())
 	run := func(args ...string) string {
 		var out, stderr strings.Builder
 		cmd := newRoot()
@@ -52,9 +48,7 @@ func replayOf(t *testing.T, config string, files map[string]string, mail []strin
 		args[i] = strings.ReplaceAll(args[i], "DIR", dir)
 	}
 	text = run(args...)
-	if err := json.Unmarshal([]byte(run(append(args, "--json")...)), &report); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(run(append(args, "--json")...)), &report))
 	return report, text
 }
 

@@ -17,14 +17,10 @@ import (
 func delivered(t *testing.T, dir string) (all []*mail.Message) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "new", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, path := range files {
 		m, err := mail.ReadMessage(strings.NewReader(string(testkit.Read(t, path))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		all = append(all, m)
 	}
 	return all
@@ -69,9 +65,7 @@ func TestReport(t *testing.T) {
 		t.Fatal("no letter in the mailbox")
 	}
 	body, err := io.ReadAll(quotedprintable.NewReader(letters[0].Body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	has("Subject: " + letters[0].Header.Get("Subject") + "\n" + strings.ReplaceAll(string(body), "\r\n", "\n"))
 	if got := letters[0].Header.Get("Return-Path"); got != "<>" {
 		t.Errorf("Return-Path %q", got)

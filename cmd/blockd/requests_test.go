@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blockd/doors/receipt"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/nameserver"
 )
 
@@ -34,14 +35,10 @@ func TestServeReceipts(t *testing.T) {
 	ask := func(ref string) (status int, body string) {
 		t.Helper()
 		resp, err := http.PostForm(page+ref, url.Values{"note": {"I am a person"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer resp.Body.Close()
 		all, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return resp.StatusCode, string(all)
 	}
 	if code, _, stderr := blockd(t, "", "requests", "-c", file); code != exitFault || !strings.Contains(stderr, "nothing found") {

@@ -88,21 +88,15 @@ func (d *running) wait(t *testing.T, msg string) (record map[string]any) {
 func (d *running) get(t *testing.T, path string, header ...string) (status int, body string) {
 	t.Helper()
 	req, err := http.NewRequest("GET", d.http+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return resp.StatusCode, string(text)
 }
 
@@ -110,17 +104,13 @@ func (d *running) get(t *testing.T, path string, header ...string) (status int, 
 func (d *running) send(t *testing.T, from, to string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", d.smtp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	c := textproto.NewConn(conn)
 	say := func(line string) string {
 		if line != "" {
-			if err := c.PrintfLine("%s", line); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, c.PrintfLine("%s", line))
 		}
 		code, text, err := c.ReadResponse(0)
 		if err != nil && code == 0 {
@@ -230,9 +220,7 @@ func TestServeReloadsAtOnceOnSIGHUP(t *testing.T) {
 	d := serveIn(t, dir, "smtp", "http")
 	d.wait(t, "upstream ready")
 	writeFile(t, dir, "lists/a.txt", "other.example\n")
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	testkit.Eventually(t, "the reload", func() bool {
 		_, body := d.get(t, "/v1/check?sender=x@other.example")
 		return strings.Contains(body, `"verdict":"blocked"`)
@@ -269,9 +257,7 @@ func TestNotReadyWhileStopping(t *testing.T) {
 	d := serveIn(t, dir, "smtp", "http")
 	d.wait(t, "upstream ready")
 	conn, err := net.Dial("tcp", d.smtp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	c := textproto.NewConn(conn)
 	for _, line := range []string{"", "EHLO client.there.example", "MAIL FROM:<friend@clear.example>"} {

@@ -59,9 +59,7 @@ to = "none/bl.bits"
 	}
 	d.end(t)
 	before, err := os.Stat(filepath.Join(dir, "bl.bf"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	d = serveIn(t, dir, "smtp", "http")
 	d.wait(t, "filter not written") // the second of them, so the first has had its turn
 	if after, err := os.Stat(filepath.Join(dir, "bl.bf")); err != nil || !os.SameFile(before, after) {

@@ -67,9 +67,7 @@ func TestBrakeHaltsTheChannel(t *testing.T) {
 		r := roster.Report{Node: node, At: time.Now(), Channel: "prod", Sequence: sequence, Newest: 2, Ready: true, Begun: begun, Checks: checks, Refused: refused,
 			Since: roster.Counts{Sequence: sequence, Checks: checks, Refused: refused}}
 		body, err := r.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if status, said := publisher.post(t, token, "/v1/fleet", string(body)); status != 204 {
 			t.Fatalf("a report: %d %s", status, said)
 		}

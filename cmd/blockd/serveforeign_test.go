@@ -35,9 +35,7 @@ func TestAskedBehindForeignFilter(t *testing.T) {
 	}
 	put := func(entries ...any) {
 		t.Helper()
-		if err := client.SAdd(t.Context(), "blocked", entries...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, client.SAdd(t.Context(), "blocked", entries...).Err())
 	}
 	writeFile(t, dir, "lists/a.txt", "other.example\n")
 	writeFile(t, dir, "config.toml", anyPorts+fmt.Sprintf("[[list]]\nname = \"abuse-desk\"\n[list.source]\nkind = \"redis\"\nmode = \"ask\"\ndsn = \"redis://%s\"\nkey = \"blocked\"\nfilter = \"redisson:bl\"\nevery = \"1s\"\nnegative_ttl = \"1s\"\n", server.Address))
@@ -60,9 +58,7 @@ func TestAskedBehindForeignFilter(t *testing.T) {
 			return errors.Join(client.Del(t.Context(), "bl").Err(), client.LPush(t.Context(), "bl", "no filter").Err())
 		},
 	} {
-		if err := damage(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, damage())
 		testkit.Eventually(t, what+" to be told", func() bool { return d.source(t).Error != "" })
 		if !d.turnsAway(t, "x@bulk.example") || d.turnsAway(t, "bob@there.example") {
 			t.Errorf("%s: the filter that was read before does not serve", what)
@@ -70,9 +66,7 @@ func TestAskedBehindForeignFilter(t *testing.T) {
 		if code, body := d.get(t, "/readyz"); code != 200 || !strings.HasPrefix(body, "degraded") {
 			t.Errorf("%s: /readyz = %d %s", what, code, body)
 		}
-		if err := client.Del(t.Context(), "bl", "{bl}:config").Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, client.Del(t.Context(), "bl", "{bl}:config").Err())
 		push("bulk.example\nann@there.example\nlate.example\n")
 		testkit.Eventually(t, "the filter to be read again", func() bool { return d.source(t).Error == "" })
 	}

@@ -41,26 +41,20 @@ func TestBrokenLinks(t *testing.T) {
 				store.prepare(t, storeText(t, dir))
 			}
 			c, err := config.Load(filepath.Join(dir, "config.toml"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			var many []string
 			for i := range 200 {
 				many = append(many, fmt.Sprintf("n%d.bulk.example", i))
 			}
 			store.put(t, many...)
 			copied, err := mirror.Open(mirror.Options{Folder: filepath.Join(dir, "copy")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer copied.Close()
 			// read reads over a link, with a driver of its own.
 			read := func(link testkit.Link) (err error) {
 				proxy.Set(link)
 				source, err := daemon.OpenSource(c.Lists[len(c.Lists)-1])
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				limit := time.Minute
 				if link.Mute || link.Single {
 					limit = patience
@@ -80,9 +74,7 @@ func TestBrokenLinks(t *testing.T) {
 				proxy.Set(testkit.Link{Down: true})
 				return err
 			}
-			if err := read(testkit.Link{}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, read(testkit.Link{}))
 			idle, n := runtime.NumGoroutine(), int64(200)
 			for name, link := range links {
 				store.put(t, fmt.Sprintf("more%d.bulk.example", n))

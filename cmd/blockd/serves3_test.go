@@ -21,9 +21,7 @@ import (
 func versitygw(t *testing.T, key, secret string) (address, folder string) {
 	t.Helper()
 	out, err := exec.Command(testkit.Root(t)+"/cmd/blockd/e2e/versitygw.sh", "--where").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	program := strings.TrimSpace(string(out))
 	if _, err := os.Stat(program); err != nil {
 		testkit.Missing(t, "versitygw is not built (cmd/blockd/e2e/versitygw.sh, or make peers)")
@@ -33,9 +31,7 @@ func versitygw(t *testing.T, key, secret string) (address, folder string) {
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, "--access", key, "--secret", secret, "--port", address, "--quiet", "posix", "--sidecar", t.TempDir(), folder)
 	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		cancel()
 		cmd.Wait()
@@ -57,9 +53,7 @@ func versitygw(t *testing.T, key, secret string) (address, folder string) {
 func TestPublishToARealStore(t *testing.T) {
 	const key, secret = "AKIAPUBLISHER", "s3cret/+key"
 	address, folder := versitygw(t, key, secret)
-	if err := os.MkdirAll(filepath.Join(folder, "blocklists"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Join(folder, "blocklists"), 0o755))
 	dsn := fmt.Sprintf("s3://%s:s3cret%%2F%%2Bkey@%s/blocklists/prod", key, address)
 	dir := t.TempDir()
 	if code, _, errs := runCommand("publish", "keygen", filepath.Join(dir, "publish.key")); code != 0 {
@@ -67,9 +61,7 @@ func TestPublishToARealStore(t *testing.T) {
 	}
 	private := func(path, text string) {
 		testkit.Write(t, path, text)
-		if err := os.Chmod(path, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(path, 0o600))
 	}
 	private(filepath.Join(dir, "store"), dsn+"\n")
 	var text strings.Builder

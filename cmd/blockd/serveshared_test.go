@@ -34,9 +34,7 @@ func sharing(t *testing.T, kind, dsn string, count int) []*running {
 		dir := t.TempDir()
 		testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
 		testkit.Write(t, filepath.Join(dir, "live.dsn"), dsn+"\n")
-		if err := os.Chmod(filepath.Join(dir, "live.dsn"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(filepath.Join(dir, "live.dsn"), 0o600))
 		address := addresses[i]
 		testkit.Write(t, filepath.Join(dir, "config.toml"), strings.Replace(anyPorts, "[http]\nlisten = \"127.0.0.1:0\"", "[http]\nlisten = \""+address+"\"", 1)+
 			fmt.Sprintf("[fleet]\nnode = \"mx%d\"\naddress = \"http://%s\"\nask = [%s]\n", i, address, strings.Join(asked[:min(len(asked), 3)], ", "))+"[live]\nshared = \""+kind+"\"\ndsn_file = \"live.dsn\"\nname = \"eu-mx\"\n")
@@ -76,20 +74,14 @@ func (d *running) must(t *testing.T, args ...string) string {
 func (d *running) post(t *testing.T, token, path, body string) (status int, answer string) {
 	t.Helper()
 	req, err := http.NewRequest("POST", d.http+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+token)
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return resp.StatusCode, string(text)
 }
 
@@ -221,17 +213,11 @@ func TestTheTokenStaysHome(t *testing.T) {
 	}))
 	defer thief.Close()
 	report, err := roster.Report{Node: "thief", At: time.Now(), Address: thief.URL}.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	e, err := redis.Open(server.URL(), "eu-mx")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer e.Close()
-	if err := e.Report(t.Context(), "thief", report, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, e.Report(t.Context(), "thief", report, time.Minute))
 	t.Setenv("BLOCKD_TOKEN", strings.Repeat("secret", 5))
 	if _, _, notes := d.command("history", "--fleet", "--sender", "anna@private.example"); !strings.Contains(notes, "thief: it says that it is at "+thief.URL+", which fleet.ask does not name") {
 		t.Errorf("said: %s", notes)
@@ -252,9 +238,7 @@ func TestDaemonBehindARelay(t *testing.T) {
 	testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
 	for name, text := range map[string]string{"live.dsn": server.URL(), "relay.token": strings.TrimSpace(first.must(t, "token", "new", "--name", "relay"))} {
 		testkit.Write(t, filepath.Join(dir, name), text+"\n")
-		if err := os.Chmod(filepath.Join(dir, name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(filepath.Join(dir, name), 0o600))
 	}
 	testkit.Write(t, filepath.Join(dir, "config.toml"), anyPorts+fmt.Sprintf("[live]\nshared = \"redis\"\ndsn_file = \"live.dsn\"\nname = \"eu-mx\"\nrelays = [%q]\nrelay_token_file = \"relay.token\"\n", first.http))
 	d := serveIn(t, dir, "smtp", "http")

@@ -35,18 +35,12 @@ func sendersIn(t *testing.T, dir string) *sql.DB {
 	writeFile(t, dir, "config.toml", senders)
 	writeFile(t, dir, "lists/a.txt", "other.example\n")
 	c, err := config.Load(filepath.Join(dir, "config.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	source, err := daemon.OpenSource(c.Lists[len(c.Lists)-1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer source.Close()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "senders.db")+"?_busy_timeout=60000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	edit(t, db, "create table senders (id integer primary key, entry text not null unique, reason text)")
 	edit(t, db, source.(interface{ DDL() string }).DDL())
@@ -66,9 +60,7 @@ func (d *running) source(t *testing.T) (s httpapi.ListSource) {
 	t.Helper()
 	var table httpapi.ListTable
 	_, body := d.get(t, "/v1/lists")
-	if err := json.Unmarshal([]byte(body), &table); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(body), &table))
 	for _, w := range table.Worth {
 		if w.List == "abuse-desk" && w.Source != nil {
 			return *w.Source
@@ -104,9 +96,7 @@ func TestRowIsRefused(t *testing.T) {
 	})
 
 	moved := filepath.Join(dir, "moved.db")
-	if err := os.Rename(filepath.Join(dir, "senders.db"), moved); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(filepath.Join(dir, "senders.db"), moved))
 	testkit.Eventually(t, "state away", func() bool { return d.source(t).State == "away" })
 	if s := d.source(t); s.Class == "" || s.Error == "" || s.Rows != 1 {
 		t.Errorf("away: %+v", s)
@@ -128,9 +118,7 @@ func TestRowIsRefused(t *testing.T) {
 		t.Error("the copy does not serve after a restart")
 	}
 	testkit.Eventually(t, "state away", func() bool { return d.source(t).Error != "" })
-	if err := os.Rename(moved, filepath.Join(dir, "senders.db")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(moved, filepath.Join(dir, "senders.db")))
 	edit(t, db, "insert into senders (entry) values ('back.example')")
 	testkit.Eventually(t, "the row that came while the source was away", func() bool { return d.turnsAway(t, "x@back.example") })
 	testkit.Eventually(t, "state ok", func() bool { return d.source(t).State == "ok" })
@@ -141,9 +129,7 @@ func TestSourceAwayAtTheFirstStart(t *testing.T) {
 	dir := t.TempDir()
 	db := sendersIn(t, dir)
 	moved := filepath.Join(dir, "moved.db")
-	if err := os.Rename(filepath.Join(dir, "senders.db"), moved); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(filepath.Join(dir, "senders.db"), moved))
 	db.Close()
 	d := serveIn(t, dir, "smtp", "http")
 	if !d.turnsAway(t, "x@other.example") {
@@ -156,9 +142,7 @@ func TestSourceAwayAtTheFirstStart(t *testing.T) {
 	if s := d.source(t); s.LagSeconds != nil || s.Rows != 0 || s.State != "away" {
 		t.Errorf("a source that was never read: %+v", s)
 	}
-	if err := os.Rename(moved, filepath.Join(dir, "senders.db")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(moved, filepath.Join(dir, "senders.db")))
 	testkit.Eventually(t, "the list to filter", func() bool { return d.turnsAway(t, "x@bulk.example") })
 	testkit.Eventually(t, "/readyz to be ok", func() bool {
 		_, body := d.get(t, "/readyz")

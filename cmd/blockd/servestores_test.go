@@ -55,9 +55,7 @@ var stores = map[string]func(t *testing.T) remoteStore{
 		if errors.Is(err, exec.ErrNotFound) {
 			testkit.Missing(t, "PostgreSQL is not installed (make peers)")
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(server.Close)
 		name := server.Database(t, "")
 		do := func(t *testing.T, text string) { t.Helper(); server.Exec(t, name, text) }
@@ -103,16 +101,12 @@ var stores = map[string]func(t *testing.T) remoteStore{
 				t.Helper()
 				keys := []string{"{blockd:abuse-desk}:e", "{blockd:abuse-desk}:log", "{blockd:abuse-desk}:rev"}
 				for _, e := range entries {
-					if err := client.Eval(t.Context(), script, keys, "put", e, "block").Err(); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, client.Eval(t.Context(), script, keys, "put", e, "block").Err())
 				}
 			},
 			empty: func(t *testing.T) {
 				t.Helper()
-				if err := client.FlushAll(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, client.FlushAll(t.Context()).Err())
 			},
 		}
 	},
@@ -142,9 +136,7 @@ var stores = map[string]func(t *testing.T) remoteStore{
 		files := s3mem.New()
 		server := httptest.NewServer(gofakes3.New(files).Server())
 		t.Cleanup(server.Close)
-		if err := files.CreateBucket("lists"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, files.CreateBucket("lists"))
 		n := 0
 		return remoteStore{
 			address: strings.TrimPrefix(server.URL, "http://"), dsn: "s3://AKIAEXAMPLE:" + storeSecret + "@ADDRESS/lists/senders/",
@@ -231,9 +223,7 @@ func TestStores(t *testing.T) {
 
 			store.empty(t)
 			if kind == "ldap" { // which tells of no deletion: all is read again, here and in the daemons of other stores
-				if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 			}
 			for range 2 {
 				testkit.Eventually(t, "state refused", func() bool { s := d.source(t); return s.State == "refused" && s.Class == "empty" })
@@ -252,13 +242,9 @@ func TestStores(t *testing.T) {
 func storeText(t *testing.T, dir string) string {
 	t.Helper()
 	c, err := config.Load(filepath.Join(dir, "config.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	source, err := daemon.OpenSource(c.Lists[len(c.Lists)-1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer source.Close()
 	switch s := source.(type) {
 	case interface{ DDL() string }:

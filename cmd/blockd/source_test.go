@@ -41,9 +41,7 @@ kind = "redis"
 dsn = "redis://127.0.0.1:1/0"
 `)
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(filepath.Dir(config), "mail.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer db.Close()
 	do := func(text string) {
 		t.Helper()
@@ -109,13 +107,9 @@ func TestSourceTestTellsNoSecret(t *testing.T) {
 func TestSourceWithOneRowTooWide(t *testing.T) {
 	dir := t.TempDir()
 	db, err := sql.Open("sqlite", filepath.Join(dir, "mail.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	edit(t, db, "create table senders (entry text); insert into senders values ('com'), ('bulk.example')")
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, db.Close())
 	config := writeFile(t, dir, "config.toml", "[index]\npath = \"a.bdx\"\n[smtp]\nupstream = \"maildir:mail\"\n[[list]]\nname = \"desk\"\n[list.source]\nkind = \"sqlite\"\ndsn = \"sqlite:"+filepath.Join(dir, "mail.db")+"\"\nquery = \"select entry from senders\"\n")
 	code, stdout, stderr := blockd(t, "", "source", "test", "-c", config, "desk")
 	if code != 0 || !strings.Contains(stdout, "public-suffix: a single label: everybody's names are below it") || !strings.Contains(stdout, "bulk.example  block   tree") {

@@ -22,33 +22,25 @@ func regulars(t *testing.T, dir string, n int) {
 	recent := reload.NewRecent(10_000)
 	for i := range n {
 		sender, err := addr.Parse(fmt.Sprintf("anna@regular%d.example", i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		recent.Add(sender, netip.AddrFrom4([4]byte{11, byte(i >> 8), byte(i), 9}))
 	}
 	writeFile(t, dir, "var/.keep", "")
-	if err := recent.Save(filepath.Join(dir, "var", "a.bdx"+reload.RecentSuffix)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, recent.Save(filepath.Join(dir, "var", "a.bdx"+reload.RecentSuffix)))
 }
 
 // session is one SMTP session.
 func (d *running) session(t *testing.T) (say func(line string) (reply string)) {
 	t.Helper()
 	conn, err := net.Dial("tcp", d.smtp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	c := textproto.NewConn(conn)
 	say = func(line string) string {
 		t.Helper()
 		if line != "" {
-			if err := c.PrintfLine("%s", line); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, c.PrintfLine("%s", line))
 		}
 		code, text, err := c.ReadResponse(0)
 		if err != nil && code == 0 {

@@ -45,9 +45,7 @@ func TestSubscribeFaults(t *testing.T) {
 	}
 	testkit.Write(t, file, anyPorts)
 	link := filepath.Join(dir, "link.toml")
-	if err := os.Symlink("config.toml", link); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink("config.toml", link))
 	if code, _, stderr := blockd(t, "", "subscribe", "-c", link, "disposable-domains"); code != exitFault || !strings.Contains(stderr, "is a link to config.toml") {
 		t.Errorf("a link: %d, %q", code, stderr)
 	}

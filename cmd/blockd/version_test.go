@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blockd/cmd/blockd/internal/version"
+	"blockd/internal/testkit"
 )
 
 // said runs blockd and returns its exit code and both outputs.
@@ -49,9 +50,7 @@ func TestLicencesAreOfWhatIsLinkedIn(t *testing.T) {
 		have = append(have, words[0]+" "+words[1])
 	}
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for line := range strings.Lines(string(out)) {
 		if line = strings.TrimSpace(line); line != "" && !slices.Contains(have, line) {
 			t.Errorf("licences.txt lacks %s: make licences", line)
