@@ -80,8 +80,8 @@ soak: ## the tests that make test shortens, at full length
 	$(GO) test -count=1 -v -timeout=60m -run='RandomWriters' ./sources/mirror/postgres -soak
 	$(GO) test -count=1 -v -timeout=60m -run='RandomChanges|AnEmptiedEngine|ManyNodes' ./index/live/shared -soak
 	BLOCKD_TEST_SOAK=1 $(GO) test -count=1 -v -timeout=60m -run='StoreFaults' ./policy
-	$(GO) test -count=1 -v -timeout=60m -run='ReconfigureFlow|ReloadUnderLoad|IdleSessions|SlowClients|ControlGroup' ./cmd/blockd/e2e -soak -figures
-	$(GO) test -count=1 -v -timeout=90m -run='ConsoleAtScale' ./cmd/blockd/e2e -soak -figures
+	$(GO) test -count=1 -v -timeout=60m -run='ReconfigureFlow|ReloadUnderLoad|IdleSessions|SlowClients|ControlGroup' ./cmd/blockd/e2e/program -soak -figures
+	$(GO) test -count=1 -v -timeout=90m -run='ConsoleAtScale' ./cmd/blockd/e2e/console -soak -figures
 	$(GO) test -count=1 -v -timeout=120m -run='OwnersHear' ./index -soak
 	BLOCKD_TEST_ALL_BITS=1 $(GO) test -count=1 -v -run=EveryFlippedBit ./index
 
@@ -156,7 +156,7 @@ filtersizes: ## the plot of docs/filters.md: how large filters are, and how ofte
 
 .PHONY: figures
 figures: ## the corpus, and compile, size, memory and reloads of a million real names
-	$(GO) test -count=1 -v -run='Corpus|Reload|Compile' ./cmd/blockd/e2e -figures
+	$(GO) test -count=1 -v -run='Corpus|Reload|Compile' ./cmd/blockd/e2e/servers ./cmd/blockd/e2e/program -figures
 
 .PHONY: help
 help: ## this list

@@ -5,7 +5,7 @@
 set -euo pipefail
 
 cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/blockd
-tool=$cache/promtool-1/promtool # as cmd/blockd/e2e/prometheus_test.go looks for it
+tool=$cache/promtool-1/promtool # as cmd/blockd/e2e/program/prometheus_test.go looks for it
 
 [ "${1:-}" = --where ] && { echo "$tool"; exit 0; }
 [ -x "$tool" ] && exit 0

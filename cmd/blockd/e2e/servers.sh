@@ -2,7 +2,7 @@
 # Fetches the mail servers that e2e/ runs beside Postfix: Exim, Sendmail and
 # OpenSMTPD. Debian's packages of mail servers exclude each other, so these are not
 # installed: they and the libraries they name are unpacked into one folder, which
-# the tests copy and run each server in as its root (cmd/blockd/e2e/jail_test.go). Needs no
+# the tests copy and run each server in as its root (cmd/blockd/e2e/servers/jail_test.go). Needs no
 # privileges, only apt's lists; a second run finds the folder and ends at once.
 set -euo pipefail
 
@@ -11,7 +11,7 @@ servers=(exim4-daemon-heavy sendmail-bin sendmail-cf opensmtpd)
 # sendmail.cf, and the modules of Cyrus SASL let its users log in.
 helpers=(m4 libsasl2-modules)
 
-# The folder is named by what it holds (serversRoot in cmd/blockd/e2e/jail_test.go).
+# The folder is named by what it holds (serversRoot in cmd/blockd/e2e/servers/jail_test.go).
 cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/blockd
 root=$cache/servers-2
 

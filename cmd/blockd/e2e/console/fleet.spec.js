@@ -1,4 +1,4 @@
-// The fleet view over a publisher and three nodes: cmd/blockd/e2e/consolefleet_test.go starts them, and does to them what a test asks by BLOCKD_CONTROL.
+// The fleet view over a publisher and three nodes: cmd/blockd/e2e/console/consolefleet_test.go starts them, and does to them what a test asks by BLOCKD_CONTROL.
 
 import { folder, look } from './look.js';
 import { adminToken, expect, open, test } from './visit.js';

@@ -1,6 +1,6 @@
 import { defineConfig } from '@playwright/test';
 
-// cmd/blockd/e2e/console_test.go starts the daemons and says here where they are.
+// cmd/blockd/e2e/console/console_test.go starts the daemons and says here where they are.
 export default defineConfig({
   testMatch: '*.spec.js',
   grep: new RegExp(process.env.BLOCKD_TEST_GREP ?? ''),

@@ -82,7 +82,7 @@ for (const language of ['en', 'de', 'fr', 'es', 'zh']) {
   });
 }
 
-// The pictures of docs/receipts.md: go test ./cmd/blockd/e2e -run Console -update
+// The pictures of docs/receipts.md: go test ./cmd/blockd/e2e/console -run Console -update
 for (const [name, colorScheme, width, height] of [['light', 'light', 900, 860], ['dark', 'dark', 900, 860], ['phone', 'light', 390, 844], ['phone-dark', 'dark', 390, 844]]) {
   test(`takes screenshots of the receipt, ${name}`, async ({ browser }) => {
     test.skip(!folder, 'pictures are taken with -update');

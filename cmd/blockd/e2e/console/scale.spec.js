@@ -1,4 +1,4 @@
-// How long it takes until something is shown of a million live entries and of five million decisions: cmd/blockd/e2e/consolescale_test.go.
+// How long it takes until something is shown of a million live entries and of five million decisions: cmd/blockd/e2e/console/consolescale_test.go.
 
 import { expect, open, test } from './visit.js';
 

@@ -1,4 +1,4 @@
-// The pictures of README.md and docs: go test ./cmd/blockd/e2e -run ConsoleLooks -update
+// The pictures of README.md and docs: go test ./cmd/blockd/e2e/console -run ConsoleLooks -update
 
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dir, expect, mail, open, test } from './visit.js';

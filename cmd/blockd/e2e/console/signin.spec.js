@@ -1,4 +1,4 @@
-// Signing in with an identity provider and with tokens that are bound to an owner; cmd/blockd/e2e/signin_test.go runs these.
+// Signing in with an identity provider and with tokens that are bound to an owner; cmd/blockd/e2e/console/signin_test.go runs these.
 
 import { test as plain } from '@playwright/test';
 import { expect, mail, token, readToken as bound } from './visit.js';

@@ -1,5 +1,5 @@
 // Each view in each state, as axe sees it and as it looks: in both themes, on a desk and on a phone.
-// cmd/blockd/e2e/consolelooks_test.go gives the daemon a past. The pictures of docs/console: go test ./cmd/blockd/e2e -run ConsoleLooks -update
+// cmd/blockd/e2e/console/consolelooks_test.go gives the daemon a past. The pictures of docs/console: go test ./cmd/blockd/e2e/console -run ConsoleLooks -update
 
 import { mkdirSync } from 'node:fs';
 import { folder, look } from './look.js';

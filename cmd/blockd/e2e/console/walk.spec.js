@@ -1,4 +1,4 @@
-// The pictures of docs/walk.md: go test ./cmd/blockd/e2e -run Walk -update
+// The pictures of docs/walk.md: go test ./cmd/blockd/e2e/console -run Walk -update
 
 import { readFileSync } from 'node:fs';
 import { test, expect } from '@playwright/test';

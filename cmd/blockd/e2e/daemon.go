@@ -1,0 +1,528 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"blockd/doors/httpapi"
+	"blockd/internal/testkit"
+)
+
+// Daemon is a running `blockd serve` of a test's own.
+type Daemon struct {
+	Dir        string // of config.toml, lists and the Maildir
+	SMTP, HTTP string // HOST:PORT
+	Maildir    string // "" with another upstream
+	Cmd        *exec.Cmd
+	Log        daemonLog
+	Ended      chan error
+	Unready    bool   // Start does not wait until it is ready, for it will not be
+	Program    string // its path; "" = the one that is built as users build it
+}
+
+// Setup is what a test wants of its daemon.
+type Setup struct {
+	Upstream string            // "" = the embedded mailbox
+	SMTP     string            // more lines of [smtp]
+	Milter   string            // lines of [milter]; "" = no such door
+	Postfix  string            // lines of [postfix]; "" = none of its services
+	Lists    string            // [[list]] tables; paths relative to the daemon's folder or absolute
+	Files    map[string]string // list files below the daemon's folder, name to text
+	Raced    bool              // the program with the race detector
+}
+
+// ManyErrors is for a daemon that a test asks much on one session: refusals are errors, and
+// a session of too many ends.
+const ManyErrors = "hard_errors = 20000\n"
+
+// Serve configures and starts a daemon.
+func Serve(t *testing.T, s Setup) *Daemon {
+	t.Helper()
+	d := Configure(t, s)
+	d.Start(t)
+	return d
+}
+
+// Configure is serve without the start.
+func Configure(t *testing.T, s Setup) *Daemon {
+	t.Helper()
+	dir := t.TempDir()
+	d := &Daemon{Dir: dir, SMTP: FreeAddress(t), HTTP: FreeAddress(t)}
+	if s.Raced {
+		d.Program = Raced(t)
+	}
+	if s.Upstream == "" {
+		d.Maildir = filepath.Join(dir, "mail")
+		s.Upstream = "maildir:mail"
+	}
+	if s.Milter == "" {
+		s.Milter = `listen = ""`
+	}
+	if s.Postfix == "" {
+		s.Postfix = `policy_listen = ""`
+	}
+	for name, text := range s.Files {
+		testkit.Write(t, d.Path(name), text)
+	}
+	config := fmt.Sprintf(`
+[index]
+path = "blockd.bdx"
+quiet = "50ms"
+
+[smtp]
+listen = %q
+hostname = "filter.here.example"
+upstream = %q
+%s
+
+[milter]
+%s
+
+[postfix]
+%s
+
+[http]
+listen = %q
+
+[log]
+format = "text"
+
+%s
+`, d.SMTP, s.Upstream, s.SMTP, s.Milter, s.Postfix, d.HTTP, s.Lists)
+	testkit.Write(t, d.Path("config.toml"), config)
+	return d
+}
+
+// Start runs the program on the config.toml in d.dir until the test ends, and
+// waits until it is ready to filter.
+func (d *Daemon) Start(t *testing.T) {
+	t.Helper()
+	d.Run(t, exec.Command(cmp.Or(d.Program, Program), "serve", "-c", d.Path("config.toml")))
+}
+
+// Run is start with another command line.
+func (d *Daemon) Run(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	log, out := newDaemonLog(t)
+	defer out.Close()
+	d.Cmd, d.Log, d.Ended = cmd, log, make(chan error, 1)
+	d.Cmd.Stdout, d.Cmd.Stderr = out, out
+	if err := d.Cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { d.Ended <- d.Cmd.Wait() }()
+	t.Cleanup(func() { d.Stop(t) })
+
+	testkit.Eventually(t, "the daemon to be ready", func() bool {
+		select {
+		case err := <-d.Ended:
+			d.Ended <- err
+			t.Fatalf("blockd serve ended: %v\n%s", err, d.Log)
+		default:
+		}
+		status, _ := d.Get("/readyz")
+		return status == http.StatusOK || d.Unready && status != 0
+	})
+}
+
+// Reload has the daemon look at its files at once.
+func (d *Daemon) Reload(t *testing.T) {
+	t.Helper()
+	if err := d.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *Daemon) Path(name string) string { return filepath.Join(d.Dir, name) }
+
+// Stop ends the daemon as an init system does, and fails the test when it does
+// not end well: a race report makes the exit status 66.
+func (d *Daemon) Stop(t *testing.T) {
+	t.Helper()
+	d.Cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-d.Ended:
+		if err != nil {
+			t.Errorf("blockd serve ended with %v\n%s", err, d.Log)
+		}
+		d.Ended <- err
+	case <-time.After(90 * time.Second):
+		d.Cmd.Process.Kill()
+		t.Errorf("blockd serve did not end within 90 s of SIGTERM\n%s", d.Log)
+	}
+	if t.Failed() {
+		t.Logf("log of blockd, its end:\n%s", Tail(d.Log.String(), 8000))
+	}
+}
+
+// Get asks the HTTP door; status 0 means no answer.
+func (d *Daemon) Get(path string) (status int, body string) { return d.GetWith("", path) }
+
+// GetWith is get with a token.
+func (d *Daemon) GetWith(token, path string) (status int, body string) {
+	req, err := http.NewRequest("GET", "http://"+d.HTTP+path, nil)
+	if err != nil {
+		return 0, err.Error()
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(text)
+}
+
+// Metric returns the value of one series as /metrics prints it, "" if absent.
+func (d *Daemon) Metric(series string) string {
+	_, body := d.Get("/metrics")
+	for line := range strings.Lines(body) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), series+" "); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// Counted waits until a series of /metrics has a value: a daemon may count what it has done
+// after it has told the client.
+func (d *Daemon) Counted(t *testing.T, series, want string) {
+	t.Helper()
+	last := ""
+	defer func() {
+		if last != want {
+			t.Logf("%s is %q, want %q", series, last, want)
+		}
+	}()
+	testkit.Eventually(t, series+" "+want, func() bool {
+		last = d.Metric(series)
+		return last == want
+	})
+}
+
+// CountedSome is counted for any value but zero.
+func (d *Daemon) CountedSome(t *testing.T, series string) {
+	t.Helper()
+	testkit.Eventually(t, series, func() bool { n := d.Metric(series); return n != "" && n != "0" })
+}
+
+// Messages returns those in a Maildir's new/.
+func Messages(t *testing.T, maildir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(maildir, "new", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// FreeAddress returns a loopback address that nobody listens on, and that nobody is
+// given while its server starts. The tests of other packages, which run at the same
+// time, take their ports from the system (32768 and up, ip_local_port_range), where
+// one that was only looked at is soon somebody else's.
+func FreeAddress(t *testing.T) string {
+	t.Helper()
+	const first, ports = 12_000, 20_000
+	for range ports {
+		address := fmt.Sprintf("127.0.0.1:%d", first+nextPort.Add(1)%ports)
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	t.Fatal("somebody listens on every port")
+	return ""
+}
+
+// Replace writes a file the way list tools do: aside, then renamed over the old.
+func Replace(t *testing.T, path, text string) {
+	t.Helper()
+	testkit.Write(t, path+".new", text)
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func Listens(address string) bool {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+// Command runs the program with the daemon's configuration, and returns its exit code
+// and both outputs.
+func (d *Daemon) Command(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	args = slices.Insert(slices.Clone(args), 1, "-c", d.Path("config.toml"))
+	var out, errs bytes.Buffer
+	cmd := exec.Command(Program, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if exit, ok := err.(*exec.ExitError); ok {
+		return exit.ExitCode(), out.String(), errs.String()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return 0, out.String(), errs.String()
+}
+
+// Must is command that has to work.
+func (d *Daemon) Must(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, errs := d.Command(t, args...)
+	if code != 0 {
+		t.Fatalf("blockd %q = %d: %s%s", args, code, out, errs)
+	}
+	return out
+}
+
+// doors ask a running daemon about one sender, each over a connection that stays. An SMTP
+// session stays until it has collected a few refusals: one with many is slowed and ended.
+type doors struct {
+	t        *testing.T
+	smtp     func() *Client // begins a session
+	said     *Client        // the session in use
+	refusals int            // that it has collected
+	policy   net.Conn
+	http     http.Client
+	check    string
+}
+
+func (d *Daemon) Doors(t *testing.T, policy string) *doors {
+	conn, err := net.Dial("tcp", policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &doors{t: t, smtp: func() *Client { return DialSMTP(t, d.SMTP) }, policy: conn, check: "http://" + d.HTTP + "/v1/check?sender="}
+}
+
+// Refused says of each door whether it refuses a sender.
+func (d *doors) Refused(sender string) (smtp, policy, http bool) {
+	d.t.Helper()
+	if d.said == nil || d.refusals == 5 {
+		d.said, d.refusals = d.smtp(), 0
+	}
+	if got := d.said.Command("MAIL FROM:<%s>", sender); !strings.HasPrefix(got, "250") {
+		d.t.Fatalf("MAIL FROM = %q", got)
+	}
+	if smtp = strings.HasPrefix(d.said.Command("RCPT TO:<user@here.example>"), "550 5.7.1"); smtp {
+		d.refusals++
+	}
+	d.said.Command("RSET")
+
+	fmt.Fprintf(d.policy, "request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=user@here.example\nclient_address=198.51.100.9\n\n", sender)
+	d.policy.SetReadDeadline(time.Now().Add(30 * time.Second))
+	answer, err := bufio.NewReader(d.policy).ReadString('\n')
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	policy = !strings.HasPrefix(answer, "action=DUNNO")
+
+	resp, err := d.http.Get(d.check + sender)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return smtp, policy, strings.Contains(string(body), `"verdict":"blocked"`)
+}
+
+// SocketClient asks by the daemon's Unix socket.
+func (d *Daemon) SocketClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", d.Path("blockd.bdx.sock"))
+	}}}
+}
+
+var Reference = regexp.MustCompile(`\(ref ([0-9a-z]{10})\)`)
+
+// Kept is all that the history has on disk.
+func (d *Daemon) Kept(t *testing.T) string {
+	t.Helper()
+	files, err := filepath.Glob(d.Path("blockd.bdx.history/*.decisions"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		text := testkit.Read(t, file)
+		all.Write(text)
+	}
+	return all.String()
+}
+
+// Kill ends the daemon as a crash does.
+func (d *Daemon) Kill(t *testing.T) {
+	t.Helper()
+	if err := d.Cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-d.Ended
+	d.Ended <- nil
+}
+
+// FirstToken is the token that the daemon's first start has made.
+func (d *Daemon) FirstToken(t *testing.T) string {
+	t.Helper()
+	text := testkit.Read(t, d.Path("blockd.bdx.token"))
+	return strings.TrimSpace(string(text))
+}
+
+// Fetch is the body of an answer of 200 to the first token.
+func (d *Daemon) Fetch(t *testing.T, target string) []byte {
+	t.Helper()
+	req, err := http.NewRequest("GET", "http://"+d.HTTP+target, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+d.FirstToken(t))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s = %d, %v: %s", target, res.StatusCode, err, body)
+	}
+	return body
+}
+
+// Edit replaces a part of the configuration.
+func (d *Daemon) Edit(t *testing.T, old, with string) {
+	t.Helper()
+	text := testkit.Read(t, d.Path("config.toml"))
+	if !strings.Contains(string(text), old) {
+		t.Fatalf("config.toml has no %q", old)
+	}
+	testkit.Write(t, d.Path("config.toml"), strings.Replace(string(text), old, with, 1))
+}
+
+// JSONOf reads an answer.
+func JSONOf[T any](t *testing.T, d *Daemon, target string) (v T) {
+	t.Helper()
+	if err := json.Unmarshal(d.Fetch(t, target), &v); err != nil {
+		t.Fatalf("%s: %v", target, err)
+	}
+	return v
+}
+
+// Series are the sums of /v1/series by name.
+func (d *Daemon) Series(t *testing.T, query string) map[string]uint64 {
+	t.Helper()
+	all := map[string]uint64{}
+	s := JSONOf[httpapi.Series](t, d, "/v1/series?"+query)
+	for _, row := range s.Series {
+		if want := int(s.Until.Sub(s.From).Seconds()) / s.Step; len(row.Counts) != want {
+			t.Errorf("%s: %s has %d counts, want %d", query, row.Name, len(row.Counts), want)
+		}
+		for _, n := range row.Counts {
+			all[row.Name] += n
+		}
+	}
+	return all
+}
+
+// Changes asks for a change of the lists with the first token, and returns its status and its answer.
+func (d *Daemon) Changes(t *testing.T, method, path, body string, header ...string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequest(method, "http://"+d.HTTP+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+d.FirstToken(t))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range header {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// Changed is changes that are to be made.
+func (d *Daemon) Changed(t *testing.T, method, path, body string) (c httpapi.SubscriptionChanged) {
+	t.Helper()
+	status, text := d.Changes(t, method, path, body)
+	if err := json.Unmarshal([]byte(text), &c); status != 200 || err != nil {
+		t.Fatalf("%s %s: %d %s", method, path, status, text)
+	}
+	return c
+}
+
+// Reloaded runs `blockd reload`.
+func (d *Daemon) Reloaded(t *testing.T) (code int, out string) {
+	t.Helper()
+	var both bytes.Buffer
+	cmd := exec.Command(Program, "reload", "-c", d.Path("config.toml"))
+	cmd.Stdout, cmd.Stderr = &both, &both
+	err := cmd.Run()
+	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), both.String()
+}
+
+// ResidentKiB is the daemon's resident memory.
+func ResidentKiB(t *testing.T, d *Daemon) int {
+	t.Helper()
+	status := testkit.Read(t, filepath.Join("/proc", fmt.Sprint(d.Cmd.Process.Pid), "status"))
+	var kib int
+	_, text, _ := strings.Cut(string(status), "VmRSS:")
+	if _, err := fmt.Sscan(text, &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib
+}
+
+// LetterDue has the next start begin with a letter about the time since then.
+func (d *Daemon) LetterDue(t *testing.T, ago time.Duration) {
+	t.Helper()
+	testkit.Write(t, d.Path("blockd.bdx.report"), fmt.Sprintf(`{"report_version":1,"since":%q}`, time.Now().Add(-ago).UTC().Format(time.RFC3339)))
+}
+
+// Readyz is what /readyz says.
+func Readyz(d *Daemon) string {
+	_, body := d.Get("/readyz")
+	return body
+}

@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"blockd/internal/testkit"
+)
+
+// daemonLog is the file that a daemon writes its log to. A line is in it as soon as the daemon
+// has written it; a pipe would bring it to the test at some later time.
+//
+// The daemon may write a line after it has answered a client. So a test waits for a line
+// (logged), and looks for what must not be there when the daemon has ended (wholeLog).
+type daemonLog struct{ path string }
+
+func newDaemonLog(t *testing.T) (l daemonLog, out *os.File) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "log")
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return daemonLog{path}, out
+}
+
+// String returns the log as it is now, for the message of a failed test.
+func (l daemonLog) String() string {
+	text, err := os.ReadFile(l.path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// Logged waits until so many lines of d's log have all of these texts.
+func (d *Daemon) Logged(t *testing.T, number int, texts ...string) {
+	t.Helper()
+	testkit.Eventually(t, "the log to have "+strings.Join(texts, " and "), func() bool {
+		found := 0
+		for line := range strings.Lines(d.Log.String()) {
+			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+				found++
+			}
+		}
+		return found >= number
+	})
+}
+
+// WholeLog ends d and returns its log.
+func (d *Daemon) WholeLog(t *testing.T) string {
+	t.Helper()
+	d.Stop(t)
+	return d.Log.String()
+}

@@ -1,0 +1,318 @@
+package program
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
+)
+
+// TestHTTPDocument types what docs/http.md shows, at a daemon with the list that it names.
+func TestHTTPDocument(t *testing.T) {
+	testkit.Peer(t, "curl")
+	list, err := os.ReadFile(filepath.Join(e2e.Root, "testdata/lists/example.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := e2e.Serve(t, e2e.Setup{Lists: "[[list]]\nname = \"example\"\npath = \"example.txt\"\nformat = \"plain\"\n", Files: map[string]string{"example.txt": string(list)}})
+	blocks := e2e.Consoles(t, "docs/http.md")
+	if len(blocks) < 6 {
+		t.Fatalf("docs/http.md has %d console blocks", len(blocks))
+	}
+	for _, block := range blocks {
+		for i := range block {
+			block[i].Text = strings.ReplaceAll(block[i].Text, "127.0.0.1:8025", d.HTTP)
+		}
+		e2e.Perform(t, "docs/http.md", d.Dir, nil, block)
+	}
+}
+
+// TestHTTPClients runs the programs of docs/http.md.
+func TestHTTPClients(t *testing.T) {
+	python := testkit.Peer(t, "python3")
+	d := e2e.Serve(t, e2e.Setup{Lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", Files: map[string]string{"a.txt": "bad.example\n"}})
+	base := "http://" + d.HTTP
+	for _, tt := range []struct{ language, file, call, want string }{
+		{"python", "ask.py", "\nprint(verdict('a+b@bad.example', '" + base + "'), verdict('x@good.example', '" + base + "'))\n", "blocked clear\n"},
+		{"js", "ask.mjs", "\nconsole.log(await verdict('a+b@bad.example', '" + base + "'), await verdict('x@good.example', '" + base + "'))\n", "blocked clear\n"},
+		{"go", "ask.go", "\nfunc main() { fmt.Println(check(\"" + base + "\", \"\", []string{\"a+b@bad.example\", \"x@good.example\"})) }\n",
+			"[{a+b@bad.example blocked} {x@good.example clear}] <nil>\n"},
+	} {
+		blocks := e2e.Fenced(t, "docs/http.md", tt.language)
+		if len(blocks) != 1 {
+			t.Fatalf("docs/http.md has %d blocks of %s, want one", len(blocks), tt.language)
+		}
+		path := testkit.File(t, tt.file, blocks[0]+tt.call)
+		command := exec.Command(python, path)
+		switch tt.language {
+		case "go":
+			command = exec.Command("go", "run", path)
+		case "js":
+			command = exec.Command(testkit.Peer(t, "node"), path)
+		}
+		if out, err := command.CombinedOutput(); err != nil || string(out) != tt.want {
+			t.Errorf("%s printed %q, %v; want %q", tt.file, out, err, tt.want)
+		}
+	}
+}
+
+// judge is a validator of documents and answers that is none of ours: it reads a
+// document, and answers each with its place in it.
+const judge = `
+import json, sys
+from openapi_spec_validator import validate
+from jsonschema import Draft202012Validator
+work = json.load(open(sys.argv[1]))
+validate(work["document"])
+for a in work["answers"]:
+    schema = {"components": work["document"]["components"], "allOf": [a["schema"]]}
+    for e in Draft202012Validator(schema).iter_errors(a["value"]):
+        print(a["what"], e.message)
+print("judged", len(work["answers"]))
+`
+
+// TestHTTPDocumentIsValid has the document and real answers judged by validators of
+// OpenAPI 3.1 and JSON Schema 2020-12.
+func TestHTTPDocumentIsValid(t *testing.T) {
+	python := testkit.Peer(t, "python3")
+	if out, err := exec.Command(python, "-c", "import openapi_spec_validator, jsonschema").CombinedOutput(); err != nil {
+		testkit.Missing(t, "Python's openapi-spec-validator is not installed: "+lastLine(out))
+	}
+	d := e2e.Serve(t, e2e.Setup{Lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", Files: map[string]string{"a.txt": "bad.example\n192.0.2.0/24\n"}})
+	var document struct {
+		Paths map[string]map[string]struct {
+			Responses map[string]struct {
+				Content map[string]struct {
+					Schema json.RawMessage `json:"schema"`
+				} `json:"content"`
+			} `json:"responses"`
+		} `json:"paths"`
+	}
+	whole := d.Fetch(t, "/openapi.json")
+	if err := json.Unmarshal(whole, &document); err != nil {
+		t.Fatal(err)
+	}
+	type judged struct {
+		What   string          `json:"what"`
+		Schema json.RawMessage `json:"schema"`
+		Value  json.RawMessage `json:"value"`
+	}
+	var answers []judged
+	add := func(what, path, method, contentType string, value []byte) {
+		answers = append(answers, judged{what, document.Paths[path][method].Responses["200"].Content[contentType].Schema, value})
+	}
+	for _, target := range []string{"/v1/check?sender=a@bad.example", "/v1/check?sender=a@ok.example&client=192.0.2.1&explain=1", "/v1/check?domain=bad.example&explain=1",
+		"/v1/check?ip=100::2", "/v1/check?sender=a%20b&explain=1", "/v1/lists", "/v1/entries"} {
+		path, _, _ := strings.Cut(target, "?")
+		add(target, path, "get", "application/json", d.Fetch(t, target))
+	}
+	d.Must(t, "add", "one.example", "--why", "a test", "--for", "1h")
+	add("entries", "/v1/entries", "get", "application/json", d.Fetch(t, "/v1/entries"))
+	res, err := http.Post("http://"+d.HTTP+"/v1/check/stream", "application/x-ndjson", strings.NewReader("\"a@bad.example\"\nnonsense\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for in := bufio.NewScanner(res.Body); in.Scan(); {
+		add("stream", "/v1/check/stream", "post", "application/x-ndjson", bytes.Clone(in.Bytes()))
+	}
+	work := filepath.Join(d.Dir, "judged.json")
+	text, err := json.Marshal(map[string]any{"document": json.RawMessage(whole), "answers": answers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Write(t, work, string(text))
+	out, err := exec.Command(python, "-c", judge, work).CombinedOutput()
+	if want := fmt.Sprintf("judged %d\n", len(answers)); err != nil || string(out) != want {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+func lastLine(out []byte) string {
+	all := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return all[len(all)-1]
+}
+
+// TestNoSecretInALog has tokens go every way they can go wrong, with the log at its most
+// talkative, and looks for them there.
+func TestNoSecretInALog(t *testing.T) {
+	d := e2e.Configure(t, e2e.Setup{Lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", Files: map[string]string{"a.txt": "bad.example\n"}})
+	d.Edit(t, "[http]\n", "[http]\ntokens = \"tokens\"\ntoken_file = \"token\"\nmax_rate = 5\n")
+	d.Edit(t, `format = "text"`, "format = \"text\"\nlevel = \"debug\"")
+	testkit.Write(t, d.Path("token"), "the-token-of-token_file\n")
+	reads := strings.TrimSpace(d.Must(t, "token", "new", "--name", "reader"))
+	writes := strings.TrimSpace(d.Must(t, "token", "new", "--name", "writer", "--write"))
+	d.Unready = true // /readyz wants a token
+	d.Start(t)
+	testkit.Eventually(t, "the HTTP door", func() bool { return e2e.Listens(d.HTTP) })
+	secrets := []string{reads, writes, "the-token-of-token_file", "a-wrong-token-of-somebody"}
+	seen := map[int]bool{}
+	for _, secret := range secrets {
+		for _, how := range []struct{ method, target, field, body string }{
+			{"GET", "/v1/check?sender=a@bad.example", "Bearer " + secret, ""},
+			{"GET", "/v1/check?sender=a@bad.example", "Basic " + secret, ""},
+			{"GET", "/v1/check?token=" + secret + "&%zz", "Bearer " + secret, ""},
+			{"POST", "/v1/check", "Bearer " + secret, secret},
+			{"POST", "/v1/entries", "Bearer " + secret, `{"entry":"x.example","why":"w"}`},
+			{"DELETE", "/v1/entries?entry=x.example", "Bearer " + secret, ""},
+			{"PATCH", "/v1/lists", "Bearer " + secret, ""},
+			{"GET", "/metrics", "Bearer " + secret, ""},
+		} {
+			req, err := http.NewRequest(how.method, "http://"+d.HTTP+how.target, strings.NewReader(how.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", how.field)
+			req.Header.Set("Content-Type", "application/json")
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(res.Body)
+			res.Body.Close()
+			seen[res.StatusCode] = true
+			if bytes.Contains(body, []byte(secret)) {
+				t.Errorf("%s %.30s echoes a token: %s", how.method, how.target, body)
+			}
+		}
+		conn, err := net.Dial("tcp", d.HTTP) // what is no HTTP
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "%s\r\nAuthorization: Bearer %s\r\n\r\n", secret, secret)
+		io.Copy(io.Discard, conn)
+		conn.Close()
+	}
+	d.Must(t, "token", "revoke", "reader")
+	for _, status := range []int{200, 400, 401, 403, 429} {
+		if !seen[status] {
+			t.Errorf("no request was answered %d: the test shows less than it says", status)
+		}
+	}
+	log := d.WholeLog(t)
+	for _, secret := range secrets {
+		if strings.Contains(log, secret) {
+			t.Errorf("%q stands in the log", secret)
+		}
+	}
+	if !strings.Contains(log, "live entry") {
+		t.Error("the log has no live entry: the test shows less than it says")
+	}
+}
+
+// TestHTTPOverTLS asks with curl, and by the program's own commands without its socket;
+// then a renewed certificate is taken up.
+func TestHTTPOverTLS(t *testing.T) {
+	curl := testkit.Peer(t, "curl")
+	d := e2e.Configure(t, e2e.Setup{Lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", Files: map[string]string{"a.txt": "bad.example\n"}})
+	d.Edit(t, "[http]\n", "[http]\ntls_cert = \"cert.pem\"\ntls_key = \"key.pem\"\nsocket = \"none\"\nhosts = [\"blockd.example\"]\n")
+	selfSigned(t, d.Dir, 1)
+	d.Unready = true // asked without TLS
+	d.Start(t)
+	testkit.Eventually(t, "the HTTP door", func() bool { return e2e.Listens(d.HTTP) })
+	_, port, _ := net.SplitHostPort(d.HTTP)
+	ask := func(more ...string) string {
+		args := append([]string{"-sS", "--cacert", d.Path("cert.pem"), "--resolve", "blockd.example:" + port + ":127.0.0.1"}, more...)
+		out, _ := exec.Command(curl, append(args, "https://blockd.example:"+port+"/v1/check?sender=a@bad.example")...).CombinedOutput()
+		return string(out)
+	}
+	testkit.Eventually(t, "an answer by TLS", func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
+	if got := ask("--tls-max", "1.1"); strings.Contains(got, "verdict") {
+		t.Errorf("TLS 1.1 is answered: %s", got)
+	}
+	if out, err := exec.Command(curl, "-s", "http://"+d.HTTP+"/healthz").Output(); err != nil || !strings.Contains(string(out), "HTTPS") {
+		t.Errorf("without TLS: %q, %v", out, err)
+	}
+	if out := d.Must(t, "lists"); !strings.Contains(out, "a ") {
+		t.Errorf("blockd lists: %s", out)
+	}
+	selfSigned(t, d.Dir, 2)
+	d.Reload(t)
+	testkit.Eventually(t, "the renewed certificate", func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
+}
+
+// selfSigned writes a certificate of blockd.example and its key.
+func selfSigned(t *testing.T, dir string, serial int64) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "blockd.example"}, DNSNames: []string{"blockd.example"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Write(t, filepath.Join(dir, "cert.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
+	testkit.Write(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})))
+}
+
+// TestSlowClientsDoNotShutTheDoor holds all connections that one address may have open
+// and says a little on each now and then; another is answered meanwhile.
+func TestSlowClientsDoNotShutTheDoor(t *testing.T) {
+	d := e2e.Serve(t, e2e.Setup{Raced: true, Lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", Files: map[string]string{"a.txt": "bad.example\n"}})
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 77)}}
+	var held []net.Conn
+	occupy := func() {
+		for range 300 {
+			conn, err := from.Dial("tcp", d.HTTP)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			held = append(held, conn)
+			io.WriteString(conn, "GET /v1/check?sender=a@bad.example HTTP/1.1\r\nHost: 127.0.0.1\r\nX-slow: ") // it may have been closed already
+		}
+	}
+	another := func() time.Duration {
+		begun := time.Now()
+		client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+		res, err := client.Get("http://" + d.HTTP + "/v1/check?sender=a@bad.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return time.Since(begun)
+	}
+	// A door that is shut answers late every time, a loaded machine now and then.
+	occupy()
+	took := another()
+	const limit = 4 * time.Second // the slow ones are cut off after 5
+	for again := 0; took > limit && again < 5; again++ {
+		occupy()
+		took = another()
+	}
+	if took > limit {
+		t.Errorf("another took %v", took)
+	}
+	for _, conn := range held { // none is left to its own
+		conn.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := io.Copy(io.Discard, conn); err != nil && os.IsTimeout(err) {
+			t.Fatalf("a slow connection is still open: %v", err)
+		}
+	}
+}

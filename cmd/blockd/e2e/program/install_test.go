@@ -1,0 +1,67 @@
+package program
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
+)
+
+// TestInstall installs as a packager does, aside: the units start the program that
+// was installed, the configuration can be used, and a second time keeps it.
+func TestInstall(t *testing.T) {
+	dir, dest := checkout(t), t.TempDir()
+	install := func() string {
+		t.Helper()
+		cmd := exec.Command("make", "install", "DESTDIR="+dest, "PREFIX=/opt/blockd")
+		cmd.Dir = dir
+		out, _ := cmd.CombinedOutput()
+		return string(out)
+	}
+	if got := install(); !strings.Contains(got, "./blockd is not there; run: make build\n") {
+		t.Errorf("without a program make install prints\n%s", got)
+	}
+	if err := e2e.CopyFile(e2e.Program, filepath.Join(dir, "blockd")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "blockd"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := install(); !strings.Contains(got, "/etc/blockd/config.toml\n") {
+		t.Fatalf("make install prints\n%s", got)
+	}
+
+	const installed = "/opt/blockd/bin/blockd"
+	units, err := filepath.Glob(dest + "/opt/blockd/lib/systemd/system/*")
+	if err != nil || len(units) < 5 {
+		t.Fatalf("installed units: %v, %v", units, err)
+	}
+	for _, unit := range units {
+		text := testkit.Read(t, unit)
+		for line := range strings.Lines(string(text)) {
+			if name, command, _ := strings.Cut(line, "="); strings.HasPrefix(name, "ExecStart") && !strings.HasPrefix(command, installed+" ") {
+				t.Errorf("%s: %swant %s", filepath.Base(unit), line, installed)
+			}
+		}
+	}
+	for _, page := range []string{"man8/blockd.8", "man5/blockd.toml.5"} {
+		if _, err := os.Stat(dest + "/opt/blockd/share/man/" + page); err != nil {
+			t.Error(err)
+		}
+	}
+	config := dest + "/etc/blockd/config.toml"
+	out, err := exec.Command(dest+installed, "config", "--check", "-c", config).CombinedOutput()
+	if err != nil || !strings.HasSuffix(string(out), ": good, 1 list, no warnings\n") {
+		t.Errorf("blockd config --check: %v\n%s", err, out)
+	}
+
+	testkit.Write(t, config, "# mine\n")
+	install()
+	if text, err := os.ReadFile(config); err != nil || string(text) != "# mine\n" {
+		t.Errorf("a second make install leaves a configuration %q, %v", text, err)
+	}
+}

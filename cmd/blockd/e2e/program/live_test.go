@@ -1,0 +1,211 @@
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
+)
+
+// TestEntriesActAtOnce adds and removes entries while a daemon of 50,000 names runs,
+// and holds that each door acts on them from the answer on. From the request to the
+// third door's answer a tenth of a second may pass (of the program as users build it).
+func TestEntriesActAtOnce(t *testing.T) {
+	var names strings.Builder
+	for i := range 50_000 {
+		fmt.Fprintf(&names, "listed%d.example\n", i)
+	}
+	policy := e2e.FreeAddress(t)
+	d := e2e.Serve(t, e2e.Setup{SMTP: e2e.ManyErrors, Postfix: fmt.Sprintf("policy_listen = %q", policy), Files: map[string]string{"own.txt": names.String()},
+		Lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
+	doors, client := d.Doors(t, policy), d.SocketClient()
+	defer client.CloseIdleConnections()
+	const limit = 100 * time.Millisecond
+	var slowest time.Duration
+	change := func(method, target, body, sender string, want bool) {
+		t.Helper()
+		req, err := http.NewRequest(method, "http://blockd"+target, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		began := time.Now()
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s %s: %d %s", method, target, resp.StatusCode, text)
+		}
+		// Whoever asks after the answer has its effect: there is nothing to wait for.
+		if smtp, policy, check := doors.Refused(sender); smtp != want || policy != want || check != want {
+			t.Fatalf("%s after %s: refused by SMTP %t, policy %t, HTTP %t; want %t", sender, method, smtp, policy, check, want)
+		}
+		if took := time.Since(began); took > slowest {
+			slowest = took
+		}
+	}
+	for i := range 20 {
+		entry, sender := fmt.Sprintf("spam%d@bulk.example", i), fmt.Sprintf("spam%d@bulk.example", i)
+		if i%2 == 1 {
+			entry, sender = fmt.Sprintf("bulk%d.example", i), fmt.Sprintf("x@mx.bulk%d.example", i)
+		}
+		change("POST", "/v1/entries", fmt.Sprintf(`{"entry":%q,"why":"a test","for":"1h"}`, entry), sender, true)
+		change("DELETE", "/v1/entries?entry="+entry, "", sender, false)
+	}
+	change("POST", "/v1/entries", `{"entry":"listed7.example","action":"allow"}`, "x@listed7.example", false)
+	change("DELETE", "/v1/entries?entry=listed7.example", "", "x@listed7.example", true)
+	t.Logf("from the request to the answers of SMTP, policy and HTTP: %v at most, of 42 changes", slowest)
+	if slowest > limit && *e2e.Figures {
+		t.Errorf("%v, want %v", slowest, limit)
+	}
+}
+
+// TestAddRemoveList is what an administrator does by hand.
+func TestAddRemoveList(t *testing.T) {
+	d := e2e.Serve(t, e2e.Setup{Files: map[string]string{"own.txt": "listed.example\n"},
+		Lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
+	if got := e2e.Ask(t, d.SMTP, "spam@x.example"); !strings.HasPrefix(got, "250") {
+		t.Fatalf("before: %s", got)
+	}
+	out := d.Must(t, "add", "Spam@X.example", "--why", "phishing, ticket 4711", "--for", "30d", "--author", "jo")
+	if !strings.HasPrefix(out, "added: block spam@x.example until ") || !strings.Contains(out, "(phishing, ticket 4711)") {
+		t.Errorf("add printed %q", out)
+	}
+	got := e2e.Ask(t, d.SMTP, "spam@x.example")
+	if !strings.HasPrefix(got, "550 5.7.1 <spam@x.example>: Sender address rejected: listed in live (ref ") {
+		t.Errorf("refused with %q", got)
+	}
+	d.Logged(t, 1, "list=live", `reason="phishing, ticket 4711 (added `, " by jo, until ")
+	if code, _, errs := d.Command(t, "add", "gmail.com"); code != 1 || !strings.Contains(errs, "protected domain gmail.com") || !strings.Contains(errs, "--force") {
+		t.Errorf("a provider: %d, %s", code, errs)
+	}
+	d.Must(t, "add", "192.0.2.0/24", "partner.example", "--action", "allow")
+	out = d.Must(t, "list")
+	rows := strings.Split(strings.TrimSpace(out), "\n")
+	if len(rows) != 4 || !strings.HasPrefix(rows[0], "entry            action  scope  left  added") || !strings.HasPrefix(rows[3], "spam@x.example   block   exact   29d  ") {
+		t.Errorf("list:\n%s", out)
+	}
+	var list struct{ Entries []map[string]any }
+	if err := json.Unmarshal([]byte(d.Must(t, "list", "--json")), &list); err != nil || len(list.Entries) != 3 {
+		t.Errorf("list --json: %v, %v", err, list)
+	}
+	if code, out, _ := d.Command(t, "check", "spam@x.example"); code != 0 || !strings.Contains(out, "\tblocked\tlive:1\tspam@x.example\tphishing") {
+		t.Errorf("check: %d, %q", code, out)
+	}
+
+	// The command that undoes a removal does.
+	out = d.Must(t, "remove", "spam@x.example")
+	_, undo, _ := strings.Cut(out, "undo: blockd ")
+	if got := e2e.Ask(t, d.SMTP, "spam@x.example"); !strings.HasPrefix(got, "250") {
+		t.Errorf("after the removal: %s", got)
+	}
+	sh := exec.Command("sh", "-c", fmt.Sprintf("set -e; blockd() { c=$1; shift; %s $c -c %s \"$@\"; }; blockd %s", e2e.Program, d.Path("config.toml"), undo))
+	if text, err := sh.CombinedOutput(); err != nil || !strings.Contains(string(text), "added: block spam@x.example until ") {
+		t.Errorf("undo: %v, %s", err, text)
+	}
+	if got := e2e.Ask(t, d.SMTP, "spam@x.example"); !strings.HasPrefix(got, "550") {
+		t.Errorf("undone: %s", got)
+	}
+	if code, out, _ := d.Command(t, "remove", "nobody@x.example"); code != 1 || out != "no live entry: nobody@x.example\n" {
+		t.Errorf("removal of nothing: %d, %q", code, out)
+	}
+
+	// The next build takes the entries in, for whatever reason it is made; what is
+	// removed then acts at once all the same.
+	e2e.Replace(t, d.Path("own.txt"), "listed.example\nmore.example\n")
+	d.Counted(t, `blockd_list_entries{list="live"}`, "3") // the next build
+	d.Counted(t, "blockd_live_newer_entries", "0")
+	if got := e2e.Ask(t, d.SMTP, "spam@x.example"); !strings.HasPrefix(got, "550") {
+		t.Errorf("folded: %s", got)
+	}
+	d.Must(t, "remove", "spam@x.example")
+	if got := e2e.Ask(t, d.SMTP, "spam@x.example"); !strings.HasPrefix(got, "250") {
+		t.Errorf("folded and removed: %s", got)
+	}
+}
+
+// TestAddWhileNoDaemonRuns writes the file itself; and what a daemon has acknowledged
+// is there after it was killed.
+func TestAddWhileNoDaemonRuns(t *testing.T) {
+	d := e2e.Configure(t, e2e.Setup{Files: map[string]string{"own.txt": "listed.example\n"},
+		Lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
+	if code, out, errs := d.Command(t, "add", "early@x.example"); code != 0 || !strings.HasPrefix(out, "added: ") || !strings.Contains(errs, "no daemon runs") {
+		t.Fatalf("add: %d, %s%s", code, out, errs)
+	}
+	d.Start(t)
+	if got := e2e.Ask(t, d.SMTP, "early@x.example"); !strings.HasPrefix(got, "550") {
+		t.Errorf("after the start: %s", got)
+	}
+	d.Must(t, "add", "late@x.example")
+	d.Cmd.Process.Kill()
+	<-d.Ended
+	d.Ended <- nil
+	if out := d.Must(t, "list"); !strings.Contains(out, "early@x.example") || !strings.Contains(out, "late@x.example") {
+		t.Errorf("after the kill:\n%s", out)
+	}
+	if _, err := os.Stat(d.Path("blockd.bdx.sock")); err != nil {
+		t.Errorf("the killed daemon's socket: %v", err)
+	}
+	d.Start(t) // over the socket that is left
+	if got := e2e.Ask(t, d.SMTP, "late@x.example"); !strings.HasPrefix(got, "550") {
+		t.Errorf("after the second start: %s", got)
+	}
+	d.Must(t, "remove", "late@x.example", "early@x.example")
+	if got := e2e.Ask(t, d.SMTP, "late@x.example"); !strings.HasPrefix(got, "250") {
+		t.Errorf("after the removal: %s", got)
+	}
+}
+
+// TestTokensOverTCP adds by a token from the environment, where there is no socket.
+func TestTokensOverTCP(t *testing.T) {
+	d := e2e.Configure(t, e2e.Setup{Files: map[string]string{"own.txt": "listed.example\n"},
+		Lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
+	text := testkit.Read(t, d.Path("config.toml"))
+	testkit.Write(t, d.Path("config.toml"), strings.Replace(string(text), "[http]\n", "[http]\nsocket = \"none\"\ntokens = \"tokens\"\n", 1))
+	d.Unready = true // who has no token is not told
+	d.Start(t)
+	if code, _, errs := d.Command(t, "add", "x@y.example"); code != 1 || !strings.Contains(errs, "BLOCKD_TOKEN") || !strings.Contains(errs, "token new --write") {
+		t.Errorf("without a token: %d, %s", code, errs)
+	}
+	var secrets []string
+	for _, tt := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{{"viewer", nil, 1, "scope read"}, {"helpdesk", []string{"--write"}, 0, ""}} {
+		run := exec.Command(e2e.Program, append([]string{"token", "new", "-c", d.Path("config.toml"), "--name", tt.name}, tt.args...)...)
+		token, err := run.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("BLOCKD_TOKEN", strings.TrimSpace(string(token)))
+		if code, _, errs := d.Command(t, "add", "x@y.example", "--author", "jo"); code != tt.code || !strings.Contains(errs, tt.says) {
+			t.Errorf("with the token of %s: %d, %s", tt.name, code, errs)
+		}
+		secrets = append(secrets, strings.TrimSpace(string(token)))
+	}
+	if got := e2e.Ask(t, d.SMTP, "x@y.example"); !strings.HasPrefix(got, "550") {
+		t.Errorf("refused with %s", got)
+	}
+	if out := d.Must(t, "list"); !strings.Contains(out, "jo (helpdesk)") {
+		t.Errorf("list:\n%s", out)
+	}
+	log := d.WholeLog(t)
+	for _, secret := range secrets {
+		if strings.Contains(log, secret) {
+			t.Error("a token is in the log")
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package program
+
+import (
+	"strings"
+	"testing"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
+)
+
+// A list refuses somebody it should not. It is paused, at once and for another process that takes over, after a restart and after a kill;
+// resumed, it refuses again.
+func TestPause(t *testing.T) {
+	d := e2e.Serve(t, e2e.Setup{Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n[[list]]\nname = \"other\"\npath = \"other.txt\"\n",
+		Files: map[string]string{"bad.txt": "bank.example\n", "other.txt": "bulk.example\n"}})
+	send := func(sender string) string {
+		return e2e.DialSMTP(t, d.SMTP).Send(sender, "you@here.example", []byte("Subject: hello\r\n\r\nhello\r\n"))
+	}
+	count := func(when, sender, code string) {
+		t.Helper()
+		if got := send(sender); !strings.HasPrefix(got, code) {
+			t.Errorf("%s, %s: %s, want %s", when, sender, got, code)
+		}
+	}
+	count("at first", "a@bank.example", "550 ")
+	if out := d.Must(t, "pause", "bad", "--for", "2h", "--why", "refuses our bank"); !strings.HasPrefix(out, "paused: bad does not count until ") {
+		t.Errorf("pause: %q", out)
+	}
+	paused := func(when string) {
+		t.Helper()
+		count(when, "a@bank.example", "250 ")
+		count(when, "a@bulk.example", "550 ")
+		if status, text := d.Get("/readyz"); status != 200 || !strings.HasPrefix(text, "ok\n") || !strings.Contains(text, "list bad is paused until ") || !strings.Contains(text, ": refuses our bank\n") {
+			t.Errorf("%s, /readyz: %d, %q", when, status, text)
+		}
+		if out := d.Must(t, "lists"); !strings.Contains(out, "paused") {
+			t.Errorf("%s, lists:\n%s", when, out)
+		}
+		if code, out, _ := d.Command(t, "check", "--explain", "a@bank.example"); code != 1 || !strings.Contains(out, "(paused: does not count)") {
+			t.Errorf("%s, check: %d\n%s", when, code, out)
+		}
+	}
+	paused("at once")
+	testkit.Eventually(t, "the history to have whom it would have refused", func() bool {
+		_, out, _ := d.Command(t, "history", "--list", "bad", "--verdict", "clear")
+		return strings.Contains(out, "a@bank.example")
+	})
+	d.Stop(t)
+	d.Start(t)
+	paused("after a restart")
+	d.Kill(t)
+	d.Start(t)
+	paused("after a kill")
+	d.Upgraded(t)
+	paused("after another process has taken over")
+	testkit.Write(t, d.Path("bad.txt"), "bank.example\nbank2.example\n")
+	testkit.Eventually(t, "a reload", func() bool {
+		_, body := d.Get("/v1/check?sender=x@bank2.example")
+		return strings.Contains(body, `"mode":"paused"`)
+	})
+	count("after a reload", "a@bank2.example", "250 ")
+	if out := d.Must(t, "resume", "bad"); out != "resumed: bad counts\n" {
+		t.Errorf("resume: %q", out)
+	}
+	count("resumed", "a@bank.example", "550 ")
+	if code, _, notes := d.Command(t, "resume", "bad"); code != 1 || !strings.Contains(notes, "is not paused") {
+		t.Errorf("resumed twice: %d, %q", code, notes)
+	}
+}

@@ -1,0 +1,233 @@
+package program
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
+)
+
+// The shipped units say nothing that systemd does not understand.
+func TestSystemdUnits(t *testing.T) {
+	command := testkit.Peer(t, "systemd-analyze")
+	dir := t.TempDir()
+	units, err := filepath.Glob(filepath.Join(e2e.Root, "packaging", "systemd", "*"))
+	if err != nil || len(units) < 3 {
+		t.Fatalf("units %q, %v", units, err)
+	}
+	args := []string{"verify", "--man=no"}
+	for _, unit := range units {
+		text := testkit.Read(t, unit)
+		path := testkit.Write(t, filepath.Join(dir, filepath.Base(unit)), strings.ReplaceAll(string(text), "/usr/bin/blockd", e2e.Program))
+		args = append(args, path)
+	}
+	if out, err := exec.Command(command, args...).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
+// The shipped unit leaves little to who takes the daemon over, by systemd's own judgement.
+func TestSystemdExposure(t *testing.T) {
+	command := testkit.Peer(t, "systemd-analyze")
+	out, err := exec.Command(command, "security", "--offline=true", "--threshold=15", "--no-pager", filepath.Join(e2e.Root, "packaging", "systemd", "blockd.service")).CombinedOutput()
+	if err != nil {
+		t.Errorf("systemd-analyze security: %v, want an exposure of at most 1.5\n%s", err, out)
+	}
+}
+
+// The real systemd-socket-activate opens the doors; blockd finds them by name.
+func TestSocketActivation(t *testing.T) {
+	command := testkit.Peer(t, "systemd-socket-activate")
+	d := e2e.Configure(t, e2e.Setup{Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", Files: map[string]string{"bad.txt": "bulk.example\n"}})
+	smtp, http := d.SMTP, d.HTTP
+	// What the configuration says is another place, which must stay closed.
+	text := testkit.Read(t, d.Path("config.toml"))
+	elsewhere := e2e.FreeAddress(t)
+	testkit.Write(t, d.Path("config.toml"), strings.Replace(string(text), smtp, elsewhere, 1))
+	cmd := exec.Command(command, "-l", smtp, "-l", http, "--fdname=smtp:http", e2e.Program, "serve", "-c", d.Path("config.toml"))
+	d.Run(t, cmd) // its first look at /readyz starts blockd
+	c := e2e.DialSMTP(t, smtp)
+	if got := c.Send("a@bulk.example", "you@here.example", nil); !strings.HasPrefix(got, "550 5.7.1 ") {
+		t.Errorf("a listed sender gets %q", got)
+	}
+	if e2e.Listens(elsewhere) {
+		t.Errorf("%s of the configuration is open as well", elsewhere)
+	}
+}
+
+// A socket that no door takes would swallow clients, so it ends the start.
+func TestSocketOfNoDoor(t *testing.T) {
+	d := e2e.Configure(t, e2e.Setup{})
+	l := testkit.Listen(t)
+	defer l.Close()
+	cmd := e2e.Passing(t, d, map[string]net.Listener{"smtpd": l})
+	out, err := cmd.CombinedOutput()
+	if want := `blockd serve: inherited sockets ["smtpd"] belong to no door`; err == nil || !strings.Contains(string(out), want) {
+		t.Errorf("blockd serve: %v\n%s\nwant %q", err, out, want)
+	}
+}
+
+// While somebody holds the sockets open, a restart refuses and loses no
+// connection: clients that come in between are served by the next process.
+func TestRestartRefusesNoConnection(t *testing.T) {
+	d := e2e.Configure(t, e2e.Setup{})
+	held := map[string]net.Listener{}
+	for name, address := range map[string]string{"smtp": d.SMTP, "http": d.HTTP} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		held[name] = l
+	}
+	d.Run(t, e2e.Passing(t, d, held))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var served atomic.Int64
+	var clients sync.WaitGroup
+	failed := make(chan error, 8)
+	for range 4 {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				if err := oneMail(d.SMTP); err != nil {
+					failed <- fmt.Errorf("after %d mails: %w", served.Load(), err)
+					return
+				}
+				served.Add(1)
+			}
+		})
+	}
+	for range 3 {
+		before := served.Load()
+		testkit.Eventually(t, "mail to pass", func() bool { return served.Load() >= before+10 || len(failed) > 0 })
+		d.Stop(t)
+		d.Run(t, e2e.Passing(t, d, held))
+	}
+	before := served.Load()
+	testkit.Eventually(t, "mail to pass behind the last restart", func() bool { return served.Load() >= before+10 || len(failed) > 0 })
+	cancel()
+	clients.Wait()
+	select {
+	case err := <-failed:
+		t.Error(err)
+	default:
+	}
+	if got := len(e2e.Messages(t, d.Maildir)); got != int(served.Load()) {
+		t.Errorf("%d messages in the Maildir, clients had %d acknowledged", got, served.Load())
+	}
+}
+
+// oneMail delivers a message on a connection of its own. A client that is told 421
+// before it has begun comes again, as SMTP asks of it; nothing else may go wrong.
+func oneMail(address string) error {
+	for range 100 {
+		conn, err := net.DialTimeout("tcp", address, 30*time.Second)
+		if err != nil {
+			return err
+		}
+		again, err := deliver(conn)
+		conn.Close()
+		if err != nil || !again {
+			return err
+		}
+	}
+	return fmt.Errorf("421 a hundred times")
+}
+
+func deliver(conn net.Conn) (again bool, err error) {
+	conn.SetDeadline(time.Now().Add(60 * time.Second))
+	r := bufio.NewReader(conn)
+	for i, line := range []string{"", "HELO c.example", "MAIL FROM:<a@there.example>", "RCPT TO:<b@here.example>", "DATA", "Subject: x\r\n\r\nx\r\n.", "QUIT"} {
+		if line != "" {
+			if _, err := fmt.Fprintf(conn, "%s\r\n", line); err != nil {
+				return false, err
+			}
+		}
+		reply, err := r.ReadString('\n')
+		if err != nil {
+			return false, fmt.Errorf("reply to %q: %w", line, err)
+		}
+		if strings.HasPrefix(reply, "421 4.3.2 ") && i < 3 { // no transaction yet
+			return true, nil
+		}
+		if strings.HasPrefix(reply, "421 4.3.2 ") && line == "QUIT" { // none any more
+			return false, nil
+		}
+		if reply[0] > '3' {
+			return false, fmt.Errorf("reply to %q: %s", line, reply)
+		}
+	}
+	return false, nil
+}
+
+// TestNotify listens where systemd does (sd_notify(3)).
+func TestNotify(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "notify")
+	init, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer init.Close()
+	var mu sync.Mutex
+	var told []string
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := init.Read(buf)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			told = append(told, string(buf[:n]))
+			mu.Unlock()
+		}
+	}()
+	heard := func(want ...string) func() bool { // in this order, with anything in between
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			rest := want
+			for _, state := range told {
+				if len(rest) > 0 && strings.HasPrefix(state, rest[0]) {
+					rest = rest[1:]
+				}
+			}
+			return len(rest) == 0
+		}
+	}
+	d := e2e.Configure(t, e2e.Setup{Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", Files: map[string]string{"bad.txt": "bulk.example\n"}})
+	cmd := exec.Command(e2e.Program, "serve", "-c", d.Path("config.toml"))
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=200000")
+	d.Run(t, cmd)
+	testkit.Eventually(t, "READY and a sign of life", heard("READY=1", "WATCHDOG=1", "WATCHDOG=1"))
+	d.Cmd.Process.Signal(syscall.SIGHUP)
+	testkit.Eventually(t, "a reload, begun and ended", heard("READY=1", "RELOADING=1\nMONOTONIC_USEC=", "READY=1"))
+	d.Stop(t)
+	testkit.Eventually(t, "STOPPING", heard("READY=1", "RELOADING=1", "READY=1", "STOPPING=1"))
+}
+
+// An inherited HTTP socket is no way around the token.
+func TestInheritedHTTPSocketNeedsAToken(t *testing.T) {
+	d := e2e.Configure(t, e2e.Setup{})
+	l, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	out, err := e2e.Passing(t, d, map[string]net.Listener{"http": l}).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "can be reached from other machines: it needs http.token_file") {
+		t.Errorf("blockd serve: %v\n%s", err, out)
+	}
+}

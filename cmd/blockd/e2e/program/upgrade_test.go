@@ -1,0 +1,451 @@
+package program
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/smtp"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/durable"
+	"blockd/internal/testkit"
+)
+
+// processGone reports whether a process has ended. It need not be ours to wait for.
+func processGone(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, after, _ := bytes.Cut(stat, []byte(") "))
+	return bytes.HasPrefix(after, []byte("Z"))
+}
+
+// flow is mail and questions at all doors at once.
+type flow struct {
+	stop    chan struct{}
+	odd     chan string
+	clients sync.WaitGroup
+	passed  atomic.Int64
+	longest atomic.Int64 // nanoseconds, of one exchange
+}
+
+// run repeats one exchange, the n-th of a client, until the end. What is said of it is wrong.
+func (f *flow) run(what string, exchange func(n int) string) {
+	f.clients.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-f.stop:
+				return
+			default:
+			}
+			began := time.Now()
+			if wrong := exchange(n); wrong != "" {
+				select {
+				case f.odd <- what + ": " + wrong:
+				default:
+				}
+				return
+			}
+			took := time.Since(began).Nanoseconds()
+			for most := f.longest.Load(); took > most && !f.longest.CompareAndSwap(most, took); most = f.longest.Load() {
+			}
+			f.passed.Add(1)
+		}
+	})
+}
+
+// mails sends one message by a connection of its own, every second one from a listed sender.
+func (f *flow) mails(what, address string, accepted *atomic.Int64) {
+	refused := regexp.MustCompile(`^550 5\.7\.1 `)
+	f.run(what, func(n int) string {
+		if n%2 == 0 {
+			if got := e2e.OneReply(address, "a@mx.bulk.example"); !refused.MatchString(got) {
+				return fmt.Sprintf("a listed sender: %q", got)
+			}
+			return ""
+		}
+		if got := e2e.OneReply(address, "friend@there.example"); got != "250 " {
+			return fmt.Sprintf("a clear sender: %q", got)
+		}
+		accepted.Add(1)
+		return ""
+	})
+}
+
+// TestUpgrade lets process after process take over while mail flows through all doors, with an idle client at each: the
+// filter, Postfix by the milter, Postfix by the policy service, HTTP. Postfix lets mail pass where blockd does not answer, so
+// that a gap would show. Live entries are added all the time, and the list changes.
+func TestUpgrade(t *testing.T) {
+	rounds := 4
+	if *e2e.Soak {
+		rounds = 20
+	}
+	milter, policy := e2e.FreeAddress(t), e2e.FreeAddress(t)
+	d := e2e.Configure(t, e2e.Setup{
+		Raced:   true,
+		Lists:   "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n",
+		Files:   map[string]string{"bad.txt": "bulk.example\nmx.bulk.example\n"},
+		SMTP:    "drain_timeout = \"3s\"\n",
+		Milter:  fmt.Sprintf("listen = %q\n", milter),
+		Postfix: fmt.Sprintf("policy_listen = %q\n", policy),
+	})
+	text := string(testkit.Read(t, d.Path("config.toml")))
+	testkit.Write(t, d.Path("config.toml"), strings.Replace(text, "[http]\n", "[http]\nmax_rate = 0\n", 1)) // clients here are faster
+	d.Start(t)
+	byMilter := e2e.StartPostfix(t, e2e.FreeAddress(t), "smtpd_milters=inet:"+milter, "milter_default_action=accept")
+	byPolicy := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions", "check_policy_service inet:"+policy), "smtpd_policy_service_default_action=DUNNO")
+
+	idle := func() {
+		for _, address := range []string{d.SMTP, byMilter.SMTP, byPolicy.SMTP} {
+			c, err := smtp.Dial(address)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+			if err := c.Hello("idle.example"); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, address := range []string{milter, policy, d.HTTP} {
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+		}
+	}
+	f := &flow{stop: make(chan struct{}), odd: make(chan string, 100)}
+	var filtered, asked [3]atomic.Int64
+	f.mails("the filter", d.SMTP, &filtered[0])
+	f.mails("Postfix by the milter", byMilter.SMTP, &filtered[1])
+	f.mails("Postfix by the policy service", byPolicy.SMTP, &filtered[2])
+	for name, client := range map[string]*http.Client{"HTTP": &e2e.Freshly, "HTTP, kept": {Transport: &http.Transport{}}} {
+		f.run(name, func(n int) string {
+			sender, want := "a@mx.bulk.example", `"blocked"`
+			if n%2 == 0 {
+				sender, want = "friend@there.example", `"clear"`
+			}
+			resp, err := client.Get("http://" + d.HTTP + "/v1/check?sender=" + sender)
+			if err != nil {
+				return err.Error()
+			}
+			defer resp.Body.Close()
+			var answer struct {
+				Verdict json.RawMessage `json:"verdict"`
+			}
+			body, err := io.ReadAll(resp.Body)
+			if err == nil {
+				err = json.Unmarshal(body, &answer)
+			}
+			if err != nil || string(answer.Verdict) != want {
+				return fmt.Sprintf("%s: %s %q, %v", sender, resp.Status, body, err)
+			}
+			return ""
+		})
+	}
+	f.run("live entries", func(n int) string {
+		out, err := exec.Command(e2e.Program, "add", "-c", d.Path("config.toml"), fmt.Sprintf("live%d@there.example", n)).CombinedOutput()
+		if err != nil {
+			return fmt.Sprintf("%v: %s", err, out)
+		}
+		asked[0].Store(int64(n + 1))
+		return ""
+	})
+	kept, err := net.Dial("tcp", policy) // one connection, which goes from process to process
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	answers := bufio.NewReader(kept)
+	f.run("policy, kept", func(n int) string {
+		sender, want := "a@mx.bulk.example", "action=550 5.7.1 "
+		if n%2 == 0 {
+			sender, want = "friend@there.example", "action=DUNNO\n"
+		}
+		kept.SetDeadline(time.Now().Add(time.Minute))
+		fmt.Fprintf(kept, "request=smtpd_access_policy\nprotocol_state=RCPT\nclient_address=192.0.2.1\nsender=%s\nrecipient=you@here.example\n\n", sender)
+		action, err := answers.ReadString('\n')
+		if err == nil {
+			_, err = answers.ReadString('\n')
+		}
+		if err != nil || !strings.HasPrefix(action, want) {
+			return fmt.Sprintf("%s: %q, %v", sender, action, err)
+		}
+		return ""
+	})
+	config := string(testkit.Read(t, d.Path("config.toml")))
+	verdicts, wentBack := 0.0, ""
+	var processes []int
+	for round := range rounds {
+		idle()
+		before := f.passed.Load()
+		testkit.Eventually(t, "mail to pass", func() bool { return f.passed.Load() >= before+60 || len(f.odd) > 0 })
+		testkit.Write(t, d.Path("bad.txt"), fmt.Sprintf("bulk.example\nmx.bulk.example\nround%d.example\n", round))
+		processes = append(processes, d.Newest(t))
+		if round%2 == 0 {
+			d.Upgraded(t)
+		} else { // a list more, and another limit
+			testkit.Write(t, d.Path("more.txt"), fmt.Sprintf("more%d.example\n", round))
+			text := strings.Replace(config, "[smtp]\n", fmt.Sprintf("[smtp]\nmax_connections = %d\n", 1000+round), 1) +
+				fmt.Sprintf("[[list]]\nname = \"more%d\"\npath = \"more.txt\"\n", round)
+			// At once: blockd add reads it meanwhile, and an empty one would lead it elsewhere.
+			if err := durable.WriteFile(d.Path("config.toml"), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if code, out := d.Reloaded(t); code != 0 || !strings.Contains(out, "smtp.max_connections") || !strings.Contains(out, fmt.Sprintf("more%d", round)) {
+				t.Errorf("blockd reload ends with %d and says %q", code, out)
+			}
+			if got := e2e.Ask(t, d.SMTP, fmt.Sprintf("a@more%d.example", round)); !strings.HasPrefix(got, "550 ") {
+				t.Errorf("a sender of the list that was added: %q", got)
+			}
+		}
+		if now := d.Sum("blockd_verdicts_total"); now < verdicts {
+			wentBack = fmt.Sprintf("blockd_verdicts_total was %v and is %v", verdicts, now)
+		} else {
+			verdicts = now
+		}
+	}
+	before := f.passed.Load()
+	testkit.Eventually(t, "mail to pass behind the last upgrade", func() bool { return f.passed.Load() >= before+60 || len(f.odd) > 0 })
+	close(f.stop)
+	f.clients.Wait()
+	close(f.odd)
+	for text := range f.odd {
+		t.Error(text)
+	}
+	if wentBack != "" {
+		t.Error(wentBack)
+	}
+	for _, pid := range processes[1:] { // the first stays as the keeper of the others
+		testkit.Eventually(t, "a former process to end", func() bool { return processGone(pid) })
+	}
+	if now := d.Sum("blockd_verdicts_total"); now < verdicts {
+		t.Errorf("blockd_verdicts_total was %v and is %v", verdicts, now)
+	}
+	for name, got := range map[string]struct {
+		maildir string
+		sent    int64
+	}{"the filter": {d.Maildir, filtered[0].Load()}, "the milter": {byMilter.Maildir, filtered[1].Load()}, "the policy service": {byPolicy.Maildir, filtered[2].Load()}} {
+		testkit.Eventually(t, "all mail that was taken by "+name, func() bool { return len(e2e.Messages(t, got.maildir)) >= int(got.sent) })
+		if n := len(e2e.Messages(t, got.maildir)); n != int(got.sent) {
+			t.Errorf("%s: %d messages were taken and %d have come", name, got.sent, n)
+		}
+	}
+	for n := range asked[0].Load() {
+		sender := fmt.Sprintf("live%d@there.example", n)
+		if body := d.Asked(t, sender); !strings.Contains(body, `"verdict":"blocked"`) {
+			journal := testkit.Read(t, d.Path("blockd.bdx.live/journal"))
+			t.Errorf("live entry %d is lost: %s\nasked again: %s\nthe journal:\n%s", n, body, d.Asked(t, sender), journal)
+		}
+	}
+	for round := range rounds {
+		if body := d.Asked(t, fmt.Sprintf("a@round%d.example", round)); strings.Contains(body, `"verdict":"blocked"`) != (round == rounds-1) {
+			t.Errorf("the list of round %d: %s", round, body)
+		}
+	}
+	t.Logf("%d upgrades: %d exchanges, %d messages, %d live entries; the longest exchange took %v", rounds, f.passed.Load(),
+		filtered[0].Load()+filtered[1].Load()+filtered[2].Load(), asked[0].Load(), time.Duration(f.longest.Load()).Round(time.Millisecond))
+}
+
+// TestUpgradeThatFails holds that a program that cannot take over costs nothing: the one that runs serves on, says why,
+// and has its live entries, history and sources back.
+func TestUpgradeThatFails(t *testing.T) {
+	d := e2e.Configure(t, e2e.Setup{Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", Files: map[string]string{"bad.txt": "bulk.example\n"}})
+	own := filepath.Join(t.TempDir(), "blockd")
+	text, err := os.ReadFile(e2e.Program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	install := func(text []byte) {
+		t.Helper()
+		if err := os.WriteFile(own+".new", text, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(own+".new", own); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install(text)
+	d.Run(t, exec.Command(own, "serve", "-c", d.Path("config.toml")))
+	config := testkit.Read(t, d.Path("config.toml"))
+	for name, c := range map[string]struct {
+		program, config string
+		want            string
+	}{
+		"no program":        {"#!/bin/sh\nexit 3\n", string(config), "exit status 3"},
+		"one that hangs up": {"#!/bin/sh\nexec sleep 0\n", string(config), "it has ended"},
+		"not executable":    {"nonsense", string(config), "exec format error"},
+		"no configuration":  {string(text), "[smtp]\nlisten = 7\n", "exit status 1"},
+		"an address in use": {string(text), strings.Replace(string(config), "[milter]\nlisten = \"\"", fmt.Sprintf("[milter]\nlisten = %q", d.HTTP), 1), "in use"},
+		"no certificate":    {string(text), strings.Replace(string(config), "[smtp]", "[smtp]\ntls_cert = \"none.pem\"\ntls_key = \"none.pem\"", 1), "exit status 1"},
+	} {
+		install([]byte(c.program))
+		testkit.Write(t, d.Path("config.toml"), c.config)
+		before := strings.Count(d.Log.String(), "not upgraded")
+		if err := d.Cmd.Process.Signal(syscall.SIGUSR2); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Eventually(t, name+": not upgraded", func() bool { return strings.Count(d.Log.String(), "not upgraded") > before })
+		if log := d.Log.String(); !strings.Contains(log[strings.LastIndex(log, "not upgraded"):], c.want) {
+			t.Errorf("%s: the log does not say %q:\n%s", name, c.want, e2e.Tail(log, 1500))
+		}
+		testkit.Write(t, d.Path("config.toml"), string(config))
+		if status, body := d.Get("/readyz"); status != http.StatusOK || !strings.Contains(body, "not upgraded: ") {
+			t.Errorf("%s: /readyz says %d %q", name, status, body)
+		}
+		entry := strings.ReplaceAll(name, " ", "") + "@there.example"
+		if out, err := exec.Command(e2e.Program, "add", "-c", d.Path("config.toml"), entry).CombinedOutput(); err != nil {
+			t.Errorf("%s: blockd add: %v\n%s", name, err, out)
+		}
+		for _, sender := range []string{"a@bulk.example", entry} {
+			if got := e2e.Ask(t, d.SMTP, sender); !strings.HasPrefix(got, "550 ") {
+				t.Errorf("%s: %s gets %q", name, sender, got)
+			}
+		}
+		testkit.Eventually(t, "the history to have the refusal", func() bool {
+			_, body := d.GetWith(strings.TrimSpace(string(testkit.Read(t, d.Path("blockd.bdx.token")))), "/v1/decisions?sender="+entry)
+			return strings.Contains(body, entry)
+		})
+	}
+	install(text)
+	d.Upgraded(t)
+	if _, body := d.Get("/readyz"); body != "ok\n" {
+		t.Errorf("/readyz after an upgrade: %q", body)
+	}
+}
+
+// TestUpgradesOneAfterTheOther holds that processes which still have sessions do not become more without end, and that the
+// first one ends with the last.
+func TestUpgradesOneAfterTheOther(t *testing.T) {
+	d := e2e.Configure(t, e2e.Setup{Raced: true, Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", Files: map[string]string{"bad.txt": "bulk.example\n"}})
+	d.Start(t)
+	const most = 16
+	var idle []*e2e.Client
+	for range most {
+		idle = append(idle, e2e.DialTalk(t, d.SMTP)) // its process stays for it
+		d.Upgraded(t)
+	}
+	pid := d.Newest(t)
+	if err := syscall.Kill(pid, syscall.SIGUSR2); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "an upgrade too many to be refused", func() bool {
+		return strings.Contains(d.Log.String(), "16 former processes still end their sessions")
+	})
+	for i, c := range idle {
+		if got := c.Command("NOOP"); !strings.HasPrefix(got, "250") {
+			t.Errorf("the session of process %d: %s", i, got)
+		}
+		c.Command("QUIT")
+	}
+	former := func() bool { return strings.Count(d.Log.String(), "the process before has ended") == most }
+	testkit.Eventually(t, "all former processes to end", former)
+	d.Upgraded(t)
+	if got := e2e.Ask(t, d.SMTP, "a@bulk.example"); !strings.HasPrefix(got, "550 ") {
+		t.Errorf("a listed sender: %q", got)
+	}
+}
+
+// TestHitsGoOn holds that `blockd lists` counts on over an upgrade, a restart and both after each other.
+func TestHitsGoOn(t *testing.T) {
+	d := e2e.Configure(t, e2e.Setup{Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", Files: map[string]string{"bad.txt": "bulk.example\n"}})
+	d.Start(t)
+	hits := 0
+	hit := func(after string) {
+		t.Helper()
+		if got := e2e.Ask(t, d.SMTP, "a@bulk.example"); !strings.HasPrefix(got, "550 ") {
+			t.Fatalf("%s: a listed sender: %q", after, got)
+		}
+		hits++
+		// A session that the former process still took is known after its next report, see tellEvery.
+		testkit.Eventually(t, fmt.Sprintf("%s: %d hits in blockd lists", after, hits), func() bool {
+			out, err := exec.Command(e2e.Program, "lists", "--json", "--entries", "-c", d.Path("config.toml")).CombinedOutput()
+			text := strings.ReplaceAll(string(out), " ", "")
+			return err == nil && strings.Count(text, fmt.Sprintf(`"hits":%d,`, hits)) == 2 && strings.Contains(text, `"entry":"bulk.example"`)
+		})
+	}
+	hit("at first")
+	hit("again")
+	d.Upgraded(t)
+	hit("after an upgrade")
+	d.Upgraded(t)
+	hit("after another one")
+	d.Stop(t)
+	d.Start(t)
+	hit("after a restart")
+}
+
+// TestUpgradeUnderAnInitSystem holds that the init system hears which process is the main one, and that the end of that one,
+// which is all that systemd tells (KillMode=mixed), lets transactions of the former one end well.
+func TestUpgradeUnderAnInitSystem(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "notify")
+	init, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer init.Close()
+	main := make(chan int, 1)
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := init.Read(buf)
+			if err != nil {
+				return
+			}
+			if rest, ok := strings.CutPrefix(string(buf[:n]), "MAINPID="); ok {
+				pid := 0
+				fmt.Sscan(rest, &pid)
+				main <- pid
+			}
+		}
+	}()
+	d := e2e.Configure(t, e2e.Setup{Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", Files: map[string]string{"bad.txt": "bulk.example\n"}})
+	cmd := exec.Command(e2e.Program, "serve", "-c", d.Path("config.toml"))
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket)
+	d.Run(t, cmd)
+	c, idle := e2e.DialTalk(t, d.SMTP), e2e.DialTalk(t, d.SMTP)
+	c.Command("EHLO client.there.example")
+	c.Command("MAIL FROM:<friend@there.example>")
+	c.Command("RCPT TO:<you@here.example>")
+	if got := c.Command("DATA"); !strings.HasPrefix(got, "354") {
+		t.Fatal(got)
+	}
+	d.Upgraded(t)
+	pid := <-main
+	if pid != d.Newest(t) {
+		t.Errorf("the main process is %d, and init was told %d", d.Newest(t), pid)
+	}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := idle.Reply(); !strings.HasPrefix(got, "421 ") {
+		t.Errorf("an idle session of the former process: %q", got)
+	}
+	if processGone(pid) {
+		t.Error("the main process has ended before the former one")
+	}
+	if got := c.Command("Subject: x\r\n\r\nx\r\n."); !strings.HasPrefix(got, "250 ") {
+		t.Errorf("the transaction of the former process: %q", got)
+	}
+	testkit.Eventually(t, "both processes to end", func() bool { return processGone(pid) && processGone(d.Cmd.Process.Pid) })
+	if n := len(e2e.Messages(t, d.Maildir)); n != 1 {
+		t.Errorf("%d messages have come", n)
+	}
+}

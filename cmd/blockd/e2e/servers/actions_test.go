@@ -1,0 +1,206 @@
+package servers
+
+import (
+	"bufio"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
+)
+
+// TestActionsWithPostfix has a real Postfix behind what the filter does beside
+// refusing: mail that is set aside, marked, and passed on as BDAT.
+func TestActionsWithPostfix(t *testing.T) {
+	p := e2e.StartPostfix(t, e2e.FreeAddress(t))
+	d := e2e.Serve(t, e2e.Setup{Upstream: "smtp://" + p.SMTP,
+		SMTP: "client_info = \"xclient\"\nchunking = true\nquarantine = \"aside\"\n",
+		Lists: "[[list]]\nname = \"junk\"\npath = \"junk.txt\"\non_match = \"quarantine\"\n" +
+			"[[list]]\nname = \"watch\"\npath = \"watch.txt\"\non_match = \"tag\"\n",
+		Files: map[string]string{"junk.txt": "junk.example\n", "watch.txt": "watch.example\n"}})
+	c := e2e.DialTalk(t, d.SMTP)
+	want := func(reply, prefix string) {
+		t.Helper()
+		if !strings.HasPrefix(reply, prefix) {
+			t.Fatalf("reply %q, want %s", reply, prefix)
+		}
+	}
+	if got := c.Command("EHLO client.there.example"); !strings.Contains(got, "CHUNKING") {
+		t.Fatalf("EHLO offers no CHUNKING: %q", got)
+	}
+
+	// Octets that DATA may not have, in two chunks, the second of which looks like
+	// commands.
+	head, tail := "Subject: chunks\r\n\r\nbare\nLF\r\n", "RSET\r\nQUIT\r\n"
+	want(c.Command("MAIL FROM:<friend@there.example>"), "250")
+	want(c.Command("RCPT TO:<you@here.example>"), "250")
+	c.Write([]byte(fmt.Sprintf("BDAT %d\r\n%sBDAT %d LAST\r\n%s", len(head), head, len(tail), tail)))
+	want(c.Reply(), "250")
+	want(c.Reply(), "250 2.0.0 Ok")
+
+	// One message for quarantine and for postmaster.
+	want(c.Command("MAIL FROM:<promo@junk.example>"), "250")
+	want(c.Command("RCPT TO:<you@here.example>"), "250")
+	want(c.Command("RCPT TO:<postmaster@here.example>"), "250")
+	want(c.Command("DATA"), "354")
+	want(c.Command("Subject: both\r\n\r\n..dot\r\n."), "250 2.0.0 Ok: queued")
+
+	want(c.Command("MAIL FROM:<promo@watch.example>"), "250")
+	want(c.Command("RCPT TO:<you@here.example>"), "250")
+	want(c.Command("DATA"), "354")
+	want(c.Command("Subject: marked\r\n\r\nhi\r\n."), "250 2.0.0 Ok: queued")
+	want(c.Command("QUIT"), "221")
+
+	testkit.Eventually(t, "three messages to arrive", func() bool { return len(e2e.Messages(t, p.Maildir)) == 3 })
+	var all strings.Builder
+	for _, path := range e2e.Messages(t, p.Maildir) {
+		text := testkit.Read(t, path)
+		all.Write(text)
+	}
+	for _, text := range []string{"RSET\nQUIT\n", "Subject: both\n\n.dot\n", "X-Blockd: list=watch ref="} {
+		if !strings.Contains(all.String(), text) {
+			t.Errorf("no %q in what arrived:\n%s", text, all.String())
+		}
+	}
+	files, err := os.ReadDir(filepath.Join(d.Dir, "aside", "new"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("quarantine holds %v (%v), want one message", files, err)
+	}
+	text, err := os.ReadFile(filepath.Join(d.Dir, "aside", "new", files[0].Name()))
+	if err != nil || !strings.HasPrefix(string(text), "Return-Path: <promo@junk.example>\r\nDelivered-To: you@here.example\r\nX-Blockd: list=junk ref=") ||
+		!strings.HasSuffix(string(text), "Subject: both\r\n\r\n.dot\r\n") {
+		t.Errorf("quarantine has %q, %v", text, err)
+	}
+}
+
+// TestListedNetworkIsRefusedAtConnect: this machine is the listed client.
+func TestListedNetworkIsRefusedAtConnect(t *testing.T) {
+	d := e2e.Serve(t, e2e.Setup{SMTP: "client_reject_at = \"connect\"\n",
+		Lists: "[[list]]\nname = \"nets\"\npath = \"nets.txt\"\n", Files: map[string]string{"nets.txt": "127.0.0.0/8\n"}})
+	conn, err := net.Dial("tcp", d.SMTP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	c := &e2e.Client{T: t, Conn: conn, R: bufio.NewReader(conn)}
+	if got := c.Reply(); !strings.HasPrefix(got, "554 5.7.1 ") || !strings.Contains(got, "listed in nets") {
+		t.Errorf("greeting = %q", got)
+	}
+	if got := c.Command("EHLO client.there.example"); !strings.HasPrefix(got, "503 ") {
+		t.Errorf("EHLO = %q", got)
+	}
+	if got := c.Command("QUIT"); !strings.HasPrefix(got, "221 ") {
+		t.Errorf("QUIT = %q", got)
+	}
+}
+
+// TestAuthIsForwarded has swaks log in, by two mechanisms, at an independent server
+// behind the filter, which alone knows the password.
+func TestAuthIsForwarded(t *testing.T) {
+	swaks := testkit.Peer(t, "swaks")
+	behind := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &loginSession{}, nil }))
+	behind.Domain, behind.AllowInsecureAuth = "behind.here.example", true
+	l := testkit.Listen(t)
+	go behind.Serve(l)
+	t.Cleanup(func() { behind.Close() })
+
+	cert := selfsigned.New(t, "filter.here.example")
+	d := e2e.Configure(t, e2e.Setup{Upstream: "smtp://" + l.Addr().String(), Lists: e2e.BadList, Files: e2e.BadFiles,
+		SMTP: "client_info = \"none\"\nallow_open_upstream = true\ntls_cert = \"cert.pem\"\ntls_key = \"key.pem\"\nauth = \"forward\"\n"})
+	cert.Write(t, d.Dir)
+	d.Start(t)
+	run := func(args ...string) string {
+		t.Helper()
+		out, _ := exec.Command(swaks, append([]string{"--server", d.SMTP, "--ehlo", "client.there.example",
+			"--from", "promo@bulk.example", "--to", "you@here.example", "--body", "hello"}, args...)...).CombinedOutput()
+		return string(out)
+	}
+	for _, mechanism := range []string{"PLAIN", "LOGIN"} {
+		login := []string{"--tls", "--auth", mechanism, "--auth-user", "me"}
+		if out := run(append(login, "--auth-password", "right-password")...); !strings.Contains(out, "250 2.0.0 OK: queued") {
+			t.Errorf("%s: a listed sender that has logged in:\n%s", mechanism, out)
+		}
+		if out := run(append(login, "--auth-password", "wrong-password")...); !strings.Contains(out, "535 ") || strings.Contains(out, "queued") {
+			t.Errorf("%s: with a wrong password:\n%s", mechanism, out)
+		}
+	}
+	if out := run("--tls"); !strings.Contains(out, "550 5.7.1 ") {
+		t.Errorf("a listed sender that has not logged in:\n%s", out)
+	}
+	if out := run("--auth", "PLAIN", "--auth-user", "me", "--auth-password", "right-password"); strings.Contains(out, "250-AUTH") || strings.Contains(out, "250 AUTH") {
+		t.Errorf("AUTH in the clear:\n%s", out)
+	}
+	log := d.WholeLog(t)
+	for _, text := range []string{"-password", base64.StdEncoding.EncodeToString([]byte("\x00me\x00right-password"))} {
+		if strings.Contains(log, text) {
+			t.Errorf("%q is in the log", text)
+		}
+	}
+}
+
+// loginSession takes mail of those who have logged in.
+type loginSession struct{ in bool }
+
+func (s *loginSession) AuthMechanisms() []string { return []string{sasl.Plain, sasl.Login} }
+
+func (s *loginSession) Auth(mechanism string) (sasl.Server, error) {
+	check := func(name, password string) error {
+		if s.in = name == "me" && password == "right-password"; !s.in {
+			return smtp.ErrAuthFailed
+		}
+		return nil
+	}
+	if mechanism == sasl.Plain {
+		return sasl.NewPlainServer(func(_, name, password string) error { return check(name, password) }), nil
+	}
+	return &loginServer{check: check}, nil
+}
+
+// loginServer is the server's side of LOGIN, which go-sasl has no more.
+type loginServer struct {
+	name  *string
+	check func(name, password string) error
+}
+
+func (l *loginServer) Next(response []byte) (challenge []byte, done bool, err error) {
+	switch {
+	case response == nil:
+		return []byte("Username:"), false, nil
+	case l.name == nil:
+		name := string(response)
+		l.name = &name
+		return []byte("Password:"), false, nil
+	}
+	return nil, true, l.check(*l.name, string(response))
+}
+
+func (s *loginSession) Mail(string, *smtp.MailOptions) error {
+	if !s.in {
+		return smtp.ErrAuthRequired
+	}
+	return nil
+}
+
+func (s *loginSession) Rcpt(string, *smtp.RcptOptions) error { return nil }
+
+func (s *loginSession) Data(r io.Reader) error {
+	_, err := io.Copy(io.Discard, r)
+	return err
+}
+
+func (s *loginSession) Reset() {}
+
+func (s *loginSession) Logout() error { return nil }

@@ -1,0 +1,201 @@
+package servers
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
+)
+
+// TestBehindEachServer has blockd in front of each server, under STARTTLS by name
+// and authority where it has that: what it offers, its answers, and real mail.
+func TestBehindEachServer(t *testing.T) {
+	for _, server := range servers {
+		if server.name == "lax Postfix" {
+			continue
+		}
+		t.Run(server.name, func(t *testing.T) {
+			t.Parallel()
+			s := server.start(t)
+			more := "chunking = true\n"
+			if s.cert.Leaf != nil {
+				ca := testkit.File(t, "ca.pem", string(s.cert.CertPEM))
+				more += fmt.Sprintf("upstream_tls = \"starttls\"\nupstream_tls_name = \"mail.here.example\"\nupstream_tls_ca = %q\n", ca)
+			}
+			setup := s.filtered(more)
+			setup.Lists, setup.Files = e2e.BadList, e2e.BadFiles
+			if _, err := os.Stat(filepath.Join(e2e.Root, "..", "shared")); err == nil {
+				setup.Lists += spamList(t)
+			}
+			d := e2e.Serve(t, setup)
+			t.Run("keywords", func(t *testing.T) { mirrored(t, s, d) })
+			t.Run("recipients", func(t *testing.T) { refusedRecipients(t, s, d) })
+			t.Run("corpus", func(t *testing.T) { someCorpus(t, s, d) })
+		})
+	}
+}
+
+// mirrored compares what is offered, and has each parameter taken where the server
+// offers it and refused where it does not.
+func mirrored(t *testing.T, s *mailServer, d *e2e.Daemon) {
+	keywords := func(address string) (all []string) {
+		for line := range strings.Lines(e2e.DialTalk(t, address).Command("EHLO client.there.example")) {
+			word, _, _ := strings.Cut(strings.TrimSpace(line)[4:], " ")
+			all = append(all, word)
+		}
+		return all[1:] // behind the host's name
+	}
+	theirs, ours := keywords(s.smtp), keywords(d.SMTP)
+	passed := []string{"PIPELINING", "SIZE", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES", "DSN", "DELIVERBY", "MT-PRIORITY", "LIMITS",
+		"RRVS", "FUTURERELEASE", "HELP", "CHUNKING", "BINARYMIME"}
+	for _, word := range passed {
+		if slices.Contains(theirs, word) != slices.Contains(ours, word) {
+			t.Errorf("%s is offered by the server: %v, by blockd: %v", word, slices.Contains(theirs, word), slices.Contains(ours, word))
+		}
+	}
+	for _, word := range ours {
+		if !slices.Contains(passed, word) {
+			t.Errorf("blockd offers %s", word)
+		}
+	}
+	t.Logf("offers %q, of %q", ours, theirs)
+
+	c := e2e.DialSMTP(t, d.SMTP)
+	for _, tt := range []struct{ keyword, mail, rcpt string }{
+		{"DSN", "<a@friend.example> RET=HDRS ENVID=abc", "<you@here.example> NOTIFY=FAILURE ORCPT=rfc822;you@here.example"},
+		{"SMTPUTF8", "<\u00e4@friend.example> SMTPUTF8", "<you@here.example>"},
+		{"8BITMIME", "<a@friend.example> BODY=8BITMIME", "<you@here.example>"},
+		{"SIZE", "<a@friend.example> SIZE=1000", "<you@here.example>"},
+	} {
+		want := "5"
+		if slices.Contains(theirs, tt.keyword) {
+			want = "250"
+		}
+		got := c.Command("MAIL FROM:%s", tt.mail)
+		if strings.HasPrefix(got, "250") {
+			got = c.Command("RCPT TO:%s", tt.rcpt)
+		}
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %s", tt.keyword, got, want)
+		}
+		c.Command("RSET")
+	}
+}
+
+// refusedRecipients mixes recipients that the server takes and refuses: its
+// answers pass as they are, and the message goes to those that it has taken.
+func refusedRecipients(t *testing.T, s *mailServer, d *e2e.Daemon) {
+	recipients := []string{"one@here.example", "two@elsewhere.example", "three@here.example"}
+	play := func(address, id string) (replies []string) {
+		c := e2e.DialSMTP(t, address)
+		c.Command("MAIL FROM:<%s@friend.example>", id)
+		for _, to := range recipients {
+			replies = append(replies, c.Command("RCPT TO:<%s>", to))
+		}
+		c.Command("DATA")
+		if got := c.Command("Subject: x\r\n\r\nhello\r\n."); !strings.HasPrefix(got, "250") {
+			t.Errorf("the dot = %q", got)
+		}
+		c.Command("QUIT")
+		return replies
+	}
+	alone, behind := play(s.smtp, "alone"), play(d.SMTP, "behind")
+	if !slices.Equal(alone, behind) || behind[1][0] == '2' {
+		t.Errorf("behind blockd the answers are %q, alone %q", behind, alone)
+	}
+	s.settle(t)
+	var got []string
+	for _, a := range s.inbox.all() {
+		if a.from == "behind@friend.example" {
+			got = append(got, a.to...)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"one@here.example", "three@here.example"}; !slices.Equal(got, want) {
+		t.Errorf("handed on to %q, want %q", got, want)
+	}
+
+	c := e2e.DialSMTP(t, d.SMTP)
+	c.Command("MAIL FROM:<a@bulk.example>")
+	if got := c.Command("RCPT TO:<one@here.example>"); !strings.HasPrefix(got, "550 5.7.1 <a@bulk.example>") {
+		t.Errorf("a listed sender = %q", got)
+	}
+	if got := c.Command("RCPT TO:<postmaster@here.example>"); !strings.HasPrefix(got, "250") {
+		t.Errorf("postmaster = %q", got)
+	}
+}
+
+// someCorpus sends every eighth real message to the server alone and through
+// blockd, and compares what is handed on.
+func someCorpus(t *testing.T, s *mailServer, d *e2e.Daemon) {
+	mails, _, _ := corpus(t)
+	alone, behind := map[int]string{}, map[int]string{}
+	refused, untouched, same := 0, 0, 0
+	direct, filtered := e2e.DialSMTP(t, s.smtp), e2e.DialSMTP(t, d.SMTP)
+	for i := 0; i < len(mails); i += 8 {
+		m := mails[i]
+		if m.sender == malformed {
+			continue
+		}
+		got := filtered.Send(m.sender, fmt.Sprintf("behind%d@here.example", i), m.text)
+		if m.listed {
+			refused++
+			if !refusal(m.sender).MatchString(got) {
+				t.Errorf("%s: %q", m.file, got)
+			}
+			continue
+		}
+		want := direct.Send(m.sender, fmt.Sprintf("alone%d@here.example", i), m.text)
+		if got[:3] != want[:3] {
+			t.Errorf("%s: behind blockd %q, alone %q", m.file, got, want)
+		}
+	}
+	s.settle(t)
+	for _, a := range s.inbox.all() {
+		var i int
+		text := a.text
+		switch {
+		case scan(a.to[0], "behind%d@here.example", &i):
+			behind[i] = text
+		case scan(a.to[0], "alone%d@here.example", &i):
+			alone[i] = text
+		}
+	}
+	if len(alone) != len(behind) {
+		t.Errorf("%d messages were handed on alone, %d behind blockd", len(alone), len(behind))
+	}
+	for i, text := range behind {
+		switch {
+		case strings.HasSuffix(text, string(mails[i].text)):
+			untouched++
+		case e2e.Tail(text, len(mails[i].text)/2) == e2e.Tail(alone[i], len(mails[i].text)/2) && fields(text) == fields(alone[i]):
+			same++ // the server changes it, and does so alone
+		default:
+			t.Errorf("%s: handed on behind blockd\n%.600q\nalone\n%.600q", mails[i].file, text, alone[i])
+		}
+	}
+	t.Logf("%s: %d messages handed on, %d of them octet for octet, %d changed as the server alone changes them; %d refused", s.name, len(behind), untouched, same, refused)
+}
+
+func scan(text, format string, i *int) bool {
+	n, err := fmt.Sscanf(text, format, i)
+	return err == nil && n == 1
+}
+
+// fields is a message without what names the hop and the recipient: Received
+// fields and what the test itself makes different.
+func fields(text string) string {
+	var b strings.Builder
+	received := false
+	for line := range strings.Lines(text) {
+		if received = received && (line[0] == ' ' || line[0] == '\t') || strings.HasPrefix(line, "Received:"); !received {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,178 @@
+package servers
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
+	"blockd/internal/testkit/nameserver"
+	"blockd/internal/testkit/sealed"
+	"blockd/internal/testkit/selfsigned"
+)
+
+// TestCorrespondents has a user log in at a real Postfix through the SMTP filter, at one that asks the policy service and at one
+// that has the milter, and write to a person each; two more are learned from that Postfix's log. A load that would refuse them is held back,
+// through a restart and an upgrade too, and explain shows them to who may know. Entries that are let in refuse them, but for
+// excuse = true and proof. forget leaves no file that names one.
+func TestCorrespondents(t *testing.T) {
+	swaks, saslpasswd := testkit.Peer(t, "swaks"), testkit.Peer(t, "saslpasswd2")
+	db := filepath.Join(publicDir(t), "sasldb")
+	cmd := exec.Command(saslpasswd, "-p", "-c", "-f", db, "-u", "here.example", "anna")
+	cmd.Stdin = strings.NewReader("top-secret")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("saslpasswd2: %v\n%s", err, out)
+	}
+	if err := os.Chmod(db, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	policy, milter, world := e2e.FreeAddress(t), e2e.FreeAddress(t), e2e.Sink(t)
+	mta := func(options ...string) *e2e.Postfix {
+		p := e2e.ConfigurePostfix(t, e2e.FreeAddress(t), append([]string{"smtpd_sasl_auth_enable=yes", "smtpd_sasl_type=cyrus", "smtpd_tls_auth_only=no",
+			"smtpd_sasl_local_domain=here.example", "smtpd_relay_restrictions=permit_sasl_authenticated,reject_unauth_destination"}, options...)...)
+		if err := os.Mkdir(filepath.Join(p.Config, "sasl"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Write(t, filepath.Join(p.Config, "sasl", "smtpd.conf"), fmt.Sprintf("pwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: %s\nmech_list: PLAIN\n", db))
+		p.Add(t, "main.cf", "relayhost = [127.0.0.1]:"+strings.TrimPrefix(world, "127.0.0.1:")+"\n")
+		p.Add(t, "master.cf", "smtp unix - - n - - smtp\n")
+		p.Start(t)
+		return p
+	}
+	post := sealed.NewPost(t, nameserver.Zone{"TXT spf.example": {"v=spf1 ip4:127.0.0.0/8 -all"}})
+	next := mta()
+	asks := mta(e2e.Restrictions("smtpd_recipient_restrictions", "check_policy_service inet:"+policy+", permit"))
+	filters := mta("smtpd_milters=inet:" + milter)
+	d := e2e.Configure(t, e2e.Setup{Upstream: "smtp://" + next.SMTP, Milter: fmt.Sprintf("listen = %q", milter), Postfix: fmt.Sprintf("policy_listen = %q", policy),
+		SMTP:  "client_info = \"xclient\"\nauth = \"forward\"\ntls_cert = \"cert.pem\"\ntls_key = \"key.pem\"\n",
+		Lists: fmt.Sprintf("[auth]\nresolver = %q\n[correspondents]\nexcuse = false\n[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", post.Address), Files: map[string]string{"bad.txt": "bulk.example\n"}})
+	selfsigned.New(t, "filter.here.example").Write(t, d.Dir)
+	d.Start(t)
+
+	people := map[string]string{"carol@smtp.example": d.SMTP, "dora@policy.example": asks.SMTP, "emil@milter.example": filters.SMTP}
+	write := func(who, server string) {
+		args := []string{"--server", server, "--from", "anna@here.example", "--to", who, "--auth", "PLAIN", "--auth-user", "anna@here.example", "--auth-password", "top-secret"}
+		if server == d.SMTP {
+			args = append(args, "--tls")
+		}
+		if out, _ := exec.Command(swaks, args...).CombinedOutput(); !strings.Contains(string(out), "queued as") {
+			t.Fatalf("%s:\n%s", who, out)
+		}
+	}
+	for who, server := range people {
+		write(who, server)
+	}
+	stranger := e2e.DialSMTP(t, d.SMTP)
+	stranger.Send("someone@far.example", "you@here.example", []byte("Subject: hello\r\n\r\nhello\r\n"))
+	stranger.Command("QUIT")
+	d.Counted(t, "blockd_correspondents", "3")
+
+	// blockd has not seen these two: the log of Postfix tells of them, and of carol once more.
+	write("a@x.example", next.SMTP)
+	write("frank@spf.example", next.SMTP)
+	testkit.Eventually(t, "Postfix to deliver to other servers", func() bool { return strings.Count(next.Log(), ", status=sent (250 ") >= 3 })
+	if out := d.Must(t, "learn", "--maillog", filepath.Join(next.Dir, "maillog")); !strings.HasPrefix(out, "learned from 3 messages of users to 3 recipients; 5 correspondents known; ") {
+		t.Errorf("learn: %s", out)
+	}
+	people["a@x.example"], people["frank@spf.example"] = "", ""
+	d.Counted(t, "blockd_correspondents", "5")
+
+	testkit.Write(t, d.Path("bad.txt"), "bulk.example\nspam.example\ncarol@smtp.example\npolicy.example\nemil@\nyou@far.example\nx.example\nspf.example\n")
+	check := func(when string) {
+		t.Helper()
+		testkit.Eventually(t, when+": the rest of the load to act", func() bool {
+			_, body := d.Get("/v1/check?sender=x@spam.example")
+			return strings.Contains(body, `"blocked"`)
+		})
+		for who := range people {
+			if code, out, _ := d.Command(t, "check", "--explain", who); code != 1 || !strings.Contains(out, "your users wrote to this sender, last on ") {
+				t.Errorf("%s, %s: %d\n%s", when, who, code, out)
+			}
+		}
+		if out := d.Must(t, "lists"); !strings.Contains(out, "5 held back") {
+			t.Errorf("%s, lists:\n%s", when, out)
+		}
+		if status, text := d.Get("/readyz"); status != 200 || !strings.HasPrefix(text, "ok\n") || !strings.Contains(text, "list bad: 5 held back: they would refuse correspondents") {
+			t.Errorf("%s, /readyz: %d, %q", when, status, text)
+		}
+	}
+	check("at once")
+	if out := d.Must(t, "lint", "--held", "bad"); !strings.Contains(out, "(correspondents)") || !strings.Contains(out, "policy.example") {
+		t.Errorf("lint --held:\n%s", out)
+	}
+	if _, body := d.Get("/v1/check?explain=1&sender=carol@smtp.example"); strings.Contains(body, "correspondent") {
+		t.Errorf("anybody is told: %s", body)
+	}
+	d.Kill(t)
+	d.Start(t)
+	check("after a kill")
+	d.Stop(t)
+	d.Start(t)
+	check("after a restart")
+
+	d.Must(t, "compile", "--accept", "bad")
+	testkit.Eventually(t, "the entries to act", func() bool {
+		_, body := d.Get("/v1/check?sender=carol@smtp.example")
+		return strings.Contains(body, `"blocked"`)
+	})
+	signed := post.Sign(t, sealed.Letter("a@x.example"), "x.example", sealed.RSA, nil)
+	said := func(server, from, text string) string {
+		c := e2e.DialSMTP(t, server)
+		defer c.Command("QUIT")
+		return c.Send(from, "you@here.example", []byte(text))[:4]
+	}
+	doors := []string{d.SMTP, filters.SMTP, asks.SMTP}
+	for i, door := range []string{"SMTP", "milter", "policy"} {
+		for _, from := range []string{"a@x.example", "frank@spf.example", "emil@milter.example"} {
+			if got := said(doors[i], from, signed); !strings.HasPrefix(got, "55") {
+				t.Errorf("excuse = false, %s: %s is answered %s", door, from, got)
+			}
+		}
+	}
+	d.Edit(t, "excuse = false", "excuse = true")
+	if code, out := d.Reloaded(t); code != 0 {
+		t.Fatal(out)
+	}
+	for _, tt := range []struct{ what, from, text, smtp, milter, policy string }{
+		{"with DKIM", "a@x.example", signed, "250 ", "250 ", "55"}, // the policy service sees no message
+		{"with SPF", "frank@spf.example", "Subject: hello\r\n\r\nhello\r\n", "250 ", "250 ", "250 "},
+		{"forged, no signature", "a@x.example", sealed.Letter("a@x.example"), "55", "55", "55"},
+		{"forged, signed by another", "a@x.example", post.Sign(t, sealed.Letter("a@x.example"), "evil.example", sealed.RSA, nil), "55", "55", "55"},
+		{"without any proof", "emil@milter.example", sealed.Letter("emil@milter.example"), "55", "55", "55"},
+		{"no correspondent, with SPF", "other@spf.example", "Subject: hello\r\n\r\nhello\r\n", "55", "55", "55"},
+	} {
+		for i, want := range []string{tt.smtp, tt.milter, tt.policy} {
+			if got := said(doors[i], tt.from, tt.text); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: %s is answered %s at %s, want %s", tt.what, tt.from, got, doors[i], want)
+			}
+		}
+	}
+	d.Counted(t, "blockd_correspondents_excused_total", "5")
+	testkit.Eventually(t, "the history to have them, and their marks", func() bool {
+		_, refused, _ := d.Command(t, "history", "--json", "--sender", "emil@milter.example")
+		_, excused, _ := d.Command(t, "history", "--json", "--sender", "frank@spf.example", "--outcome", "accept")
+		return strings.Contains(refused, `"correspondent":true`) && strings.Contains(excused, `"excused":true`)
+	})
+
+	d.Upgraded(t)
+	d.Counted(t, "blockd_correspondents", "5")
+	if out := d.Must(t, "forget", "emil@milter.example"); !strings.HasPrefix(out, "erased: ") || !strings.Contains(out, "the correspondent") {
+		t.Errorf("forget: %q", out)
+	}
+	d.Counted(t, "blockd_correspondents", "4")
+	d.Stop(t)
+	filepath.WalkDir(d.Dir, func(path string, f fs.DirEntry, err error) error {
+		if err != nil || f.IsDir() || strings.HasSuffix(path, ".log") || f.Name() == "log" {
+			return nil // the log is not kept by the daemon
+		}
+		if text, _ := os.ReadFile(path); strings.Contains(string(text), "emil@milter.example") {
+			t.Errorf("%s names a forgotten person", path)
+		}
+		return nil
+	})
+}

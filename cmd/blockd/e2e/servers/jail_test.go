@@ -1,0 +1,192 @@
+package servers
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
+)
+
+// serversRoot is the folder that cmd/blockd/e2e/servers.sh has filled with the servers that
+// are not installed, or the end of the test.
+func serversRoot(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(e2e.Root, "cmd/blockd/e2e", "servers.sh"), "--where").Output()
+	dir := strings.TrimSpace(string(out))
+	if err == nil {
+		_, err = os.Stat(dir)
+	}
+	if err != nil {
+		testkit.Missing(t, fmt.Sprintf("Exim, Sendmail and OpenSMTPD are not unpacked (cmd/blockd/e2e/servers.sh): %v", err))
+	}
+	return dir
+}
+
+// jail is a root folder of one server's own, for chroot(2): programs and files lie
+// where Debian's builds of them look, and nothing of this machine is in reach
+// but its network.
+type jail struct {
+	dir  string          // seen from outside
+	cert selfsigned.Cert // of mail.here.example, in /etc/tls/cert.pem and key.pem
+	log  *testkit.Log
+}
+
+// newJail copies the servers and lays out what any of them wants of a system: its
+// users, no DNS, a system log.
+func newJail(t *testing.T) *jail {
+	t.Helper()
+	source := serversRoot(t)
+	if os.Geteuid() != 0 {
+		testkit.Missing(t, "mail servers start as root, and these tests do not")
+	}
+	// Not t.TempDir: its parents are closed to the servers' users.
+	dir, err := os.MkdirTemp("", "blockd-jail-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	j := &jail{dir: dir, cert: selfsigned.New(t, "mail.here.example"), log: &testkit.Log{}}
+	if out, err := exec.Command("cp", "-a", source+"/.", dir).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v\n%s", err, out)
+	}
+	for _, sub := range []string{"dev", "root", "tmp", "run", "etc/mail", "var/run", "var/mail", "var/spool", "var/log", "var/lib"} {
+		if err := os.MkdirAll(j.path(sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var users, groups strings.Builder
+	for id, name := range []string{"root", "daemon", "bin", "mail", "Debian-exim", "smmta", "smmsp", "opensmtpd", "opensmtpq", "postmaster"} {
+		fmt.Fprintf(&users, "%s:x:%d:%d::/root:/bin/false\n", name, id, id)
+		fmt.Fprintf(&groups, "%s:x:%d:\n", name, id)
+	}
+	for name, text := range map[string]string{
+		"passwd": users.String(), "group": groups.String(), "shells": "/bin/false\n",
+		"hosts":         "127.0.0.1 localhost\n127.0.0.1 mail.here.example\n127.0.0.1 client.there.example\n",
+		"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\naliases: files\n",
+		"resolv.conf":   "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
+		"mailname":      "mail.here.example\n", "aliases": "", "services": "smtp 25/tcp\n",
+	} {
+		testkit.Write(t, j.path("etc/"+name), text)
+	}
+	certPath, _ := j.cert.Write(t, j.mkdir(t, "etc/tls", 0, 0o755))
+	if err := os.Chmod(certPath, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// A folder without devices still does: what is written to null stays there.
+	for name, minor := range map[string]int{"null": 3, "urandom": 9} {
+		if syscall.Mknod(j.path("dev/"+name), syscall.S_IFCHR|0o666, 1<<8|minor) != nil {
+			testkit.Write(t, j.path("dev/"+name), "")
+		}
+		if err := os.Chmod(j.path("dev/"+name), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.listenLog(t)
+	return j
+}
+
+// path is a path within the jail, seen from outside.
+func (j *jail) path(inside string) string { return filepath.Join(j.dir, inside) }
+
+// mkdir makes a folder in the jail that belongs to a user, and returns its path
+// seen from outside.
+func (j *jail) mkdir(t *testing.T, inside string, owner int, mode os.FileMode) string {
+	t.Helper()
+	path := j.path(inside)
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(path, owner, owner); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// listenLog takes what servers say to syslog(3).
+func (j *jail) listenLog(t *testing.T) {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: j.path("dev/log"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(j.path("dev/log"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		line := make([]byte, 8192)
+		for {
+			n, err := conn.Read(line)
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(j.log, "%s\n", strings.TrimSpace(string(line[:n])))
+		}
+	}()
+	t.Cleanup(func() {
+		conn.Close()
+		<-ended
+	})
+}
+
+// start runs a server in the foreground until the test ends, and waits until it
+// listens.
+func (j *jail) start(t *testing.T, address, command string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(command, args...)
+	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/bin"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: j.dir, Setpgid: true}
+	cmd.Stdout, cmd.Stderr = j.log, j.log
+	cmd.WaitDelay = 5 * time.Second // a child that is left keeps the pipes open
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s did not end within 20 s of SIGTERM", command)
+		}
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group is ours: Setpgid
+		if t.Failed() {
+			t.Logf("log of %s, its end:\n%s", filepath.Base(command), e2e.Tail(j.log.String(), 4000))
+		}
+	})
+	testkit.Eventually(t, command+" to listen on "+address, func() bool {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("%s ended: %v\n%s", command, err, j.log)
+		default:
+		}
+		return e2e.Listens(address)
+	})
+}
+
+// packageVersion is the version of a Debian package in the servers' folder.
+func packageVersion(t *testing.T, name string) string {
+	t.Helper()
+	for _, line := range e2e.Lines(t, filepath.Join(serversRoot(t), "versions")) {
+		if version, ok := strings.CutPrefix(line, name+" "); ok {
+			return version
+		}
+	}
+	t.Fatalf("%s is not among the unpacked servers", name)
+	return ""
+}

@@ -1,0 +1,10 @@
+// Package servers tests blockd with mail servers in front of it and behind it.
+package servers
+
+import (
+	"testing"
+
+	"blockd/cmd/blockd/e2e"
+)
+
+func TestMain(m *testing.M) { e2e.Main(m) }

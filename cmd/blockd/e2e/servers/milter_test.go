@@ -1,0 +1,346 @@
+package servers
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/smtp"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
+)
+
+// milterLists are what the milter tests refuse, allow, mark and so on by.
+const milterLists = `
+[[list]]
+name = "bad"
+path = "bad.txt"
+max_freed = 1.0 # tests take its entries out again
+[[list]]
+name = "junk"
+path = "junk.txt"
+on_match = "quarantine"
+[[list]]
+name = "watch"
+path = "watch.txt"
+on_match = "tag"
+[[list]]
+name = "gone"
+path = "gone.txt"
+format = "postfix"
+discard = true
+[[list]]
+name = "writers"
+path = "writers.txt"
+match = ["from", "reply-to"]
+[[policy]]
+recipients = ["vip@here.example"]
+lists = []
+`
+
+var milterFiles = map[string]string{
+	"bad.txt": "bad.example\n\"bad b\"@x.example\n192.0.2.0/24\n", "junk.txt": "junk.example\n", "watch.txt": "watch.example\n",
+	"gone.txt": "gone.example DISCARD\n", "writers.txt": "phish.example\n",
+}
+
+// withMilter starts a blockd that is nothing but a milter, and a Postfix that asks
+// it. The answers to RCPT come by themselves, and the milter's last.
+func withMilter(t *testing.T, unix bool, options ...string) (*e2e.Daemon, *e2e.Postfix) {
+	t.Helper()
+	s := e2e.Setup{Lists: milterLists, Files: milterFiles}
+	where := ""
+	if unix {
+		where = filepath.Join(publicDir(t), "milter")
+		s.Milter = fmt.Sprintf("listen = %q\nsocket_group = \"postfix\"\n", "unix:"+where)
+		where = "unix:" + where
+	} else {
+		address := e2e.FreeAddress(t)
+		s.Milter = fmt.Sprintf("listen = %q\n", address)
+		where = "inet:" + address
+	}
+	s.SMTP = "quarantine = \"aside\"\n"
+	// First Postfix: where it is missing, so is the group.
+	p := e2e.StartPostfix(t, e2e.FreeAddress(t), append([]string{"smtpd_milters=" + where, "milter_default_action=tempfail",
+		"smtpd_authorized_xclient_hosts=127.0.0.1"}, options...)...)
+	return e2e.Serve(t, s), p
+}
+
+// Postfix may not know the client's address: a proxy in front of it did not say, or XCLIENT said that it is unknown. It then tells the milter
+// "unknown" in place of an address, but still calls it IPv4 or IPv6. Such mail is filtered by its sender as usual.
+func TestMilterOfAnUnknownClient(t *testing.T) {
+	_, p := withMilter(t, false)
+	for _, address := range []string{"[UNAVAILABLE]", "192.0.2.7", "198.51.100.7"} {
+		c := e2e.DialTalk(t, p.SMTP)
+		for _, command := range []string{"EHLO client.example", "XCLIENT NAME=[UNAVAILABLE] ADDR=" + address, "EHLO client.example"} {
+			if reply := c.Command("%s", command); reply[0] != '2' {
+				t.Fatalf("%s = %q", command, reply)
+			}
+		}
+		want := "250"
+		if address == "192.0.2.7" {
+			want = "550" // listed
+		}
+		if reply := c.Command("MAIL FROM:<friend@there.example>"); !strings.HasPrefix(reply, "250") {
+			t.Errorf("MAIL of client %s = %q", address, reply)
+		}
+		if reply := c.Command("RCPT TO:<you@here.example>"); !strings.HasPrefix(reply, want) {
+			t.Errorf("RCPT of client %s = %q, want %s", address, reply, want)
+		}
+		c.Command("RSET")
+		c.Command("MAIL FROM:<promo@bad.example>")
+		if reply := c.Command("RCPT TO:<you@here.example>"); !strings.HasPrefix(reply, "550") {
+			t.Errorf("RCPT of client %s and a listed sender = %q", address, reply)
+		}
+	}
+}
+
+func TestMilterWithPostfix(t *testing.T) {
+	for name, unix := range map[string]bool{"TCP": false, "Unix socket": true} {
+		t.Run(name, func(t *testing.T) {
+			d, p := withMilter(t, unix)
+			c := e2e.DialSMTP(t, p.SMTP)
+			want := func(reply, form string) {
+				t.Helper()
+				if !regexp.MustCompile("^(?s:" + form + ")$").MatchString(reply) {
+					t.Errorf("reply %q, want %s", reply, form)
+				}
+			}
+			const refused = `550 5\.7\.1 <\S+>: Sender address rejected: listed in bad \(ref \w{10}\)`
+
+			// One transaction: refused, heard, refused, heard; and once more.
+			for range 2 {
+				want(c.Command("MAIL FROM:<100%%promo@mx.bad.example>"), "250.*")
+				want(c.Command("RCPT TO:<you@here.example>"), refused)
+				want(c.Command("RCPT TO:<postmaster@here.example>"), "250.*")
+				want(c.Command("RCPT TO:<other@here.example>"), `550 5\.7\.1 <100%promo@mx\.bad\.example>: .*`)
+				want(c.Command("RCPT TO:<vip@here.example>"), "250.*")
+				want(c.Command("RSET"), "250.*")
+			}
+			want(c.Send("friend@there.example", "you@here.example", e2e.Crlf([]byte("Subject: clear\n\nhi\n"))), "250.*")
+			want(c.Send("", "you@here.example", e2e.Crlf([]byte("Subject: bounce\n\nhi\n"))), "250.*")
+
+			// What the client writes in front of an address does not help it.
+			want(c.Command("MAIL FROM:(c)<a@bad.example>"), "250.*")
+			want(c.Command("RCPT TO:<you@here.example>"), refused)
+			want(c.Command("RSET"), "250.*")
+			want(c.Command("MAIL FROM:<\"bad b\"@x.example>"), "250.*")
+			want(c.Command("RCPT TO:<you@here.example>"), `550 5\.7\.1 <"bad b"@x\.example>: .*`)
+			want(c.Command("RSET"), "250.*")
+
+			// What is done with the whole message.
+			want(c.Send("a@watch.example", "you@here.example", e2e.Crlf([]byte("Subject: marked\nX-Blockd: forged\n\nhi\n"))), "250.*")
+			want(c.Send("a@gone.example", "you@here.example", e2e.Crlf([]byte("Subject: dropped\n\nhi\n"))), "250.*")
+			want(c.Send("a@junk.example", "you@here.example", e2e.Crlf([]byte("Subject: held\n\nhi\n"))), "250.*")
+			want(c.Command("MAIL FROM:<a@gone.example>"), "250.*")
+			want(c.Command("RCPT TO:<you@here.example>"), "250.*")
+			want(c.Command("RCPT TO:<postmaster@here.example>"), `452 4\.5\.3 .*`)
+			want(c.Command("RSET"), "250.*")
+
+			// By the header, which nothing in the envelope tells of.
+			want(c.Send("a@there.example", "you@here.example", e2e.Crlf([]byte("From: A <a@there.example>\nReply-To: b@c.example,\n \"B\" <b@phish.example>\nSubject: answer me\n\nhi\n"))),
+				`550 5\.7\.1 <b@phish\.example>: Reply-To address rejected: listed in writers \(ref \w{10}\)`)
+			for _, field := range []string{"From : b@phish.example", "From: b @phish.example", "From: <<b@phish.example>>", "From: b@phish.example <>"} {
+				want(c.Send("a@there.example", "you@here.example", e2e.Crlf([]byte("Subject: answer me\n"+field+"\n\nhi\n"))), `550 5\.7\.1 <b@phish\.example>: From address rejected: .*`)
+			}
+			hidden := e2e.DialSMTP(t, p.SMTP) // a session of its own: Postfix slows down one of many errors
+			for _, field := range []string{"From: b@phi\u00ADsh.example", "From: B <\u202Eb\u200D\u202C@phish.exam\uFE0Fple>", "From: b\uFF20phish.example", `From: <b@"phish.example">`,
+				"From: B <=?utf-8?Q?b?=@phish.example>", "From: a@there.example, <=?utf-8?B?YkBwaGlzaC5leGFtcGxl?=>", "From: b@phi\xADsh.example"} {
+				want(hidden.Send("a@there.example", "you@here.example", e2e.Crlf([]byte(field+"\n\nhi\n"))), `550 5\.7\.1 <\S+@phish\.example>: From address rejected: .*`)
+			}
+			want(c.Send("a@there.example", "postmaster@here.example", e2e.Crlf([]byte("From: b@phish.example\nSubject: to postmaster\n\nhi\n"))), "250.*")
+			want(c.Command("QUIT"), "221.*")
+
+			testkit.Eventually(t, "four messages to arrive", func() bool { return len(e2e.Messages(t, p.Maildir)) == 4 })
+			all := ""
+			for _, path := range e2e.Messages(t, p.Maildir) {
+				text := testkit.Read(t, path)
+				all += string(text)
+			}
+			for _, text := range []string{"Subject: clear\n", "Subject: bounce\n", "Subject: to postmaster\n"} {
+				if !strings.Contains(all, text) {
+					t.Errorf("no %q in what arrived:\n%s", text, all)
+				}
+			}
+			if ours, forged := strings.Index(all, "X-Blockd: list=watch ref="), strings.Index(all, "X-Blockd: forged"); ours < 0 || forged < ours {
+				t.Errorf("our X-Blockd is not in front of the forged one:\n%s", all)
+			}
+			testkit.Eventually(t, "Postfix to hold one message", func() bool { return len(p.Held(t)) == 1 })
+			for series, want := range map[string]string{
+				`blockd_milter_messages_total{outcome="discarded"}`: "1", `blockd_milter_messages_total{outcome="quarantined"}`: "1",
+				`blockd_milter_messages_total{outcome="tagged"}`: "1", `blockd_milter_messages_total{outcome="refused"}`: "12",
+				`blockd_milter_panics_total`: "0", `blockd_milter_bad_packets_total{why="form"}`: "0",
+			} {
+				d.Counted(t, series, want)
+			}
+		})
+	}
+}
+
+// TestMilterUnderTLS says EHLO, STARTTLS and EHLO again, in two sessions: what the
+// milter knows of the client outlives it.
+func TestMilterUnderTLS(t *testing.T) {
+	cert := selfsigned.New(t, "mail.here.example")
+	certPath, keyPath := cert.Write(t, publicDir(t))
+	d, p := withMilter(t, false, "smtpd_tls_security_level=may", "smtpd_tls_cert_file="+certPath, "smtpd_tls_key_file="+keyPath)
+	for range 2 {
+		plain, err := smtp.Dial(p.SMTP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := plain.Hello("client.there.example"); err != nil {
+			t.Fatal(err)
+		}
+		if err := plain.StartTLS(&tls.Config{ServerName: "mail.here.example", RootCAs: cert.Pool()}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := plain.Mail("a@bad.example"); err != nil {
+				t.Fatal(err)
+			}
+			if err := plain.Rcpt("you@here.example"); err == nil || !strings.Contains(err.Error(), "listed in bad") {
+				t.Errorf("RCPT: %v", err)
+			}
+			if err := plain.Rcpt("postmaster@here.example"); err != nil {
+				t.Errorf("RCPT postmaster: %v", err)
+			}
+			if err := plain.Reset(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := plain.Mail("friend@there.example"); err != nil {
+			t.Errorf("MAIL of a clear sender: %v", err)
+		}
+		plain.Quit()
+	}
+	d.Counted(t, `blockd_milter_recipients_total{outcome="refused"}`, "4")
+}
+
+// TestMilterReload changes a list fifty times while smtp-source sends mail through
+// Postfix: no mail of a clear sender may be lost, no listed sender may pass.
+func TestMilterReload(t *testing.T) {
+	source := testkit.Peer(t, "smtp-source")
+	d, p := withMilter(t, false, "smtpd_client_message_rate_limit=0", "smtpd_client_connection_rate_limit=0")
+	load := make(chan error, 1)
+	go func() {
+		out, err := exec.Command(source, "-s", "5", "-m", "500", "-l", "2048", "-f", "clear@there.example", "-t", "user@here.example", p.SMTP).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("smtp-source: %w\n%s", err, out)
+		}
+		load <- err
+	}()
+	verdicts := 0
+	for i := range 10 {
+		text, want := "bad.example\nnow.example\n", "550 "
+		if i%2 == 1 {
+			text, want = "bad.example\n", "250 "
+		}
+		e2e.Replace(t, d.Path("bad.txt"), text)
+		testkit.Eventually(t, fmt.Sprintf("change %d to act", i+1), func() bool {
+			verdicts++
+			if got := e2e.Ask(t, p.SMTP, "x@bad.example"); !strings.HasPrefix(got, "550 ") {
+				t.Errorf("a listed sender: %q", got)
+			}
+			return strings.HasPrefix(e2e.Ask(t, p.SMTP, "x@now.example"), want) || t.Failed()
+		})
+	}
+	if err := <-load; err != nil {
+		t.Error(err)
+	}
+	t.Logf("10 changes, %d checks; 500 mails of smtp-source, none lost", verdicts)
+}
+
+// TestMilterWithSendmail has a real Sendmail ask: one line of sendmail.mc.
+func TestMilterWithSendmail(t *testing.T) {
+	address := e2e.FreeAddress(t)
+	d := e2e.Serve(t, e2e.Setup{Lists: milterLists, Files: milterFiles, SMTP: "quarantine = \"aside\"\n", Milter: fmt.Sprintf("listen = %q\n", address)})
+	host, port, _ := strings.Cut(address, ":")
+	s := startSendmail(t, fmt.Sprintf("INPUT_MAIL_FILTER(`blockd', `S=inet:%s@%s, F=T, T=S:10s;R:10s')dnl", port, host))
+	c := e2e.DialSMTP(t, s.smtp)
+	want := func(what, reply, prefix string) {
+		t.Helper()
+		if !strings.HasPrefix(reply, prefix) {
+			t.Errorf("%s: %q, want %s", what, reply, prefix)
+		}
+	}
+	for range 2 {
+		want("MAIL", c.Command("MAIL FROM:<100%%promo@mx.bad.example>"), "250")
+		want("RCPT", c.Command("RCPT TO:<you@here.example>"), "550 5.7.1 <you@here.example>... <100%promo@mx.bad.example>: Sender address rejected: listed in bad (ref ")
+		want("postmaster", c.Command("RCPT TO:<postmaster@here.example>"), "250")
+		want("RCPT", c.Command("RCPT TO:<other@here.example>"), "550 5.7.1 <other@here.example>... <100%promo@")
+		want("vip", c.Command("RCPT TO:<vip@here.example>"), "250")
+		want("RSET", c.Command("RSET"), "250")
+	}
+	want("clear", c.Send("friend@there.example", "you@here.example", e2e.Crlf([]byte("Subject: clear\n\nhi\n"))), "250")
+	want("bounce", c.Send("", "you@here.example", e2e.Crlf([]byte("Subject: bounce\n\nhi\n"))), "250")
+	want("tagged", c.Send("a@watch.example", "you@here.example", e2e.Crlf([]byte("Subject: marked\n\nhi\n"))), "250")
+	want("discarded", c.Send("a@gone.example", "you@here.example", e2e.Crlf([]byte("Subject: dropped\n\nhi\n"))), "250")
+	want("two dots in a row", c.Send("a..b@there.example", "you@here.example", e2e.Crlf([]byte("Subject: dots\n\nhi\n"))), "250")
+	want("by header", c.Send("a@there.example", "you@here.example", e2e.Crlf([]byte("From: A <b@phish.example>\nSubject: answer\n\nhi\n"))),
+		"550 5.7.1 <b@phish.example>: From address rejected: listed in writers (ref ")
+	want("QUIT", c.Command("QUIT"), "221")
+	s.settle(t)
+	all := ""
+	for _, m := range s.inbox.all() {
+		all += m.text
+	}
+	for _, text := range []string{"Subject: clear", "Subject: bounce", "Subject: dots", "X-Blockd: list=watch ref="} {
+		if !strings.Contains(all, text) {
+			t.Errorf("no %q in what arrived:\n%s", text, all)
+		}
+	}
+	if strings.Contains(all, "Subject: dropped") {
+		t.Error("a discarded message arrived")
+	}
+	if got := d.Metric("blockd_milter_panics_total"); got != "0" {
+		t.Errorf("panics: %s", got)
+	}
+}
+
+// TestMilterRestartLetsNobodyIn: while somebody holds the socket open, Postfix waits
+// for the next process, and no mail comes in unasked.
+func TestMilterRestartLetsNobodyIn(t *testing.T) {
+	address := e2e.FreeAddress(t)
+	d := e2e.Configure(t, e2e.Setup{Lists: milterLists, Files: milterFiles, SMTP: "quarantine = \"aside\"\n", Milter: fmt.Sprintf("listen = %q\n", address)})
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	held := map[string]net.Listener{"milter": l}
+	d.Run(t, e2e.Passing(t, d, held))
+	p := e2e.StartPostfix(t, e2e.FreeAddress(t), "smtpd_milters=inet:"+address, "milter_default_action=accept")
+	if got := e2e.Ask(t, p.SMTP, "a@bad.example"); !strings.HasPrefix(got, "550 5.7.1 ") {
+		t.Fatalf("a listed sender: %q", got)
+	}
+	d.Stop(t)
+	answers := make(chan string, 5)
+	for range cap(answers) {
+		go func() {
+			c, err := smtp.Dial(p.SMTP)
+			if err != nil {
+				answers <- err.Error()
+				return
+			}
+			defer c.Close()
+			if err := c.Mail("a@bad.example"); err != nil {
+				answers <- err.Error()
+			} else if err := c.Rcpt("you@here.example"); err != nil {
+				answers <- err.Error()
+			} else {
+				answers <- "taken"
+			}
+		}()
+	}
+	d.Run(t, e2e.Passing(t, d, held))
+	for range cap(answers) {
+		if got := <-answers; !strings.Contains(got, "listed in bad") {
+			t.Errorf("a listed sender during the restart: %q", got)
+		}
+	}
+}

@@ -1,0 +1,480 @@
+package servers
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
+)
+
+// postfixLists are what the tests of Postfix's own questions have listed.
+const postfixLists = `
+[[list]]
+name = "bad"
+path = "bad.txt"
+[[list]]
+name = "good"
+path = "good.txt"
+action = "allow"
+[[list]]
+name = "slow"
+path = "slow.txt"
+on_match = "tempfail"
+[[list]]
+name = "odd"
+path = "odd.txt"
+on_match = "tag"
+[[list]]
+name = "aside"
+path = "aside.txt"
+on_match = "quarantine"
+[[list]]
+name = "gone"
+path = "gone.txt"
+format = "postfix"
+discard = true
+[[list]]
+name = "clients"
+path = "clients.txt"
+`
+
+func postfixFiles() map[string]string {
+	return map[string]string{
+		"bad.txt":  "bulk.example\n\"bad q\"@x.example\nu@route.example\n100%@shop.example\n",
+		"good.txt": "news.bulk.example\n", "slow.txt": "slow.example\n", "odd.txt": "odd.example\n", "aside.txt": "aside.example\n",
+		"gone.txt": "gone.example DISCARD\n", "clients.txt": "198.51.100.0/24\n",
+	}
+}
+
+// asked is a blockd that a Postfix asks.
+type asked struct {
+	*e2e.Daemon
+	policy, socketmap, tcp string // HOST:PORT
+}
+
+func configureAsked(t *testing.T, s e2e.Setup) *asked {
+	t.Helper()
+	a := &asked{policy: e2e.FreeAddress(t), socketmap: e2e.FreeAddress(t), tcp: e2e.FreeAddress(t)}
+	s.Postfix = fmt.Sprintf("policy_listen = %q\nsocketmap_listen = %q\ntcp_listen = %q", a.policy, a.socketmap, a.tcp)
+	s.SMTP += "\nquarantine = \"quarantine\""
+	if s.Lists == "" {
+		s.Lists, s.Files = postfixLists, postfixFiles()
+	}
+	a.Daemon = e2e.Configure(t, s)
+	return a
+}
+
+func serveAsked(t *testing.T, s e2e.Setup) *asked {
+	t.Helper()
+	a := configureAsked(t, s)
+	a.Start(t)
+	return a
+}
+
+// senders says who may be asked about senders.
+func (a *asked) senders(service string) string {
+	switch service {
+	case "policy":
+		return "check_policy_service inet:" + a.policy
+	case "socketmap":
+		return "check_sender_access socketmap:inet:" + a.socketmap + ":senders"
+	}
+	return "check_sender_access tcp:" + a.tcp
+}
+
+// Each recipient is answered by itself, in the words that docs/postfix.md promises.
+func TestPostfixAsksThePolicyService(t *testing.T) {
+	a := serveAsked(t, e2e.Setup{})
+	p := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions", a.senders("policy")))
+	c := e2e.DialSMTP(t, p.SMTP)
+	for i, line := range []struct{ say, want string }{
+		{"MAIL FROM:<a@bulk.example>", "250 2.1.0 Ok"},
+		{"RCPT TO:<bob@here.example>", "550 5.7.1 <a@bulk.example>: Sender address rejected: listed in bad (ref *)"},
+		{"RCPT TO:<postmaster@here.example>", "250 2.1.5 Ok"},
+		{"RCPT TO:<carol@here.example>", "550 5.7.1 <a@bulk.example>: Sender address rejected: listed in bad (ref *)"},
+		{"RCPT TO:<Abuse@here.example>", "250 2.1.5 Ok"},
+		{"RSET", "250 2.0.0 Ok"},
+		{"MAIL FROM:<a@news.bulk.example>", "250 2.1.0 Ok"},
+		{"RCPT TO:<bob@here.example>", "250 2.1.5 Ok"},
+		{"RSET", "250 2.0.0 Ok"},
+		{"MAIL FROM:<>", "250 2.1.0 Ok"},
+		{"RCPT TO:<bob@here.example>", "250 2.1.5 Ok"},
+		{"RSET", "250 2.0.0 Ok"},
+		{"MAIL FROM:<a@slow.example>", "250 2.1.0 Ok"},
+		{"RCPT TO:<bob@here.example>", "450 4.7.1 <a@slow.example>: Sender address rejected: listed in slow (ref *)"},
+		{"RCPT TO:<bob@elsewhere.example>", "554 5.7.1 <bob@elsewhere.example>: Relay access denied"}, // and not "later"
+		{"RSET", "250 2.0.0 Ok"},
+		{"MAIL FROM:<100%@shop.example>", "250 2.1.0 Ok"},
+		{"RCPT TO:<bob@here.example>", "550 5.7.1 <100%@shop.example>: Sender address rejected: listed in bad (ref *)"},
+		{"RSET", "250 2.0.0 Ok"},
+	} {
+		if got := e2e.Plain(c.Command("%s", line.say)); got != line.want {
+			t.Errorf("%d: %s: %q, want %q", i, line.say, got, line.want)
+		}
+	}
+	for _, who := range []struct{ xclient, want string }{
+		{"ADDR=198.51.100.7 NAME=[UNAVAILABLE]", "550 5.7.1 <a@there.example>: Sender address rejected: client address [198.51.100.7] listed in clients (ref *)"},
+		{"ADDR=203.0.113.7 NAME=[UNAVAILABLE]", "250 2.1.5 Ok"},
+	} {
+		c := e2e.DialSMTP(t, p.SMTP)
+		if got := c.Command("XCLIENT %s", who.xclient); !strings.HasPrefix(got, "220 ") {
+			t.Fatalf("XCLIENT: %q", got)
+		}
+		c.Command("EHLO client.there.example")
+		c.Command("MAIL FROM:<a@there.example>")
+		if got := e2e.Plain(c.Command("RCPT TO:<bob@here.example>")); got != who.want {
+			t.Errorf("%s: %q, want %q", who.xclient, got, who.want)
+		}
+	}
+	// One smtpd asks on one connection, for as long as it lives.
+	a.CountedSome(t, `blockd_postfix_connections{service="policy"}`)
+}
+
+// Who has logged in is asked about only where the configuration says so.
+func TestPostfixTellsThePolicyServiceWhoHasLoggedIn(t *testing.T) {
+	for skip, want := range map[string]string{"true": "250 ", "false": "550 "} {
+		a := serveAsked(t, e2e.Setup{SMTP: "skip_authenticated = " + skip})
+		p := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions", a.senders("policy")))
+		c := e2e.DialSMTP(t, p.SMTP)
+		if got := c.Command("XCLIENT ADDR=192.0.2.7 LOGIN=alice"); !strings.HasPrefix(got, "220 ") {
+			t.Fatalf("XCLIENT: %q", got)
+		}
+		c.Command("EHLO client.there.example")
+		c.Command("MAIL FROM:<a@bulk.example>")
+		if got := c.Command("RCPT TO:<bob@here.example>"); !strings.HasPrefix(got, want) {
+			t.Errorf("skip_authenticated = %s: %q, want %s", skip, got, want)
+		}
+	}
+}
+
+// What Postfix puts in front of our words, by the restrictions that we stand in.
+func TestPostfixPrefixesTheWords(t *testing.T) {
+	a := serveAsked(t, e2e.Setup{})
+	for where, want := range map[string]string{
+		"smtpd_client_restrictions":      "550 5.7.1 <unknown[127.0.0.1]>: Client host rejected: listed in bad (ref *)",
+		"smtpd_helo_restrictions":        "550 5.7.1 <client.there.example>: Helo command rejected: listed in bad (ref *)",
+		"smtpd_sender_restrictions":      "550 5.7.1 <a@bulk.example>: Sender address rejected: listed in bad (ref *)",
+		"smtpd_recipient_restrictions":   "550 5.7.1 <bob@here.example>: Recipient address rejected: listed in bad (ref *)",
+		"smtpd_data_restrictions":        "250 2.1.5 Ok",
+		"smtpd_end_of_data_restrictions": "250 2.1.5 Ok",
+	} {
+		p := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions(where, a.senders("policy")))
+		c := e2e.DialSMTP(t, p.SMTP)
+		c.Command("MAIL FROM:<a@bulk.example>")
+		if got := e2e.Plain(c.Command("RCPT TO:<bob@here.example>")); got != want {
+			t.Errorf("%s: %q, want %q", where, got, want)
+		}
+	}
+}
+
+// A sender does not escape by the way it is written, through none of the three.
+func TestPostfixAsksHoweverASenderIsWritten(t *testing.T) {
+	a := serveAsked(t, e2e.Setup{})
+	for _, service := range []string{"policy", "socketmap", "tcp"} {
+		t.Run(service, func(t *testing.T) {
+			p := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions", a.senders(service)))
+			for _, tt := range []struct {
+				mail   string
+				listed bool
+			}{
+				{"<a@bulk.example>", true},
+				{"<A@BULK.Example>", true},
+				{"<a@bulk.example.>", true},
+				{"a@bulk.example", true},
+				{"(c)<a@bulk.example>", true},
+				{"<a@deep.below.bulk.example>", true},
+				{`<"bad q"@x.example>`, true},
+				{`<"a"@bulk.example>`, true},
+				{`<"a@b"@bulk.example>`, true},
+				{`<@r1.example,@r2.example:u@route.example>`, true},
+				{"<100%@shop.example>", true},
+				{"<a@xn--bcher-kva.bulk.example>", true},
+				{"<a@bücher.bulk.example> SMTPUTF8", true},
+				{"<a%bulk.example>", true}, // whom Postfix makes a@bulk.example of
+				{"<bulk.example!a>", true},
+				{"<a@notbulk.example>", false},
+				{"<a@bulk.example.there.example>", false},
+				{"<a@news.bulk.example>", false},
+				{"<local>", false},
+				{"<>", false},
+				{"<q@x.example>", false},
+			} {
+				c := e2e.DialSMTP(t, p.SMTP)
+				if got := c.Command("MAIL FROM:%s", tt.mail); !strings.HasPrefix(got, "250") {
+					t.Errorf("MAIL FROM:%s = %q", tt.mail, got)
+					continue
+				}
+				got := c.Command("RCPT TO:<bob@here.example>")
+				if want := map[bool]string{true: "550 5.7.1 ", false: "250 "}[tt.listed]; !strings.HasPrefix(got, want) || tt.listed && !strings.Contains(got, "listed in bad (ref ") {
+					t.Errorf("MAIL FROM:%s: %q, want %s", tt.mail, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A list that is reloaded between two recipients of a message changes nothing for
+// that message.
+func TestPostfixInstanceHasOneGeneration(t *testing.T) {
+	a := serveAsked(t, e2e.Setup{})
+	p := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions", a.senders("policy")))
+	begun, later := e2e.DialSMTP(t, p.SMTP), e2e.DialSMTP(t, p.SMTP)
+	begun.Command("MAIL FROM:<a@bulk.example>")
+	if got := begun.Command("RCPT TO:<bob@here.example>"); !strings.HasPrefix(got, "550 ") {
+		t.Fatalf("before the reload: %q", got)
+	}
+	e2e.Replace(t, a.Path("bad.txt"), "other.example\n")
+	a.Reload(t)
+	testkit.Eventually(t, "the list to be taken up", func() bool {
+		_, body := a.Get("/v1/check?sender=a@bulk.example")
+		return strings.Contains(body, `"verdict":"clear"`)
+	})
+	if got := begun.Command("RCPT TO:<carol@here.example>"); !strings.HasPrefix(got, "550 ") {
+		t.Errorf("the second recipient of the same message: %q, want 550", got)
+	}
+	later.Command("MAIL FROM:<a@bulk.example>")
+	if got := later.Command("RCPT TO:<bob@here.example>"); !strings.HasPrefix(got, "250 ") {
+		t.Errorf("the next message: %q, want 250", got)
+	}
+	begun.Command("RSET")
+	begun.Command("MAIL FROM:<a@bulk.example>")
+	if got := begun.Command("RCPT TO:<bob@here.example>"); !strings.HasPrefix(got, "250 ") {
+		t.Errorf("the next message on the same connection: %q, want 250", got)
+	}
+}
+
+// What is done with a message rather than with a recipient, as far as Postfix can.
+func TestPostfixTreatsAMessage(t *testing.T) {
+	a := serveAsked(t, e2e.Setup{})
+	p := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions", a.senders("policy")))
+	const again = "452 4.5.3 <%s>: Sender address rejected: send this recipient in a transaction of its own"
+	send := func(from, marker string, to ...string) (replies []string) {
+		c := e2e.DialSMTP(t, p.SMTP)
+		c.Command("MAIL FROM:<%s>", from)
+		for _, r := range to {
+			replies = append(replies, c.Command("RCPT TO:<%s@here.example>", r))
+		}
+		if got := c.Command("DATA"); !strings.HasPrefix(got, "354") {
+			t.Fatalf("DATA = %q", got)
+		}
+		if got := c.Command("Subject: %s\r\n\r\nx\r\n.", marker); !strings.HasPrefix(got, "250") {
+			t.Errorf("the dot = %q", got)
+		}
+		return replies
+	}
+	arrived := func(marker string) (texts []string) {
+		for _, path := range e2e.Messages(t, p.Maildir) {
+			text, err := os.ReadFile(path)
+			if err == nil && bytes.Contains(text, []byte("Subject: "+marker+"\n")) {
+				texts = append(texts, string(text))
+			}
+		}
+		return texts
+	}
+	tests := []struct {
+		name, from string
+		to         []string
+		want       []string // replies; "" = 250
+		copies     int      // that arrive
+		field      bool     // with one X-Blockd
+	}{
+		{"tagged once for two recipients", "a@odd.example", []string{"bob", "carol"}, []string{"", ""}, 2, true},
+		{"an exempt recipient has no tag", "a@odd.example", []string{"postmaster", "carol"}, []string{"", fmt.Sprintf(again, "a@odd.example")}, 1, false},
+		{"tagged, and the exempt recipient by itself", "a@odd.example", []string{"carol", "postmaster"}, []string{"", fmt.Sprintf(again, "a@odd.example")}, 1, true},
+		{"a discard entry refuses", "a@gone.example", []string{"bob", "postmaster"},
+			[]string{"550 5.7.1 <a@gone.example>: Sender address rejected: listed in gone (ref *)", ""}, 1, false},
+		{"held", "a@aside.example", []string{"bob", "carol"}, []string{"", ""}, 0, false},
+		{"postmaster's mail is not held", "a@aside.example", []string{"bob", "postmaster"}, []string{"", fmt.Sprintf(again, "a@aside.example")}, 0, false},
+		{"clear", "a@there.example", []string{"bob", "postmaster"}, []string{"", ""}, 2, false},
+	}
+	for i, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			marker := fmt.Sprintf("case-%d", i)
+			for n, got := range send(tt.from, marker, tt.to...) {
+				if tt.want[n] == "" && !strings.HasPrefix(got, "250 ") || tt.want[n] != "" && e2e.Plain(got) != tt.want[n] {
+					t.Errorf("RCPT TO:<%s>: %q, want %q", tt.to[n], got, tt.want[n])
+				}
+			}
+			if tt.copies > 0 {
+				testkit.Eventually(t, "the message", func() bool { return len(arrived(marker)) == tt.copies })
+			}
+			for _, text := range arrived(marker) {
+				if n := strings.Count(text, "X-Blockd: list=odd ref="); n > 1 || (n == 1) != tt.field {
+					t.Errorf("%d fields X-Blockd in\n%s", n, text)
+				}
+			}
+		})
+	}
+	testkit.Eventually(t, "Postfix to hold two messages", func() bool { return len(p.Held(t)) == 2 })
+	// All that is to arrive has: only now can something be found that should not.
+	if got := len(e2e.Messages(t, p.Maildir)); got != 7 {
+		t.Errorf("%d messages arrived, want 7", got)
+	}
+}
+
+// The recipes of docs/postfix.md: a Unix socket below Postfix's queue, and a table
+// behind a line for those whom everybody may write to.
+func TestPostfixRecipes(t *testing.T) {
+	socketmap := e2e.FreeAddress(t)
+	unix := e2e.StartPostfix(t, e2e.FreeAddress(t),
+		e2e.Restrictions("smtpd_sender_restrictions", "check_policy_service { unix:blockd/policy, default_action=DUNNO }"))
+	table := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions",
+		"check_recipient_access inline:{ { postmaster@here.example = permit }, { abuse@here.example = permit } }, "+
+			"check_sender_access socketmap:inet:"+socketmap+":senders"))
+	folder := filepath.Join(unix.Dir, "queue", "blockd")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e2e.Serve(t, e2e.Setup{Lists: postfixLists, Files: postfixFiles(), SMTP: `quarantine = "quarantine"`,
+		Postfix: fmt.Sprintf("policy_listen = %q\nsocket_group = \"postfix\"\nsocketmap_listen = %q", "unix:"+filepath.Join(folder, "policy"), socketmap)})
+	if info, err := os.Stat(filepath.Join(folder, "policy")); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("the socket: %v, %v, want mode 0660", info, err)
+	}
+	for _, p := range []*e2e.Postfix{unix, table} {
+		c := e2e.DialSMTP(t, p.SMTP)
+		c.Command("MAIL FROM:<a@bulk.example>")
+		for to, want := range map[string]string{
+			"bob": "550 5.7.1 <a@bulk.example>: Sender address rejected: listed in bad (ref *)", "postmaster": "250 2.1.5 Ok", "abuse": "250 2.1.5 Ok",
+		} {
+			if got := e2e.Plain(c.Command("RCPT TO:<%s@here.example>", to)); got != want {
+				t.Errorf("%s to %s: %q, want %q", p.SMTP, to, got, want)
+			}
+		}
+	}
+}
+
+// postmap asks the tables as Postfix does.
+func TestPostmapAsksTheTables(t *testing.T) {
+	command := testkit.Peer(t, "postmap")
+	config := e2e.PostmapConfig(t)
+	a := serveAsked(t, e2e.Setup{})
+	query := func(key, table string) (string, int) {
+		var errs bytes.Buffer
+		cmd := exec.Command(command, "-c", config, "-q", key, table)
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err != nil && cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return e2e.Plain(strings.TrimSpace(string(out) + errs.String())), cmd.ProcessState.ExitCode()
+	}
+	for _, tt := range []struct {
+		key, table, want string
+		code             int
+	}{
+		{"a@mx.bulk.example", "socketmap:inet:" + a.socketmap + ":senders", "550 5.7.1 listed in bad (ref *)", 0},
+		{"a@there.example", "socketmap:inet:" + a.socketmap + ":senders", "", 1},
+		{"<>", "socketmap:inet:" + a.socketmap + ":senders", "", 1},
+		{"a@mx.bulk.example", "socketmap:inet:" + a.socketmap + ":bad", "550 5.7.1 listed in bad (ref *)", 0},
+		{"a@mx.bulk.example", "socketmap:inet:" + a.socketmap + ":slow", "", 1},
+		{"a@slow.example", "socketmap:inet:" + a.socketmap + ":senders", "DEFER_IF_PERMIT 4.7.1 listed in slow (ref *)", 0},
+		{"a@mx.bulk.example", "tcp:" + a.tcp, "550 5.7.1 listed in bad (ref *)", 0},
+		{"bad q@x.example", "tcp:" + a.tcp, "550 5.7.1 listed in bad (ref *)", 0},
+		{"100%@shop.example", "tcp:" + a.tcp, "550 5.7.1 listed in bad (ref *)", 0},
+		{"a@there.example", "tcp:" + a.tcp, "", 1},
+	} {
+		if got, code := query(tt.key, tt.table); got != tt.want || code != tt.code {
+			t.Errorf("postmap -q %q %s = %q, exit %d, want %q, exit %d", tt.key, tt.table, got, code, tt.want, tt.code)
+		}
+	}
+	if got, code := query("a@mx.bulk.example", "socketmap:inet:"+a.socketmap+":other"); code != 1 || !strings.Contains(got, "permanent error: unknown map") {
+		t.Errorf("another map: %q, exit %d", got, code)
+	}
+	cmd := exec.Command(command, "-c", config, "-q", "-", "tcp:"+a.tcp) // many on one connection
+	cmd.Stdin = strings.NewReader(strings.Repeat("a@bulk.example\nb@there.example\n", 500))
+	out, err := cmd.Output()
+	if err != nil || strings.Count(string(out), "listed in bad") != 500 || strings.Contains(string(out), "there.example") {
+		t.Errorf("a thousand keys: %v, %d found", err, strings.Count(string(out), "listed in bad"))
+	}
+}
+
+// blockd is restarted while mail comes in. Whoever holds its socket open meanwhile
+// (socket activation) has every question answered; Postfix asks a second time when
+// a connection was closed.
+func TestPolicyServiceRestartsUnderTraffic(t *testing.T) {
+	a := configureAsked(t, e2e.Setup{})
+	held := map[string]net.Listener{}
+	for name, address := range map[string]string{"policy": a.policy, "http": a.HTTP} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		held[name] = l
+	}
+	a.Run(t, e2e.Passing(t, a.Daemon, held))
+	p := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions", a.senders("policy")))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var served, refused atomic.Int64
+	var clients sync.WaitGroup
+	odd := make(chan string, 100)
+	for i := range 4 {
+		c := e2e.DialSMTP(t, p.SMTP)
+		clients.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				if (n+i)%2 == 0 {
+					if got := c.Send("a@there.example", "bob@here.example", []byte("Subject: x\r\n\r\nx\r\n")); !strings.HasPrefix(got, "250 ") {
+						odd <- "a clear sender: " + got
+					}
+					served.Add(1)
+				} else {
+					if got := c.Send("a@bulk.example", "bob@here.example", nil); !strings.HasPrefix(got, "550 5.7.1 ") {
+						odd <- "a listed sender: " + got
+					}
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	for range 3 {
+		before := served.Load() + refused.Load()
+		testkit.Eventually(t, "mail to pass", func() bool { return served.Load()+refused.Load() >= before+20 || len(odd) > 0 })
+		a.Stop(t)
+		a.Run(t, e2e.Passing(t, a.Daemon, held))
+	}
+	before := served.Load()
+	testkit.Eventually(t, "mail to pass behind the last restart", func() bool { return served.Load() >= before+10 || len(odd) > 0 })
+	cancel()
+	clients.Wait()
+	close(odd)
+	for text := range odd {
+		t.Error(text)
+	}
+	testkit.Eventually(t, "all of the mail", func() bool { return len(e2e.Messages(t, p.Maildir)) == int(served.Load()) })
+	t.Logf("3 restarts: %d messages taken and delivered, %d refused", served.Load(), refused.Load())
+}
+
+// Without blockd Postfix does what its own settings say: docs/postfix.md has them.
+func TestPostfixWithoutThePolicyService(t *testing.T) {
+	nobody := e2e.FreeAddress(t)
+	for name, tt := range map[string]struct {
+		what string
+		want []string
+	}{
+		"by itself":           {"check_policy_service inet:" + nobody, []string{"451 4.3.5 "}},
+		"with default_action": {"check_policy_service { inet:" + nobody + ", default_action=DUNNO }", []string{"250 "}},
+		"a socketmap":         {"check_sender_access socketmap:inet:" + nobody + ":senders", []string{"451 4.3.0 ", "451 4.3.5 "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions", tt.what))
+			c := e2e.DialSMTP(t, p.SMTP)
+			c.Command("MAIL FROM:<a@bulk.example>")
+			got := c.Command("RCPT TO:<bob@here.example>")
+			if !slices.ContainsFunc(tt.want, func(w string) bool { return strings.HasPrefix(got, w) }) {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,156 @@
+package servers
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
+	"blockd/smtpfilter/upstream"
+)
+
+// TestTLSWithPostfix has a real Postfix as the next server that takes nothing in
+// the clear: XCLIENT inside TLS, the self-test, and mail that arrives.
+func TestTLSWithPostfix(t *testing.T) {
+	cert := selfsigned.New(t, "mail.here.example")
+	pin := upstream.PinOf(cert.Leaf)
+	byPin := fmt.Sprintf("upstream_tls_pin = [%q]\n", base64.StdEncoding.EncodeToString(pin[:]))
+	// Where Postfix's unprivileged processes may read them.
+	dir := publicDir(t)
+	certPath, keyPath := cert.Write(t, dir)
+	shown := []string{"smtpd_tls_cert_file=" + certPath, "smtpd_tls_key_file=" + keyPath, "smtpd_tls_loglevel=1"}
+	tests := []struct {
+		name     string
+		postfix  []string // options of smtpd
+		settings string   // of [smtp]
+	}{
+		{"starttls by name and authority", []string{"smtpd_tls_security_level=encrypt"},
+			"upstream_tls = \"starttls\"\nupstream_tls_name = \"mail.here.example\"\nupstream_tls_ca = \"" + certPath + "\"\n"},
+		{"starttls by pin", []string{"smtpd_tls_security_level=encrypt"}, "upstream_tls = \"starttls\"\n" + byPin},
+		{"implicit by pin", []string{"smtpd_tls_wrappermode=yes"}, "upstream_tls = \"implicit\"\n" + byPin},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := e2e.StartPostfix(t, e2e.FreeAddress(t), append(tt.postfix, shown...)...)
+			d := e2e.Serve(t, e2e.Setup{Upstream: "smtp://" + p.SMTP, Lists: e2e.BadList, Files: e2e.BadFiles, SMTP: "client_info = \"xclient\"\n" + tt.settings})
+			c := e2e.DialSMTP(t, d.SMTP)
+			if got := c.Send("a@bulk.example", "you@here.example", nil); !strings.HasPrefix(got, "550 5.7.1 ") {
+				t.Errorf("a listed sender gets %q", got)
+			}
+			if got := c.Send("friend@there.example", "you@here.example", e2e.Crlf([]byte("Subject: under TLS\n\nhi\n"))); !strings.HasPrefix(got, "250 ") {
+				t.Errorf("a clear sender gets %q", got)
+			}
+			testkit.Eventually(t, "the message to arrive", func() bool { return len(e2e.Messages(t, p.Maildir)) == 1 })
+			d.CountedSome(t, `blockd_upstream_selftest_total{result="passed"}`)
+			testkit.Eventually(t, "Postfix to tell of TLS", func() bool { return strings.Contains(p.Log(), "TLS connection established from") })
+		})
+	}
+}
+
+// Where TLS is asked for and cannot be had, no mail passes, and the log and
+// /readyz say why.
+func TestUpstreamWithoutTLSGetsNothing(t *testing.T) {
+	p := e2e.StartPostfix(t, e2e.FreeAddress(t))
+	d := e2e.Configure(t, e2e.Setup{Upstream: "smtp://" + p.SMTP, SMTP: "client_info = \"xclient\"\nupstream_tls = \"starttls\"\n"})
+	d.Unready = true
+	d.Start(t)
+	testkit.Eventually(t, "the reason in /readyz", func() bool {
+		_, body := d.Get("/readyz")
+		return strings.Contains(body, "smtp.upstream: upstream does not offer STARTTLS, and nothing is sent in the clear")
+	})
+	c := e2e.DialTalk(t, d.SMTP)
+	if got := c.Command("EHLO client.there.example"); !strings.HasPrefix(got, "421 4.4.1 ") {
+		t.Errorf("EHLO = %q, want 421 4.4.1", got)
+	}
+}
+
+// TestTLSClients connects openssl and swaks, by STARTTLS and with TLS from the
+// first octet, and renews the certificate under their eyes.
+func TestTLSClients(t *testing.T) {
+	cert := selfsigned.New(t, "filter.here.example")
+	d := e2e.Configure(t, e2e.Setup{Lists: e2e.BadList, Files: e2e.BadFiles,
+		SMTP: "tls_cert = \"cert.pem\"\ntls_key = \"key.pem\"\ntls_listen = \"127.0.0.1:0\"\n"})
+	tlsAddress := e2e.FreeAddress(t)
+	text := testkit.Read(t, d.Path("config.toml"))
+	testkit.Write(t, d.Path("config.toml"), strings.Replace(string(text), "127.0.0.1:0", tlsAddress, 1))
+	certPath, _ := cert.Write(t, d.Dir)
+	d.Start(t)
+
+	for _, args := range [][]string{{"--tls", "--server", d.SMTP}, {"--tlsc", "--server", tlsAddress}} {
+		t.Run("swaks "+args[0], func(t *testing.T) {
+			args := append(args, "--tls-verify", "--tls-ca-path", certPath, "--ehlo", "client.there.example",
+				"--from", "friend@there.example", "--to", "you@here.example", "--body", "hello")
+			before := len(e2e.Messages(t, d.Maildir))
+			if out, err := exec.Command(testkit.Peer(t, "swaks"), args...).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("TLS started with cipher TLS")) {
+				t.Errorf("swaks %q: %v\n%s", args, err, out)
+			}
+			if got := len(e2e.Messages(t, d.Maildir)); got != before+1 {
+				t.Errorf("%d more messages in the Maildir, want 1", got-before)
+			}
+		})
+	}
+	openssl := testkit.Peer(t, "openssl")
+	serial := func() string {
+		cmd := exec.Command(openssl, "s_client", "-starttls", "smtp", "-connect", d.SMTP, "-CAfile", certPath, "-verify_return_error", "-quiet")
+		cmd.Stdin = strings.NewReader("EHLO c.example\r\nQUIT\r\n")
+		out, err := cmd.CombinedOutput()
+		if err != nil || !bytes.Contains(out, []byte("221 2.0.0 ")) {
+			return fmt.Sprintf("openssl s_client: %v\n%s", err, out)
+		}
+		return ""
+	}
+	if fault := serial(); fault != "" {
+		t.Error(fault)
+	}
+	for _, old := range []string{"-tls1", "-tls1_1"} {
+		cmd := exec.Command(openssl, "s_client", "-starttls", "smtp", "-connect", d.SMTP, old, "-cipher", "DEFAULT@SECLEVEL=0")
+		if out, err := cmd.CombinedOutput(); err == nil && !bytes.Contains(out, []byte("Cipher is (NONE)")) {
+			t.Errorf("openssl s_client %s: a handshake below TLS 1.2\n%s", old, out)
+		}
+	}
+	// certPath is both what is shown and what is trusted: with the new pair in
+	// place only a daemon that shows it passes.
+	selfsigned.New(t, "filter.here.example").Write(t, d.Dir)
+	if fault := serial(); fault == "" {
+		t.Error("the new certificate is trusted before it can have been taken up, or the test trusts anything")
+	}
+	d.Reload(t)
+	fault := ""
+	testkit.Eventually(t, "the new certificate to be shown", func() bool { fault = serial(); return fault == "" })
+	testkit.Write(t, filepath.Join(d.Dir, "key.pem"), "torn")
+	d.Reload(t)
+	d.Counted(t, "blockd_smtp_tls_certificate_current", "0") // the torn pair is noticed
+	if fault := serial(); fault != "" {
+		t.Errorf("with a torn pair on disk the one before does not serve: %s", fault)
+	}
+	if got := d.Metric("blockd_smtp_tls_certificate_valid_until_timestamp_seconds"); got == "" || got == "0" {
+		t.Errorf("valid until = %q", got)
+	}
+}
+
+// The command line of docs/smtp.md prints what upstream_tls_pin wants.
+func TestPinOfOpenSSL(t *testing.T) {
+	testkit.Peer(t, "openssl")
+	text := testkit.Read(t, filepath.Join(e2e.Root, "docs", "smtp.md"))
+	_, line, ok := strings.Cut(string(text), "\n    openssl x509 ")
+	line, _, ok2 := strings.Cut(line, "\n\n")
+	if !ok || !ok2 {
+		t.Fatal("docs/smtp.md has no command for a pin")
+	}
+	dir := t.TempDir()
+	cert := selfsigned.New(t, "mail.here.example")
+	cert.Write(t, dir)
+	cmd := exec.Command("/bin/sh", "-c", "openssl x509 "+line)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	pin := upstream.PinOf(cert.Leaf)
+	if want := base64.StdEncoding.EncodeToString(pin[:]); err != nil || strings.TrimSpace(string(out)) != want {
+		t.Errorf("%v: printed %q, want %q", err, out, want)
+	}
+}

@@ -1,0 +1,97 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"blockd/internal/testkit"
+)
+
+// Sink runs Postfix's smtp-sink, which takes every message, on a loopback
+// address.
+func Sink(t *testing.T, options ...string) (address string) {
+	t.Helper()
+	address = FreeAddress(t)
+	RunSink(t, append(options, address))
+	testkit.Eventually(t, "smtp-sink to listen", func() bool { return Listens(address) })
+	return address
+}
+
+func RunSink(t *testing.T, args []string) {
+	t.Helper()
+	args = append([]string{"-m", "12000"}, args...)
+	if os.Geteuid() == 0 {
+		args = append([]string{"-u", "nobody"}, args...)
+	}
+	cmd := exec.Command(testkit.Peer(t, "smtp-sink"), append(args, "1000")...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+}
+
+// Soak runs what make test shortens at full length.
+var Soak = flag.Bool("soak", false, "long runs at full length")
+
+// SinkMail sends mail with Postfix's smtp-source.
+type SinkMail struct{ Source string }
+
+// Run sends mails of 1 KB by 20 sessions, each on a connection of its own. None
+// may fail.
+func (s *SinkMail) Run(t *testing.T, address string, mails int) time.Duration {
+	t.Helper()
+	began := time.Now()
+	out, err := exec.Command(s.Source, "-s", "20", "-m", fmt.Sprint(mails), "-l", "1024",
+		"-f", "friend@there.example", "-t", "you@here.example", address).CombinedOutput()
+	if err != nil {
+		t.Fatalf("smtp-source: %v\n%s", err, out)
+	}
+	return time.Since(began)
+}
+
+// StartServer runs a server of one TCP address in the foreground until the test ends. What it says goes where cmd says, else into the log of a test that
+// fails.
+func StartServer(t *testing.T, cmd *exec.Cmd, address string) {
+	t.Helper()
+	log := &testkit.Log{}
+	if cmd.Stdout == nil {
+		cmd.Stdout, cmd.Stderr = log, log
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.WaitDelay = 5 * time.Second // a child that is left keeps the pipes open
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Errorf("%s did not end within a minute of SIGTERM", cmd.Path)
+		}
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group is ours: Setsid
+		if t.Failed() {
+			t.Logf("log of %s, its end:\n%s", filepath.Base(cmd.Path), Tail(log.String(), 4000))
+		}
+	})
+	testkit.Eventually(t, cmd.Path+" to listen on "+address, func() bool {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("%s ended: %v\n%s", cmd.Path, err, log)
+		default:
+		}
+		return Listens(address)
+	})
+}

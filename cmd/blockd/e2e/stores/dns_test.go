@@ -1,0 +1,318 @@
+package stores
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
+)
+
+// TestDNSDoor shows one daemon to the programs that ask lists by DNS. Resolvers of mail
+// servers know port 53 alone, so it listens there, on an address of its own.
+func TestDNSDoor(t *testing.T) {
+	address := dnsAddress(t)
+	d := e2e.Configure(t, e2e.Setup{
+		Lists: fmt.Sprintf("[dns]\nlisten = %q\n[[dns.zone]]\nname = %q\nkind = \"ip\"\n[[dns.zone]]\nname = %q\nkind = \"domain\"\n"+
+			"[[dns.zone]]\nname = %q\nkind = \"hash\"\nhash = \"sha1\"\n"+
+			"[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n", address, e2e.IPZone, e2e.DomainZone, e2e.HashZone),
+		Files: map[string]string{"own.txt": e2e.DnsList},
+	})
+	text := string(testkit.Read(t, d.Path("config.toml")))
+	testkit.Write(t, d.Path("config.toml"), strings.Replace(text, "[index]\n", "[index]\nhashes = [\"sha1\"]\n", 1))
+	d.Start(t)
+	t.Run("beside rbldnsd", func(t *testing.T) { besideRbldnsd(t, address) })
+	t.Run("mail programs", func(t *testing.T) { asMailProgramsSee(t, address) })
+	t.Run("reload", func(t *testing.T) { reloadUnderQueries(t, d, address) })
+	t.Run("damaged", func(t *testing.T) { damagedUnderQueries(t, d, address) })
+}
+
+// dnsAddress is port 53 of an address that no other program is likely to use.
+func dnsAddress(t *testing.T) string {
+	t.Helper()
+	address := e2e.OneOfLoopback() + ":53"
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		testkit.Missing(t, "port 53 is not for this user, or somebody's for all addresses: "+err.Error())
+	}
+	l.Close()
+	return address
+}
+
+// dnsCase is a message and the zones that have something of it.
+type dnsCase struct {
+	client, sender string
+	want           string // of "ip", "domain" and "hash"
+}
+
+var dnsCases = []dnsCase{
+	{"198.51.100.7", "x@a.bulk.test", "ip domain"},
+	{"198.51.100.8", "x@good.bulk.test", ""},
+	{"203.0.113.9", "x@a.alone.test", "ip"},
+	{"192.0.2.1", "x@a.below.test", "domain"},
+	{"192.0.2.1", "promo@other.test", "hash"}, // an address on the list, and no domain
+	{"192.0.2.1", "x@other.test", ""},
+	{"2001:db8:17::9", "x@alone.test", "ip domain"},
+	{"2001:db8:18::9", "x@below.test", ""},
+}
+
+// asMailProgramsSee has each mail program ask about each case.
+func asMailProgramsSee(t *testing.T, address string) {
+	t.Run("rspamd", func(t *testing.T) {
+		t.Parallel()
+		r := startRspamd(t, address)
+		for _, c := range dnsCases {
+			if got := r.seen(t, c.client, c.sender); got != c.want {
+				t.Errorf("rspamd has %s and <%s> in %q, want %q", c.client, c.sender, got, c.want)
+			}
+		}
+	})
+	t.Run("SpamAssassin", func(t *testing.T) {
+		t.Parallel()
+		for i, got := range spamAssassinSees(t, address, dnsCases) {
+			if c := dnsCases[i]; got != c.want {
+				t.Errorf("SpamAssassin has %s and <%s> in %q, want %q", c.client, c.sender, got, c.want)
+			}
+		}
+	})
+	t.Run("Postfix", func(t *testing.T) {
+		t.Parallel()
+		p := startDNSPostfix(t, address)
+		for _, c := range dnsCases {
+			if strings.Contains(c.client, ":") { // this Postfix speaks IPv4, and takes no such XCLIENT
+				continue
+			}
+			want := strings.TrimSuffix(c.want, "hash") // which Postfix cannot ask for
+			if got := p.seen(t, c.client, c.sender); got != want {
+				t.Errorf("Postfix refuses %s and <%s> by %q, want %q", c.client, c.sender, got, want)
+			}
+			screened := p.screened(t, c.client)
+			if blocked := strings.HasPrefix(screened, "550 5.7.1 Service unavailable; client ["+c.client+"] blocked using "+e2e.IPZone); blocked != strings.HasPrefix(c.want, "ip") ||
+				!blocked && !strings.HasPrefix(screened, "250 ") {
+				t.Errorf("postscreen says %q to %s, want it in %q", screened, c.client, c.want)
+			}
+		}
+	})
+}
+
+// dig asks a server questions of a name and a type each, by UDP without another option, and returns the answers in few words.
+func dig(t *testing.T, address string, questions []string, options ...string) []string {
+	t.Helper()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := testkit.Write(t, filepath.Join(t.TempDir(), "questions"), strings.Join(questions, "\n")+"\n")
+	args := append([]string{"-r", "@" + host, "-p", port, "+noall", "+comments", "+answer", "+authority", "+notcp", "+time=60", "+tries=2"}, options...)
+	out, err := exec.Command(testkit.Peer(t, "dig"), append(args, "-f", batch)...).CombinedOutput()
+	parts := strings.Split(string(out), ";; Got answer:\n")
+	if err != nil || len(parts) != len(questions)+1 {
+		t.Fatalf("dig: %v, %d questions\n%s", err, len(questions), out)
+	}
+	var answers []string
+	for _, part := range parts[1:] {
+		answers = append(answers, digested(part))
+	}
+	return answers
+}
+
+var (
+	digStatus = regexp.MustCompile(`status: ([A-Z]+)`)
+	digRecord = regexp.MustCompile(`(?m)^[^;\s]\S*\s+\d+\s+IN\s+([A-Z]+)\s+(.*)$`)
+)
+
+// digested is one answer as dig prints it: the code, the records, and "(SOA)" for what says
+// how long "no" holds. Of most records the type is enough.
+func digested(text string) string {
+	words := []string{"?"}
+	if m := digStatus.FindStringSubmatch(text); m != nil {
+		words[0] = m[1]
+	}
+	answer, authority, _ := strings.Cut(text, ";; AUTHORITY SECTION:")
+	for _, m := range digRecord.FindAllStringSubmatch(answer, -1) {
+		if m[1] == "A" {
+			m[1] += " " + m[2]
+		}
+		words = append(words, m[1])
+	}
+	slices.Sort(words[1:])
+	if m := digRecord.FindStringSubmatch(authority); m != nil && m[1] == "SOA" {
+		words = append(words, "(SOA)")
+	}
+	return strings.Join(words, " ")
+}
+
+// besideRbldnsd asks blockd and a real rbldnsd with the same list the same questions.
+// docs/dns.md has those that the two answer differently; -update writes it.
+func besideRbldnsd(t *testing.T, address string) {
+	other := startRbldnsd(t)
+	questions := rbldnsdQuestions()
+	ours, theirs := dig(t, address, questions), dig(t, other, questions)
+	table := [][]string{{"question", "blockd", "rbldnsd"}}
+	same := 0
+	for i, q := range questions {
+		if ours[i] == theirs[i] {
+			same++
+			continue
+		}
+		table = append(table, []string{"`" + q + "`", ours[i], theirs[i]})
+	}
+	t.Logf("%d of %d questions have the same answer\n%s", same, len(questions), e2e.Aligned(table))
+	for i, tcp := range dig(t, address, questions, "+tcp") {
+		if tcp != ours[i] {
+			t.Errorf("%s: %s by UDP, %s by TCP", questions[i], ours[i], tcp)
+		}
+	}
+	for i, plain := range dig(t, address, questions, "+noedns", "+nocookie") {
+		if plain != ours[i] {
+			t.Errorf("%s: %s with EDNS, %s without", questions[i], ours[i], plain)
+		}
+	}
+	e2e.ComparePage(t, filepath.Join(e2e.Root, "docs", "dns.md"), "rbldnsd", table)
+}
+
+func rbldnsdQuestions() (all []string) {
+	nibbles := func(ip string) string { return e2e.Reversed(netip.MustParseAddr(ip)) }
+	for _, name := range []string{"bulk.test", "BULK.Test", "a.bulk.test", "a.b.c.bulk.test", "good.bulk.test", "a.good.bulk.test", "alone.test", "a.alone.test",
+		"below.test", "a.below.test", "other.test", "clear.test", "test", "invalid", "xn--bcher-kva.test"} {
+		all = append(all, name+"."+e2e.DomainZone+" A", name+"."+e2e.DomainZone+" TXT")
+	}
+	for _, name := range []string{"7.100.51.198", "8.100.51.198", "9.113.0.203", "10.113.0.203", "2.0.0.127", "1.0.0.127", nibbles("2001:db8:17::1"), nibbles("2001:db8:18::1"),
+		"2.0.0.0.0.0.f.7.f.f.f.f" + strings.Repeat(".0", 20), "100.51.198", "7.7.100.51.198", "300.100.51.198", "07.100.51.198", "bulk.test"} {
+		all = append(all, name+"."+e2e.IPZone+" A", name+"."+e2e.IPZone+" TXT")
+	}
+	for _, kind := range []string{"AAAA", "MX", "ANY"} {
+		all = append(all, "bulk.test."+e2e.DomainZone+" "+kind, "clear.test."+e2e.DomainZone+" "+kind, "7.100.51.198."+e2e.IPZone+" "+kind)
+	}
+	for _, kind := range []string{"A", "TXT", "SOA", "NS", "MX"} {
+		all = append(all, e2e.DomainZone+" "+kind)
+	}
+	return append(all, "bulk.test.elsewhere.test A")
+}
+
+// startRbldnsd serves dnsList until the test ends.
+func startRbldnsd(t *testing.T) (address string) {
+	t.Helper()
+	command := testkit.Peer(t, "rbldnsd")
+	const head = "$SOA 60 ns.dns.test hostmaster.dns.test 0 60 60 60 60\n$NS 60 ns.dns.test\n$TTL 60\n:127.0.0.2:listed\n"
+	zone := func(format string) string {
+		_, file := exported(t, e2e.DnsList, format)
+		testkit.Write(t, file, head+string(testkit.Read(t, file)))
+		return file
+	}
+	domains, four := zone("rbldnsd"), zone("rbldnsd:ip4set")
+	six := testkit.Write(t, filepath.Join(filepath.Dir(four), "six"), ":127.0.0.2:listed\n2001:db8:17::/48\n")
+	address = e2e.FreeAddress(t)
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var says bytes.Buffer
+	server := exec.Command(command, "-n", "-b", host+"/"+port, e2e.DomainZone+":dnset:"+domains, e2e.IPZone+":ip4set:"+four, e2e.IPZone+":ip6trie:"+six)
+	server.Stdout, server.Stderr = &says, &says
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		server.Process.Kill()
+		server.Wait()
+		if t.Failed() {
+			t.Logf("log of rbldnsd:\n%s", &says)
+		}
+	})
+	testkit.Eventually(t, "rbldnsd to answer", func() bool {
+		m, err := e2e.AskDNS("udp", address, "bulk.test."+e2e.DomainZone, time.Second)
+		return err == nil && len(m.Answer) > 0
+	})
+	return address
+}
+
+// reloadUnderQueries changes the list while programs ask: none is left without the right answer.
+func reloadUnderQueries(t *testing.T, d *e2e.Daemon, address string) {
+	ctx, stop := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	for _, network := range []string{"udp", "tcp"} {
+		for name, listed := range map[string]bool{"a.bulk.test": true, "clear.test": false} {
+			asking.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					m, err := e2e.AskDNS(network, address, name+"."+e2e.DomainZone, time.Minute)
+					if err != nil || listed != (len(m.Answer) == 1) || listed != (m.Rcode == dns.RcodeSuccess) {
+						t.Errorf("question %d for %s by %s: %v\n%v", n, name, network, err, m)
+						return
+					}
+				}
+			})
+		}
+	}
+	for i := range 10 {
+		name := fmt.Sprintf("new-%d.test", i)
+		e2e.Replace(t, d.Path("own.txt"), e2e.DnsList+name+"\n")
+		testkit.Eventually(t, "the new entry to be listed", func() bool {
+			m, err := e2e.AskDNS("udp", address, name+"."+e2e.DomainZone, time.Minute)
+			return err == nil && len(m.Answer) == 1
+		})
+	}
+	stop()
+	asking.Wait()
+}
+
+// damagedUnderQueries damages the index that serves. What was listed is then not known; that
+// is SERVFAIL, and no client refuses mail by it.
+func damagedUnderQueries(t *testing.T, d *e2e.Daemon, address string) {
+	e2e.Replace(t, d.Path("own.txt"), e2e.DnsList) // a whole index again, of which nothing was read
+	testkit.Eventually(t, "the last entry to be gone", func() bool {
+		m, err := e2e.AskDNS("udp", address, "new-9.test."+e2e.DomainZone, time.Minute)
+		return err == nil && m.Rcode == dns.RcodeNameError
+	})
+	e2e.BreakStore(t, d.Path("blockd.bdx"), "bulk.test")
+	questions := []string{"a.bulk.test." + e2e.DomainZone + " A", "a.bulk.test." + e2e.DomainZone + " TXT", "7.100.51.198." + e2e.IPZone + " A", "clear.test." + e2e.DomainZone + " A",
+		"test." + e2e.DomainZone + " A",
+		fmt.Sprintf("%x.%s A", sha1.Sum([]byte("promo@other.test")), e2e.HashZone)}
+	want := []string{"SERVFAIL", "SERVFAIL", "SERVFAIL", "NXDOMAIN (SOA)", "NOERROR A 127.0.0.2", "SERVFAIL"}
+	if got := dig(t, address, questions); !slices.Equal(got, want) {
+		t.Errorf("a damaged index answers %q to\n%q, want\n%q", got, questions, want)
+	}
+	listed, hashed := dnsCase{"198.51.100.7", "x@a.bulk.test", ""}, dnsCase{"192.0.2.1", "promo@other.test", ""}
+	t.Run("rspamd", func(t *testing.T) {
+		t.Parallel()
+		r := startRspamd(t, address)
+		for _, c := range []dnsCase{listed, hashed} {
+			if got := r.seen(t, c.client, c.sender); got != "" {
+				t.Errorf("rspamd takes SERVFAIL for a listing in %q", got)
+			}
+		}
+	})
+	t.Run("SpamAssassin", func(t *testing.T) {
+		t.Parallel()
+		if got := strings.Join(spamAssassinSees(t, address, []dnsCase{listed, hashed}), ""); got != "" {
+			t.Errorf("SpamAssassin takes SERVFAIL for a listing in %q", got)
+		}
+	})
+	t.Run("Postfix", func(t *testing.T) {
+		t.Parallel()
+		p := startDNSPostfix(t, address)
+		if got := p.seen(t, listed.client, listed.sender); got != "" {
+			t.Errorf("Postfix takes SERVFAIL for a listing in %q", got)
+		}
+		if got := p.screened(t, listed.client); !strings.HasPrefix(got, "250 ") {
+			t.Errorf("postscreen takes SERVFAIL for a listing: %q", got)
+		}
+		for _, said := range []string{"RBL lookup error", "dnsblog_query: lookup error for DNS query " + "7.100.51.198." + e2e.IPZone} {
+			testkit.Eventually(t, "Postfix to log: "+said, func() bool { return strings.Contains(p.Log(), said) })
+		}
+	})
+}

@@ -1,0 +1,238 @@
+package stores
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
+)
+
+// exported compiles a list of the plain format and writes it in another one, in a
+// folder that servers with a user of their own can read.
+func exported(t *testing.T, list, format string) (bdx, file string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "blockd-export-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	bdx, file = filepath.Join(dir, "x.bdx"), filepath.Join(dir, "list")
+	testkit.Write(t, filepath.Join(dir, "plain.txt"), list)
+	if out, err := exec.Command(e2e.Program, "compile", "-o", bdx, "--format", "plain", filepath.Join(dir, "plain.txt")).CombinedOutput(); err != nil {
+		t.Fatalf("compile: %v\n%s", err, out)
+	}
+	out, err := exec.Command(e2e.Program, "export", "-i", bdx, "--format", format, "-o", file).CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1) {
+		t.Fatalf("export: %v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	return bdx, file
+}
+
+// exportNames are entries for names with exceptions above and below each other, and
+// with all the characters that names may have.
+const exportNames = `bulk.test
+!good.bulk.test
+bad.good.bulk.test
+=alone.test
+.below.test
+!=own.test
+own.test
+!.under.test
+under.test
+_dmarc.odd.test
+xn--bcher-kva.test
+-.odd.test
+0.odd.test
+127.0.0.1.odd.test
+rpz-ip.odd.test
+x.rpz-ip
+soa
+`
+
+// exportAsked are senders to ask about, by their domains.
+var exportAsked = []string{"bulk.test", "a.bulk.test", "good.bulk.test", "a.good.bulk.test", "bad.good.bulk.test", "alone.test", "a.alone.test", "below.test",
+	"a.below.test", "own.test", "a.own.test", "under.test", "a.under.test", "_dmarc.odd.test", "xn--bcher-kva.test", "0.odd.test", "127.0.0.1.odd.test",
+	"rpz-ip.odd.test", "odd.test", "clear.test", "x.rpz-ip", "soa", "a.soa", "dnset.test", "test"}
+
+// verdicts is what blockd says of each.
+func verdicts(t *testing.T, bdx string, asked []string) map[string]bool {
+	t.Helper()
+	cmd := exec.Command(e2e.Program, "check", "-i", bdx, "-")
+	cmd.Stdin = strings.NewReader(strings.Join(asked, "\n") + "\n")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocked := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Split(strings.TrimSpace(line), "\t")
+		blocked[fields[0]] = fields[1] == "blocked"
+	}
+	if len(blocked) != len(asked) {
+		t.Fatalf("%d answers to %d questions:\n%s", len(blocked), len(asked), out)
+	}
+	return blocked
+}
+
+// TestExportIsServedByRbldnsd: a real rbldnsd lists the names and addresses that
+// blockd blocks, and no others.
+func TestExportIsServedByRbldnsd(t *testing.T) {
+	command := testkit.Peer(t, "rbldnsd")
+	bdx, file := exported(t, exportNames+"198.51.100.0/25\n!198.51.100.8/30\n198.51.100.9\n203.0.113.7\n", "rbldnsd:combined")
+	address := e2e.FreeAddress(t)
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var says bytes.Buffer
+	server := exec.Command(command, "-n", "-b", host+"/"+port, "bl.test:combined:"+file)
+	server.Stdout, server.Stderr = &says, &says
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := func() {
+		server.Process.Signal(os.Interrupt)
+		server.Wait()
+	}
+	defer stop()
+	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", address)
+	}}
+	listed := func(name string) (bool, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		_, err := resolver.LookupHost(ctx, name+".bl.test.")
+		if none := (*net.DNSError)(nil); errors.As(err, &none) && none.IsNotFound {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	testkit.Eventually(t, "rbldnsd to answer", func() bool {
+		yes, _ := listed("bulk.test")
+		return yes
+	})
+	// "-" is a label that Go does not ask for.
+	var asked []string
+	for _, name := range exportAsked {
+		asked = append(asked, "x@"+name)
+	}
+	for sender, want := range verdicts(t, bdx, asked) {
+		if have, err := listed(sender[2:]); have != want || err != nil {
+			t.Errorf("rbldnsd lists %s: %t, %v; blockd blocks it: %t", sender[2:], have, err, want)
+		}
+	}
+	for ip, want := range verdicts(t, bdx, []string{"198.51.100.7", "198.51.100.8", "198.51.100.9", "198.51.100.12", "198.51.100.128", "203.0.113.7", "203.0.113.8"}) {
+		octets := strings.Split(ip, ".")
+		slices.Reverse(octets)
+		if have, err := listed(strings.Join(octets, ".")); have != want || err != nil {
+			t.Errorf("rbldnsd lists %s: %t, %v; blockd blocks it: %t", ip, have, err, want)
+		}
+	}
+	stop()
+	for line := range strings.Lines(says.String()) {
+		if strings.Contains(line, file+"(") { // what it says of a line
+			t.Errorf("rbldnsd complains: %s", line)
+		}
+	}
+}
+
+// TestExportIsLoadedByBind: BIND takes the policy zone, all of it.
+func TestExportIsLoadedByBind(t *testing.T) {
+	checkzone := testkit.Peer(t, "named-checkzone")
+	long := strings.Repeat("long.", 37) + "tests" // with "*." and the zone's name as long as names may be
+	_, file := exported(t, exportNames+long+"\n"+strings.Repeat("longer.", 30)+"test\n", "rpz")
+	text := testkit.Read(t, file)
+	zone := strings.Repeat("z", 31) + "." + strings.Repeat("y", 28)
+	out, err := exec.Command(checkzone, "-i", "none", "-D", "-s", "full", "-o", "-", zone, file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("named-checkzone: %v\n%s", err, out)
+	}
+	records := func(text string) int { return strings.Count(text, "CNAME") }
+	if n := records(string(text)); n < 20 || records(string(out)) != n {
+		t.Errorf("%d records were written, %d are loaded\n%s\n%s", n, records(string(out)), text, out)
+	}
+	if !strings.Contains(string(text), "\n*."+long+" ") {
+		t.Error("a name of a length that fits is not there")
+	}
+}
+
+// TestExportIsFoundByPostfix: postmap indexes the table without a word, and finds
+// every key with what is to be done.
+func TestExportIsFoundByPostfix(t *testing.T) {
+	postmap := testkit.Peer(t, "postmap")
+	_, file := exported(t, "bulk.test\nbulk.test\n!good.bulk.test\npromo@other.test\n!boss@bulk.test\na+b=c@other.test\n'x'@other.test\noffers@\n198.51.100.7\n"+
+		"198.51.100.0/24\n2001:db8:17::/48\n2001:db8::1\n.below.test\njörg@other.test\n", "postfix")
+	config := e2e.PostmapConfig(t)
+	table := "hash:" + file
+	if out, err := exec.Command(postmap, "-c", config, table).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("postmap: %v\n%s", err, out)
+	}
+	var keys, want strings.Builder
+	for _, pair := range [][2]string{{"bulk.test", "REJECT"}, {"good.bulk.test", "OK"}, {"promo@other.test", "REJECT"}, {"boss@bulk.test", "OK"},
+		{"a+b=c@other.test", "REJECT"}, {"'x'@other.test", "REJECT"}, {"offers@", "REJECT"}, {"198.51.100.7", "REJECT"}, {"198.51.100", "REJECT"},
+		{"2001:db8:17", "REJECT"}, {"2001:db8::1", "REJECT"}, {".below.test", "REJECT"}, {"jörg@other.test", "REJECT"}} {
+		fmt.Fprintf(&keys, "%s\nno.%s\n", pair[0], pair[0])
+		fmt.Fprintf(&want, "%s\t%s\n", pair[0], pair[1])
+	}
+	query := exec.Command(postmap, "-c", config, "-q", "-", table)
+	query.Stdin = strings.NewReader(keys.String())
+	if out, err := query.CombinedOutput(); err != nil || string(out) != want.String() {
+		t.Errorf("postmap -q: %v\n%s\nwant\n%s", err, out, want.String())
+	}
+}
+
+// TestPostfixRefusesByAnExport: a real Postfix refuses by the table the senders that blockd blocks,
+// whatever characters their local-parts have, and no others.
+func TestPostfixRefusesByAnExport(t *testing.T) {
+	locals := []string{"a!b", "a#b", "a$b", "a*b", "a/b", "a?b", "a^b", "a~b", "!a", "$a", "*a", "a*", "/a", "/a/", "?a", "^a", "~a", "{a}|`'=&%"}
+	list := "other@bulk.test\n@[192.0.2.1]\n"
+	var senders []string
+	for i, local := range locals {
+		if i%2 == 0 {
+			list += fmt.Sprintf("\"%s\"@bulk.test\n", local)
+		} else {
+			list += fmt.Sprintf("\"%s\"@\n", local)
+		}
+		senders = append(senders, local+"@bulk.test", local+"x@bulk.test", "x"+local+"@bulk.test")
+	}
+	senders = append(senders, "x@[192.0.2.1]", "x@[192.0.2.2]", "a@bulk.test", "b@bulk.test", "ab@bulk.test", "aab@bulk.test")
+	bdx, file := exported(t, list, "postfix")
+	if out, err := exec.Command(testkit.Peer(t, "postmap"), "-c", configOnly(t), "hash:"+file).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("postmap: %v\n%s", err, out)
+	}
+	p := e2e.StartPostfix(t, e2e.FreeAddress(t), "smtpd_sender_restrictions=check_sender_access,hash:"+file, "smtpd_error_sleep_time=0")
+	c := e2e.DialSMTP(t, p.SMTP)
+	for sender, want := range verdicts(t, bdx, senders) {
+		if got := c.Command("MAIL FROM:<%s>", sender); !strings.HasPrefix(got, "250") {
+			t.Fatalf("MAIL FROM:<%s> = %q", sender, got)
+		}
+		got := c.Command("RCPT TO:<user@here.example>")
+		if refused := strings.HasPrefix(got, "554 5.7.1 "); refused != want || !refused && !strings.HasPrefix(got, "250") {
+			t.Errorf("<%s>: Postfix says %q, blockd blocks it: %t", sender, got, want)
+		}
+		c.Command("RSET")
+	}
+}
+
+// configOnly is a folder with a main.cf for Postfix's commands, which need no more.
+func configOnly(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	testkit.Write(t, filepath.Join(dir, "main.cf"), "compatibility_level = 3.6\n")
+	return dir
+}
