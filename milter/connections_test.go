@@ -1,7 +1,6 @@
 package milter_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"io"
 	"net"
@@ -158,41 +157,6 @@ func TestNegotiation(t *testing.T) {
 	})
 }
 
-// One octet at a time, and several packets at once.
-func TestPacketsInPieces(t *testing.T) {
-	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
-	stream := bytes.Join([][]byte{
-		packet('O', "\x00\x00\x00\x06\x00\x00\x01\xff\x00\x1f\xff\xff"),
-		packet('C', "client\x004\x00\x19192.0.2.1\x00"), packet('H', "client\x00"),
-		packet('D', "M{mail_addr}\x00a@bad.example\x00"), packet('M', "<a@bad.example>\x00"),
-		packet('R', "<bob@here.example>\x00"), packet('A', ""),
-		packet('M', "<a@there.example>\x00"), packet('Q', ""),
-	}, nil)
-	for _, size := range []int{1, 3, 7, len(stream)} {
-		m := d.dial()
-		go func() {
-			for rest := stream; len(rest) > 0; {
-				n := min(size, len(rest))
-				if _, err := m.conn.Write(rest[:n]); err != nil {
-					return
-				}
-				rest = rest[n:]
-			}
-		}()
-		got := ""
-		for {
-			command, _, ok := m.receive()
-			if !ok {
-				break
-			}
-			got += string(command)
-		}
-		if got != "Ocya" {
-			t.Errorf("in pieces of %d: answers %q, want Ocya", size, got)
-		}
-	}
-}
-
 // Peers of other networks are refused; peers on a Unix socket are admitted.
 func TestWhoMayConnect(t *testing.T) {
 	t.Run("another network", func(t *testing.T) {
@@ -262,21 +226,6 @@ func memory() int {
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return int(s.HeapInuse + s.StackInuse)
-}
-
-// Memory follows the octets that arrive, not the announced length: a hundred packets of 1 MiB,
-// of each of which ten octets came.
-func TestAnnouncedIsNotAllocated(t *testing.T) {
-	d := open(t, setup{})
-	before := memory()
-	for range 100 {
-		m := d.dial()
-		m.negotiate(6, offeredActions, offeredProtocol)
-		m.conn.Write(append(binary.BigEndian.AppendUint32(nil, 1<<20), "Bxxxxxxxx"...))
-	}
-	if grown := memory() - before; grown > 10<<20 {
-		t.Errorf("%d octets for a hundred announcements of 1 MiB", grown)
-	}
 }
 
 // A peer that does not finish its packet in time is closed, and so is a silent one.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -283,17 +284,30 @@ func (m *mta) rcpt(address string) string {
 // the answer.
 func (m *mta) end(header ...string) (changes []string, answer string) {
 	m.t.Helper()
+	data := slices.Clone(header)
+	for i, field := range header {
+		data[i] = strings.Replace(field, ": ", "\x00", 1) + "\x00"
+	}
+	return m.message(data, "text\r\n")
+}
+
+// message sends the fields of a header, as they are on the wire, a body, and the end.
+func (m *mta) message(header []string, body string) (changes []string, answer string) {
+	m.t.Helper()
 	m.event('T', "")
 	for _, field := range header {
-		name, value, _ := strings.Cut(field, ": ")
-		if got := m.event('L', name+"\x00"+value+"\x00"); got != "" && got != "c" {
+		if got := m.event('L', field); got != "" && got != "c" {
 			return nil, got
 		}
 	}
 	if got := m.event('N', ""); got != "" && got != "c" {
 		return nil, got
 	}
-	m.event('B', "text\r\n")
+	for len(body) > 0 {
+		n := min(len(body), 65535)
+		m.event('B', body[:n])
+		body = body[n:]
+	}
 	m.send('E', "")
 	for {
 		command, text, ok := m.receive()

@@ -30,33 +30,6 @@ func TestClearSenderCostsOneRoundTrip(t *testing.T) {
 	}
 }
 
-// Each recipient of a listed sender has its own answer, in any order, and in the next
-// transaction of the session too.
-func TestListedSenderIsRefusedRecipientByRecipient(t *testing.T) {
-	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
-	m := d.greet("192.0.2.1")
-	for range 2 {
-		if got := m.mail("promo@bad.example", "promo@bad.example"); got != "c" {
-			t.Fatalf("MAIL answered %q, want continue", got)
-		}
-		for _, r := range []struct{ recipient, want string }{
-			{"postmaster@here.example", "c"}, {"bob@here.example", "550"}, {"Abuse@here.example", "c"},
-			{"postmaster", "c"}, {"abuse", "550"}, {"\"postmaster\"@here.example", "c"}, {"alice@here.example", "550"},
-		} {
-			got := m.rcpt(r.recipient)
-			if ok := refused.MatchString(got); ok != (r.want == "550") || !ok && got != r.want {
-				t.Errorf("RCPT <%s> answered %q, want %s", r.recipient, got, r.want)
-			}
-		}
-		if changes, got := m.end(); got != "a" || changes != nil {
-			t.Errorf("end of message answered %q %q, want accept", changes, got)
-		}
-	}
-	if m.mail("friend@there.example", "friend@there.example") != "a" {
-		t.Error("a clear sender behind a listed one was not accepted")
-	}
-}
-
 // The table of docs/milter.md: what Postfix passes, and what is looked up.
 func TestWhichSenderIsLookedUp(t *testing.T) {
 	const list = "bad@x.example\n\"bad b\"@x.example\nu@d.example\nlocal@up.example\ndots.example\n"
