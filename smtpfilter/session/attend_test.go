@@ -24,9 +24,7 @@ func TestP1WhatComesWhileDNSIsAskedDoesNotChangeTheLine(t *testing.T) {
 			reply.Answer = append(reply.Answer, nameserver.Record(strings.TrimSuffix(m.Question[0].Name, "."), "TXT", "v=spf1 ip4:192.0.2.0/24 -all"))
 			return reply
 		})
-		r := newRig(&script.Server{}, checkerBy(t, server, 5*time.Second, "x.example", "x.example", "spf"), Settings{RejectAt: at})
-		c := connect(t, r, t.Context())
-		c.hello()
+		r, c := begin(t, &script.Server{}, checkerBy(t, server, 5*time.Second, "x.example", "x.example", "spf"), Settings{RejectAt: at})
 		lines := []string{"MAIL FROM:<a@x.example>", "RCPT TO:<bob@here.example>"}
 		later := "NOOP\r\nRCPT TO:<eve@elsewhere.example>\r\n"
 		if at == "rcpt" {
@@ -54,11 +52,8 @@ func TestP1WhatComesWhileDNSIsAskedDoesNotChangeTheLine(t *testing.T) {
 // time for its next command, whatever the limits are.
 func TestSessionGoesOnBehindDNS(t *testing.T) {
 	p := newPost(t, "x.example", "x.example", "spf")
-	r := newRig(&script.Server{}, p.checker, Settings{Limits: Limits{Session: time.Minute, CommandIdle: time.Minute, DataStart: time.Minute, DataBlock: time.Minute}})
-	c := connect(t, r, t.Context())
-	c.hello()
-	c.want("MAIL FROM:<a@x.example>", "250")
-	c.want("RCPT TO:<bob@here.example>", "250")
+	_, c := begin(t, &script.Server{}, p.checker, Settings{Limits: Limits{Session: time.Minute, CommandIdle: time.Minute, DataStart: time.Minute, DataBlock: time.Minute}})
+	c.mail("a@x.example")
 	if p.Count() == 0 {
 		t.Fatal("nothing was asked")
 	}

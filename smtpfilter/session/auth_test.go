@@ -10,21 +10,27 @@ import (
 	"testing/synctest"
 
 	"blockd/internal/testkit/script"
+	"blockd/policy"
 	"blockd/smtpfilter/upstream"
 	"blockd/smtpfilter/wire"
 )
+
+// beginAuth is a session behind a STARTTLS that adds nothing, in which AUTH may be said.
+func beginAuth(t *testing.T, server *script.Server, checker *policy.Checker) (*rig, *client) {
+	t.Helper()
+	r, c := begin(t, server, checker, Settings{Auth: "forward",
+		StartTLS: func(_ context.Context, conn net.Conn) (net.Conn, error) { return conn, nil }})
+	c.want("STARTTLS", "220")
+	c.want("EHLO client.example", "250")
+	return r, c
+}
 
 // TestAuthLinesMayBeLong, and no others: 12,288 octets with CRLF (RFC 4954, section 4).
 func TestAuthLinesMayBeLong(t *testing.T) {
 	checker := listChecker(t)
 	synctest.Test(t, func(t *testing.T) {
 		server := &script.Server{Caps: []string{"PIPELINING", "AUTH PLAIN XOAUTH2"}}
-		r := newRig(server, checker, Settings{Auth: "forward",
-			StartTLS: func(_ context.Context, conn net.Conn) (net.Conn, error) { return conn, nil }})
-		c := connect(t, r, t.Context())
-		c.hello()
-		c.want("STARTTLS", "220")
-		c.want("EHLO client.example", "250")
+		_, c := beginAuth(t, server, checker)
 		c.want("NOOP "+strings.Repeat("x", wire.MaxLine), "500 5.5.2")
 		c.want("AUTH XOAUTH2 "+strings.Repeat("A", wire.MaxAuthLine), "500 5.5.2")
 
@@ -40,8 +46,7 @@ func TestAuthLinesMayBeLong(t *testing.T) {
 		first := "AUTH XOAUTH2 " + strings.Repeat("A", wire.MaxAuthLine-2-len("AUTH XOAUTH2 "))
 		c.want(first, "235")
 		c.want("NOOP "+strings.Repeat("x", wire.MaxLine), "500 5.5.2")
-		c.want("QUIT", "221")
-		<-c.ended
+		c.quit()
 		server.Wait()
 		if want := []string{"AUTH XOAUTH2", "AUTH XOAUTH2", long, first}; !slices.Equal(server.Log(), want) {
 			t.Errorf("upstream read %d lines, want the %d of the exchanges", len(server.Log()), len(want))
@@ -85,12 +90,7 @@ func TestAuthEndlessChallenges(t *testing.T) {
 		for range 100 {
 			server.On(script.SASL, "334 ")
 		}
-		r := newRig(server, checker, Settings{Auth: "forward",
-			StartTLS: func(_ context.Context, conn net.Conn) (net.Conn, error) { return conn, nil }})
-		c := connect(t, r, t.Context())
-		c.hello()
-		c.want("STARTTLS", "220")
-		c.want("EHLO client.example", "250")
+		_, c := beginAuth(t, server, checker)
 		c.want("AUTH PLAIN", "334")
 		for range maxRounds - 1 {
 			c.want("YQ==", "334")
@@ -110,17 +110,12 @@ func TestAuthLeavesNoPasswordInMemory(t *testing.T) {
 		{"malformed", "RSET", "AUTH PLAIN " + long + " \x01", "501"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(&script.Server{Caps: []string{"AUTH PLAIN"}}, listChecker(t), Settings{Auth: "forward",
-				StartTLS: func(_ context.Context, conn net.Conn) (net.Conn, error) { return conn, nil }})
+			r, c := beginAuth(t, &script.Server{Caps: []string{"AUTH PLAIN"}}, listChecker(t))
 			var lent []*[dataBuffer]byte
 			r.relay.buffers.New = func() any {
 				lent = append(lent, new([dataBuffer]byte))
 				return lent[len(lent)-1]
 			}
-			c := connect(t, r, t.Context())
-			c.hello()
-			c.want("STARTTLS", "220")
-			c.want("EHLO client.example", "250")
 			c.want(tc.before, "250")
 			c.want(tc.auth, tc.reply)
 			c.want("QUIT", "221")

@@ -78,8 +78,7 @@ func TestChaosBehindChunksAndQuarantine(t *testing.T) {
 						if !strings.HasPrefix(second, "250") {
 							t.Errorf("second message: %q", second)
 						}
-						c.want("QUIT", "221")
-						<-c.ended
+						c.quit()
 						server.HangUp()
 						server.Wait()
 
@@ -130,11 +129,8 @@ func TestQuarantineFaults(t *testing.T) {
 						}
 					}
 					server := &script.Server{}
-					r := newRig(server, checker, Settings{Quarantine: held})
-					c := connect(t, r, t.Context())
-					c.hello()
-					c.want("MAIL FROM:<a@junk.example>", "250")
-					c.want("RCPT TO:<bob@here.example>", "250")
+					r, c := begin(t, server, checker, Settings{Quarantine: held})
+					c.mail("a@junk.example")
 					if mixed {
 						c.want("RCPT TO:<postmaster@here.example>", "250")
 					}
@@ -146,12 +142,9 @@ func TestQuarantineFaults(t *testing.T) {
 						c.want(strings.Repeat("0123456789\r\n", 40)+".", "451 4.3.0")
 					}
 					c.want("RSET", "250")
-					c.want("MAIL FROM:<a@good.example>", "250")
-					c.want("RCPT TO:<bob@here.example>", "250")
-					c.want("DATA", "354")
+					c.envelope()
 					c.want("x\r\n.", "250")
-					c.want("QUIT", "221")
-					<-c.ended
+					c.quit()
 					server.Wait()
 					if n := len(server.Messages()); n != 1 {
 						t.Errorf("%d messages arrived, want 1", n)
@@ -189,8 +182,7 @@ func TestTarpitIsBounded(t *testing.T) {
 		}
 		for _, c := range clients {
 			c.want("", "550")
-			c.want("QUIT", "221")
-			<-c.ended
+			c.quit()
 		}
 	})
 }

@@ -8,9 +8,11 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"blockd/internal/testkit/dialogue"
+	"blockd/internal/testkit/script"
 	"blockd/policy"
 )
 
@@ -40,6 +42,28 @@ func connect(t *testing.T, r *rig, ctx context.Context) *client {
 		}
 	}()
 	return c
+}
+
+// begin is a session of a new rig, past EHLO.
+func begin(t *testing.T, server *script.Server, checker *policy.Checker, s Settings) (*rig, *client) {
+	t.Helper()
+	r := newRig(server, checker, s)
+	c := connect(t, r, t.Context())
+	c.hello()
+	return r, c
+}
+
+// talk plays a session by a clock of its own, and then closes it and waits for upstream.
+// Its checker blocks bad.example.
+func talk(t *testing.T, server *script.Server, s Settings, play func(t *testing.T, r *rig, c *client)) {
+	t.Helper()
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		r, c := begin(t, server, checker, s)
+		play(t, r, c)
+		c.close()
+		r.server.Wait()
+	})
 }
 
 // send writes octets. A server that has closed does not read them.
@@ -85,12 +109,47 @@ func (c *client) hello() {
 	c.want("EHLO client.example", "250")
 }
 
+// mail says MAIL and RCPT, which are taken.
+func (c *client) mail(sender string) {
+	c.t.Helper()
+	c.want("MAIL FROM:<"+sender+">", "250")
+	c.want("RCPT TO:<bob@here.example>", "250")
+}
+
 // envelope goes as far as 354.
 func (c *client) envelope() {
 	c.t.Helper()
-	c.want("MAIL FROM:<a@good.example>", "250")
-	c.want("RCPT TO:<bob@here.example>", "250")
+	c.mail("a@good.example")
 	c.want("DATA", "354")
+}
+
+// data sends a message after 354 and returns the reply.
+func (c *client) data(text string) string {
+	c.want("DATA", "354")
+	c.send(text + ".\r\n")
+	return c.reply()
+}
+
+// transaction sends a message with its dot, and returns the reply that decides about it.
+func (c *client) transaction(message string) string {
+	return c.transactionOf("a@good.example", message)
+}
+
+func (c *client) transactionOf(sender, message string) (reply string) {
+	for _, line := range []string{"MAIL FROM:<" + sender + ">", "RCPT TO:<bob@here.example>", "DATA", message} {
+		c.send(line + "\r\n")
+		if reply = c.reply(); reply == "" || reply[0] >= '4' {
+			break
+		}
+	}
+	return reply
+}
+
+// quit ends the session as a polite client does.
+func (c *client) quit() {
+	c.t.Helper()
+	c.want("QUIT", "221")
+	<-c.ended
 }
 
 // close ends the session and waits for it.

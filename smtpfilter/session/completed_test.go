@@ -24,22 +24,22 @@ func TestOnlyAcceptedMessagesCount(t *testing.T) {
 		{Name: "good", Kind: "allow", Entries: []string{"good.example"}},
 	}}
 	ix := lists.Index(t)
-	const begin = "MAIL FROM:<a@there.example>|250 RCPT TO:<bob@here.example>|250 "
+	const opening = "MAIL FROM:<a@there.example>|250 RCPT TO:<bob@here.example>|250 "
 	tests := []struct {
 		rule   string
 		server func(*script.Server)
 		say    string // command|answer, "_" for a blank, "#" for a line's end
 		want   string
 	}{
-		{"20 times MAIL, RCPT and RSET", nil, strings.Repeat(begin+"RSET|250 ", 20), ""},
-		{"a client that goes away", nil, begin, ""},
-		{"a client that goes away in DATA", nil, begin + "DATA|354", ""},
-		{"a message that upstream refuses", func(s *script.Server) { s.On(script.Dot, "554 spam") }, begin + "DATA|354 hello\r\n.|554", ""},
-		{"a message that upstream puts off", func(s *script.Server) { s.On(script.Dot, "451 later") }, begin + "DATA|354 hello\r\n.|451", ""},
-		{"a message", nil, begin + "DATA|354 hello\r\n.|250", "a@there.example from 192.0.2.7"},
-		{"a message in chunks", nil, begin + "BDAT_7_LAST#hello|250", "a@there.example from 192.0.2.7"},
-		{"half a message in chunks", nil, begin + "BDAT_7#hello|250 RSET|250", ""},
-		{"two messages", nil, begin + "DATA|354 hello\r\n.|250 MAIL FROM:<b@other.example>|250 RCPT TO:<bob@here.example>|250 DATA|354 hello\r\n.|250",
+		{"20 times MAIL, RCPT and RSET", nil, strings.Repeat(opening+"RSET|250 ", 20), ""},
+		{"a client that goes away", nil, opening, ""},
+		{"a client that goes away in DATA", nil, opening + "DATA|354", ""},
+		{"a message that upstream refuses", func(s *script.Server) { s.On(script.Dot, "554 spam") }, opening + "DATA|354 hello\r\n.|554", ""},
+		{"a message that upstream puts off", func(s *script.Server) { s.On(script.Dot, "451 later") }, opening + "DATA|354 hello\r\n.|451", ""},
+		{"a message", nil, opening + "DATA|354 hello\r\n.|250", "a@there.example from 192.0.2.7"},
+		{"a message in chunks", nil, opening + "BDAT_7_LAST#hello|250", "a@there.example from 192.0.2.7"},
+		{"half a message in chunks", nil, opening + "BDAT_7#hello|250 RSET|250", ""},
+		{"two messages", nil, opening + "DATA|354 hello\r\n.|250 MAIL FROM:<b@other.example>|250 RCPT TO:<bob@here.example>|250 DATA|354 hello\r\n.|250",
 			"a@there.example from 192.0.2.7 b@other.example from 192.0.2.7"},
 		{"a listed sender, to postmaster", nil, "MAIL FROM:<a@bad.example>|250 RCPT TO:<postmaster@here.example>|250 DATA|354 hello\r\n.|250", ""},
 		{"a sender of a shadow list", nil, "MAIL FROM:<a@trial.example>|250 RCPT TO:<bob@here.example>|250 DATA|354 hello\r\n.|250", ""},
@@ -57,8 +57,7 @@ func TestOnlyAcceptedMessagesCount(t *testing.T) {
 				if tt.server != nil {
 					tt.server(server)
 				}
-				c := connect(t, newRig(server, checker, Settings{Chunking: true}), t.Context())
-				c.hello()
+				_, c := begin(t, server, checker, Settings{Chunking: true})
 				say := strings.NewReplacer("MAIL FROM", "MAIL_FROM", "RCPT TO", "RCPT_TO").Replace(tt.say)
 				for _, step := range strings.Split(strings.TrimSpace(say), " ") {
 					command, answer, _ := strings.Cut(step, "|")

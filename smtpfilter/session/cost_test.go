@@ -115,18 +115,6 @@ func exchange(b *testing.B, conn net.Conn, in *bufio.Reader, line string) {
 	}
 }
 
-// BenchmarkMail is a 4 KB message on a connection that is used again.
-func BenchmarkMail(b *testing.B) {
-	client, in := loopback(b, sink, listChecker(b))
-	body := "Subject: x\r\n\r\n" + strings.Repeat(strings.Repeat("x", 70)+"\r\n", 56) + ".\r\n"
-	for b.Loop() {
-		exchange(b, client, in, "MAIL FROM:<a@good.example>\r\n")
-		exchange(b, client, in, "RCPT TO:<bob@here.example>\r\n")
-		exchange(b, client, in, "DATA\r\n")
-		exchange(b, client, in, body)
-	}
-}
-
 // BenchmarkSession is a message of 1 KB on a connection of its own. What it allocates
 // is that of client and upstream too.
 func BenchmarkSession(b *testing.B) {
@@ -145,21 +133,6 @@ func BenchmarkSession(b *testing.B) {
 			exchange(b, client, in, line)
 		}
 		client.Close()
-	}
-}
-
-// BenchmarkListedSender is a refused transaction, which upstream never sees.
-func BenchmarkListedSender(b *testing.B) {
-	client, in := loopback(b, sink, listChecker(b))
-	b.ReportAllocs()
-	for b.Loop() {
-		exchange(b, client, in, "MAIL FROM:<a@bad.example>\r\n")
-		if _, err := io.WriteString(client, "RCPT TO:<bob@here.example>\r\nNOOP\r\n"); err != nil {
-			b.Fatal(err)
-		}
-		in.ReadString('\n')
-		in.ReadString('\n')
-		exchange(b, client, in, "EHLO client.example\r\n")
 	}
 }
 

@@ -24,8 +24,7 @@ func TestUpstreamLearnsOfANewName(t *testing.T) {
 		c := connect(t, r, t.Context())
 		c.hello()
 		mail := func() {
-			c.want("MAIL FROM:<a@good.example>", "250")
-			c.want("RCPT TO:<bob@here.example>", "250")
+			c.mail("a@good.example")
 		}
 		mail()
 		c.want("EHLO client.example", "250")

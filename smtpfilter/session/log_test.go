@@ -38,12 +38,10 @@ func TestOneLineADecision(t *testing.T) {
 		c.want("MAIL FROM:<a@trial.example>", "250")
 		c.want("RCPT TO:<bob@here.example>", "550 5.1.1")
 		c.want("RSET", "250")
-		c.want("MAIL FROM:<friend@bad.example>", "250")
-		c.want("RCPT TO:<bob@here.example>", "250")
+		c.mail("friend@bad.example")
 		c.want("DATA", "354")
 		c.want("hello\r\n.", "250")
-		c.want("QUIT", "221")
-		<-c.ended
+		c.quit()
 		server.Wait()
 
 		generation := checker.Ask(policy.Question{}).Generation
@@ -99,9 +97,7 @@ func TestWhySessionsEndByAnEntry(t *testing.T) {
 		"a@bulk.example": {"RCPT TO:<bob@here.example>", "521"},
 		"a@good.example": {"RCPT TO:<bob@here.example>", "250", "DATA", "354", "From: a@bulk.example\r\n\r\nhello\r\n.", "521"},
 	} {
-		r := newRig(&script.Server{}, d.Checker(t), Settings{})
-		c := connect(t, r, t.Context())
-		c.hello()
+		r, c := begin(t, &script.Server{}, d.Checker(t), Settings{})
 		c.want("MAIL FROM:<"+sender+">", "250")
 		for i := 0; i < len(dialogue); i += 2 {
 			c.want(dialogue[i], dialogue[i+1])
@@ -142,8 +138,7 @@ func TestLogHasTheReplyThatTheClientHeard(t *testing.T) {
 	r.logTo(slog.New(slog.NewJSONHandler(r.log, nil)))
 	c = connect(t, r, t.Context())
 	c.hello()
-	c.want("MAIL FROM:<a@x.example>", "250")
-	c.want("RCPT TO:<bob@here.example>", "250")
+	c.mail("a@x.example")
 	c.want("RCPT TO:<carol@here.example>", "250")
 	heard = strings.TrimSpace(c.data(letter(t, "a@x.example", "", 10)))
 	c.close()
@@ -155,11 +150,8 @@ func TestLogHasTheReplyThatTheClientHeard(t *testing.T) {
 // TestLogHasWhatARecipientIsAnsweredForOtherReasons than a list's: it has that one line.
 func TestLogHasWhatARecipientIsAnsweredForOtherReasons(t *testing.T) {
 	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{{Name: "watch", Kind: "tag", Entries: []string{"watch.example"}}}}
-	r := newRig(&script.Server{}, d.Checker(t), Settings{Helo: "valid"})
-	c := connect(t, r, t.Context())
-	c.hello()
-	c.want("MAIL FROM:<a@watch.example>", "250")
-	c.want("RCPT TO:<bob@here.example>", "250")
+	r, c := begin(t, &script.Server{}, d.Checker(t), Settings{Helo: "valid"})
+	c.mail("a@watch.example")
 	c.want("RCPT TO:<postmaster@here.example>", "452 4.5.3")
 	c.want("EHLO -", "250")
 	c.want("MAIL FROM:<a@good.example>", "250")

@@ -31,43 +31,35 @@ import (
 
 // TestP2DataIsForwardedByteForByte sends messages of all sizes in all pieces.
 func TestP2DataIsForwardedByteForByte(t *testing.T) {
-	checker := listChecker(t)
 	for seed := range uint64(60) {
-		synctest.Test(t, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, 2))
-			var body bytes.Buffer
-			for size := rng.IntN(1 + rng.IntN(300_000)); body.Len() < size; {
-				line := make([]byte, rng.IntN(1+rng.IntN(20_000)))
-				for i := range line {
-					for line[i] = byte(rng.Uint32()); bytes.IndexByte([]byte("\r\n\x00."), line[i]) >= 0; {
-						line[i]++
-					}
+		rng := rand.New(rand.NewPCG(seed, 2))
+		var body bytes.Buffer
+		for size := rng.IntN(1 + rng.IntN(300_000)); body.Len() < size; {
+			line := make([]byte, rng.IntN(1+rng.IntN(20_000)))
+			for i := range line {
+				for line[i] = byte(rng.Uint32()); bytes.IndexByte([]byte("\r\n\x00."), line[i]) >= 0; {
+					line[i]++
 				}
-				if rng.IntN(5) == 0 {
-					body.WriteString("..")
-				}
-				body.Write(line)
-				body.WriteString("\r\n")
 			}
-			body.WriteString(".\r\n")
-
-			server := &script.Server{}
-			r := newRig(server, checker, Settings{})
-			c := connect(t, r, t.Context())
-			c.hello()
+			if rng.IntN(5) == 0 {
+				body.WriteString("..")
+			}
+			body.Write(line)
+			body.WriteString("\r\n")
+		}
+		body.WriteString(".\r\n")
+		talk(t, &script.Server{}, Settings{}, func(t *testing.T, r *rig, c *client) {
 			c.envelope()
-			text := body.String() + "NOOP\r\n"
-			for text != "" {
+			for text := body.String() + "NOOP\r\n"; text != ""; {
 				n := min(len(text), 1+rng.IntN(1+rng.IntN(40_000)))
 				c.send(text[:n])
 				text = text[n:]
 			}
 			c.want("", "250 2.0.0 Ok: queued")
 			c.want("", "250") // NOOP after the dot, in the same piece
-			c.want("QUIT", "221")
-			c.close()
-			server.Wait()
-			if got := server.Messages(); len(got) != 1 || !bytes.Equal(got[0].Data, body.Bytes()) {
+			c.quit()
+			r.server.Wait()
+			if got := r.server.Messages(); len(got) != 1 || !bytes.Equal(got[0].Data, body.Bytes()) {
 				t.Fatalf("seed %d: upstream got %d messages, want one of %d octets", seed, len(got), body.Len())
 			}
 		})
@@ -76,17 +68,12 @@ func TestP2DataIsForwardedByteForByte(t *testing.T) {
 
 // TestP3ClientGoneBeforeOur250 leaves a message accepted that upstream accepted.
 func TestP3ClientGoneBeforeOur250(t *testing.T) {
-	checker := listChecker(t)
-	synctest.Test(t, func(t *testing.T) {
-		server := &script.Server{}
-		r := newRig(server, checker, Settings{})
-		c := connect(t, r, t.Context())
-		c.hello()
+	talk(t, &script.Server{}, Settings{}, func(t *testing.T, r *rig, c *client) {
 		c.envelope()
 		c.send("hello\r\n.\r\n")
 		c.close()
-		server.Wait()
-		if n := len(server.Messages()); n != 1 {
+		r.server.Wait()
+		if n := len(r.server.Messages()); n != 1 {
 			t.Errorf("%d messages accepted upstream, want 1", n)
 		}
 	})
@@ -138,15 +125,10 @@ func TestP10StalledUpstream(t *testing.T) {
 		{script.Dot, script.Hang, 10 * time.Minute, "451 4.4.2"},
 		{"RSET", script.Hang, 5 * time.Minute, "250 2.0.0"},
 	}
-	checker := listChecker(t)
 	for _, tt := range tests {
 		t.Run(tt.point+tt.answer, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := &script.Server{}
-				server.On(tt.point, tt.answer)
-				r := newRig(server, checker, Settings{})
-				c := connect(t, r, t.Context())
-				c.hello()
+			talk(t, &script.Server{}, Settings{}, func(t *testing.T, r *rig, c *client) {
+				r.server.On(tt.point, tt.answer)
 				started := time.Now()
 				reply := ""
 				for _, line := range []string{"MAIL FROM:<a@good.example>", "RCPT TO:<bob@here.example>", "DATA",
@@ -162,9 +144,8 @@ func TestP10StalledUpstream(t *testing.T) {
 				c.want("RSET", "250")
 				c.want("MAIL FROM:<b@good.example>", "250")
 				c.close()
-				server.HangUp()
-				server.Wait()
-				if n := len(server.Messages()); n > 0 && tt.point != "RSET" {
+				r.server.HangUp()
+				if n := len(r.server.Messages()); n > 0 && tt.point != "RSET" {
 					t.Errorf("%d messages accepted upstream", n)
 				}
 			})
@@ -175,12 +156,7 @@ func TestP10StalledUpstream(t *testing.T) {
 // TestP10SlowClient sends data slower than the minimum rate, but never pauses
 // long enough for the block deadline.
 func TestP10SlowClient(t *testing.T) {
-	checker := listChecker(t)
-	synctest.Test(t, func(t *testing.T) {
-		server := &script.Server{}
-		r := newRig(server, checker, Settings{})
-		c := connect(t, r, t.Context())
-		c.hello()
+	talk(t, &script.Server{}, Settings{}, func(t *testing.T, r *rig, c *client) {
 		c.envelope()
 		started := time.Now()
 		var writer sync.WaitGroup
@@ -198,12 +174,9 @@ func TestP10SlowClient(t *testing.T) {
 			t.Errorf("slow client was cut after %v, want 2 min", took)
 		}
 		<-c.ended
-		server.Wait()
-		if len(server.Messages()) > 0 {
-			t.Error("half a message was accepted")
-		}
-		if got := r.count(t, "blockd_smtp_messages_total", "timeout"); got != 1 {
-			t.Errorf("messages{timeout} = %v, want 1", got)
+		r.server.Wait()
+		if got := r.count(t, "blockd_smtp_messages_total", "timeout"); got != 1 || len(r.server.Messages()) > 0 {
+			t.Errorf("messages{timeout} = %v, want 1; %d accepted", got, len(r.server.Messages()))
 		}
 	})
 }
@@ -211,12 +184,7 @@ func TestP10SlowClient(t *testing.T) {
 // TestP10SessionLimit ends a session that goes on for ever, politely and not
 // without reason.
 func TestP10SessionLimit(t *testing.T) {
-	checker := listChecker(t)
-	synctest.Test(t, func(t *testing.T) {
-		server := &script.Server{}
-		r := newRig(server, checker, Settings{Limits: Limits{JunkCommands: 1000}})
-		c := connect(t, r, t.Context())
-		c.hello()
+	talk(t, &script.Server{}, Settings{Limits: Limits{JunkCommands: 1000}}, func(t *testing.T, _ *rig, c *client) {
 		started := time.Now()
 		for {
 			c.send("NOOP\r\n")
@@ -283,108 +251,61 @@ func TestP11NothingIsCutBetweenDotAndReply(t *testing.T) {
 	}
 }
 
-// TestP11IdleSessionsEndAtOnce: a stop does not wait for clients that have
-// nothing to say.
-func TestP11IdleSessionsEndAtOnce(t *testing.T) {
-	checker := listChecker(t)
-	synctest.Test(t, func(t *testing.T) {
-		server := &script.Server{}
-		r := newRig(server, checker, Settings{})
-		ctx, drain := context.WithCancel(t.Context())
-		c := connect(t, r, ctx)
-		c.hello()
-		c.envelope()
-		c.want("hello\r\n.", "250")
-		c.send("NO") // half a command is none
-		synctest.Wait()
-		started := time.Now()
-		drain()
-		c.want("", "421 4.3.2")
-		<-c.ended
-		if took := time.Since(started); took != 0 {
-			t.Errorf("idle session ended after %v, want at once", took)
-		}
-		server.Wait()
-	})
-}
-
-// TestP11SessionEndsWithItsTransaction: a drained session says its message's
-// reply, and then at once that it is over.
-func TestP11SessionEndsWithItsTransaction(t *testing.T) {
-	checker := listChecker(t)
-	synctest.Test(t, func(t *testing.T) {
-		server := &script.Server{}
-		r := newRig(server, checker, Settings{})
-		ctx, drain := context.WithCancel(t.Context())
-		c := connect(t, r, ctx)
-		c.hello()
-		c.envelope()
-		drain()
-		synctest.Wait() // the session learns of it by a goroutine of its own
-		started := time.Now()
-		c.send("hello\r\n.\r\nMAIL FROM:<b@good.example>\r\n")
-		c.want("", "250")
-		c.want("", "421 4.3.2")
-		<-c.ended
-		if took := time.Since(started); took != 0 || len(server.Messages()) != 1 {
-			t.Errorf("ended after %v with %d messages, want at once, 1", took, len(server.Messages()))
-		}
-		server.Wait()
-	})
-}
-
-// TestP11DrainCutsAStalledUpstream: the minute is over while upstream owes a reply.
-func TestP11DrainCutsAStalledUpstream(t *testing.T) {
-	checker := listChecker(t)
-	synctest.Test(t, func(t *testing.T) {
-		server := &script.Server{}
-		server.On("NOOP", script.Hang)
-		r := newRig(server, checker, Settings{})
-		ctx, drain := context.WithCancel(t.Context())
-		c := connect(t, r, ctx)
-		c.hello()
-		c.want("MAIL FROM:<a@good.example>", "250")
-		c.want("RCPT TO:<bob@here.example>", "250")
-		drain()
-		started := time.Now()
-		c.want("NOOP", "451 4.4.2")
-		c.want("", "421 4.3.2")
-		<-c.ended
-		if took := time.Since(started); took != time.Minute {
-			t.Errorf("ended after %v, want 1 min", took)
-		}
-		server.HangUp()
-		server.Wait()
-	})
+// TestP11StopEndsSessions: what a stop waits for. A session says the reply of its
+// transaction's end, and then at once that it is over.
+func TestP11StopEndsSessions(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		before        func(*client)
+		after, answer string // once the stop is known
+		took          time.Duration
+		messages      int
+	}{
+		{"half a command is none", func(c *client) { c.envelope(); c.want("hello\r\n.", "250"); c.send("NO") }, "", "", 0, 1},
+		{"a transaction ends", (*client).envelope, "hello\r\n.\r\nMAIL FROM:<b@good.example>", "250", 0, 1},
+		{"upstream owes a reply for the minute", func(c *client) { c.mail("a@good.example") }, "NOOP", "451 4.4.2", time.Minute, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			checker := listChecker(t)
+			synctest.Test(t, func(t *testing.T) {
+				server := &script.Server{}
+				server.On("NOOP", script.Hang)
+				r := newRig(server, checker, Settings{})
+				ctx, drain := context.WithCancel(t.Context())
+				c := connect(t, r, ctx)
+				c.hello()
+				tt.before(c)
+				synctest.Wait()
+				started := time.Now()
+				drain()
+				synctest.Wait() // the session learns of it by a goroutine of its own
+				if tt.after != "" {
+					c.want(tt.after, tt.answer)
+				}
+				c.want("", "421 4.3.2")
+				<-c.ended
+				if took := time.Since(started); took != tt.took || len(server.Messages()) != tt.messages {
+					t.Errorf("ended after %v with %d messages, want %v, %d", took, len(server.Messages()), tt.took, tt.messages)
+				}
+				server.HangUp()
+				server.Wait()
+			})
+		})
+	}
 }
 
 // TestP10DataDeadlines: two minutes to the first octet, three between two.
 func TestP10DataDeadlines(t *testing.T) {
-	tests := []struct {
-		name, data string
-		within     time.Duration
-	}{
-		{"nothing", "", 2 * time.Minute},
-		{"a fast megabyte, then nothing", strings.Repeat("data\r\n", 160_000), 3 * time.Minute},
-	}
-	checker := listChecker(t)
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := &script.Server{}
-				r := newRig(server, checker, Settings{})
-				c := connect(t, r, t.Context())
-				c.hello()
-				c.envelope()
-				started := time.Now()
-				c.send(tt.data)
-				c.want("", "421 4.4.2")
-				<-c.ended
-				server.Wait()
-				if took := time.Since(started); !isLimit(took, tt.within) || len(server.Messages()) > 0 {
-					t.Errorf("ended after %v with %d messages, want %v, none", took, len(server.Messages()), tt.within)
-				}
-			})
+	for data, within := range map[string]time.Duration{"": 2 * time.Minute, strings.Repeat("data\r\n", 160_000): 3 * time.Minute} {
+		talk(t, &script.Server{}, Settings{}, func(t *testing.T, r *rig, c *client) {
+			c.envelope()
+			started := time.Now()
+			c.send(data)
+			c.want("", "421 4.4.2")
+			<-c.ended
+			if took := time.Since(started); !isLimit(took, within) || len(r.server.Messages()) > 0 {
+				t.Errorf("behind %d octets ended after %v with %d messages, want %v, none", len(data), took, len(r.server.Messages()), within)
+			}
 		})
 	}
 }
@@ -401,14 +322,9 @@ func TestP14Floods(t *testing.T) {
 		{"message that was too big", true, "x\r\n", "552 5.3.4"},
 		{"message with a bare LF", true, "x\n", "550 5.5.2"},
 	}
-	checker := listChecker(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := &script.Server{}
-				r := newRig(server, checker, Settings{Limits: Limits{MessageSize: 10_000}})
-				c := connect(t, r, t.Context())
-				c.hello()
+			talk(t, &script.Server{}, Settings{Limits: Limits{MessageSize: 10_000}}, func(t *testing.T, r *rig, c *client) {
 				if tt.data {
 					c.envelope()
 				}
@@ -416,8 +332,8 @@ func TestP14Floods(t *testing.T) {
 				c.want("", tt.reply)
 				c.want("", "")
 				<-c.ended
-				server.Wait()
-				if len(server.Messages()) > 0 {
+				r.server.Wait()
+				if len(r.server.Messages()) > 0 {
 					t.Error("upstream accepted it")
 				}
 			})
@@ -441,18 +357,14 @@ func (w *writes) Write(p []byte) (int, error) {
 // in flight, and each has its reply.
 func TestP14PipelineIsBounded(t *testing.T) {
 	for _, length := range []int{1, 50} {
-		checker := listChecker(t)
-		synctest.Test(t, func(t *testing.T) {
-			server := &script.Server{}
-			r := newRig(server, checker, Settings{})
+		talk(t, &script.Server{}, Settings{}, func(t *testing.T, r *rig, c *client) {
 			var noted *writes
 			r.relay.upstream = upstream.New(upstream.Settings{Hostname: hostname, Dial: func(ctx context.Context) (net.Conn, error) {
-				conn, err := server.Dial(ctx)
+				conn, err := r.server.Dial(ctx)
 				noted = &writes{Conn: conn}
 				return noted, err
 			}})
-			c := connect(t, r, t.Context())
-			c.hello()
+			c.want("EHLO client.example", "250")
 			c.want("MAIL FROM:<a@good.example>", "250")
 			c.send(strings.Repeat("RCPT TO:<"+strings.Repeat("b", length)+"@here.example>\r\n", 300))
 			for range 300 {
@@ -461,29 +373,22 @@ func TestP14PipelineIsBounded(t *testing.T) {
 			if noted.octets > 4096 || noted.commands > 64 || noted.commands < 10 {
 				t.Errorf("%d octets, %d commands at a time, want at most 4,096 and 64", noted.octets, noted.commands)
 			}
-			c.close()
-			server.Wait()
 		})
 	}
 }
 
 // TestP2ClientLostInData counts a message that broke off.
 func TestP2ClientLostInData(t *testing.T) {
-	checker := listChecker(t)
-	synctest.Test(t, func(t *testing.T) {
-		server := &script.Server{}
-		r := newRig(server, checker, Settings{})
-		c := connect(t, r, t.Context())
-		c.hello()
+	talk(t, &script.Server{}, Settings{}, func(t *testing.T, r *rig, c *client) {
 		c.envelope()
 		c.send("half\r\n.\r")
 		c.close()
-		server.Wait()
+		r.server.Wait()
 		if got := r.count(t, "blockd_smtp_messages_total", "client-lost"); got != 1 {
 			t.Errorf("messages{client-lost} = %v, want 1", got)
 		}
-		if len(server.Messages()) > 0 || slices.Contains(server.Log(), "QUIT") {
-			t.Errorf("upstream read %q", server.Log())
+		if len(r.server.Messages()) > 0 || slices.Contains(r.server.Log(), "QUIT") {
+			t.Errorf("upstream read %q", r.server.Log())
 		}
 	})
 }
@@ -520,22 +425,13 @@ func TestLastReplyArrivesThoughTheClientIsStillSending(t *testing.T) {
 // TestP12StoreError: with an unreadable store no sender is refused, unless it is told to defer.
 func TestP12StoreError(t *testing.T) {
 	for onError, want := range map[rule.OnError]string{rule.AcceptOnError: "250", rule.TempfailOnError: "451 4.3.0"} {
-		t.Run(string(onError), func(t *testing.T) {
-			checker := brokenChecker(t, onError)
-			synctest.Test(t, func(t *testing.T) {
-				server := &script.Server{}
-				r := newRig(server, checker, Settings{})
-				c := connect(t, r, t.Context())
-				c.hello()
-				c.want("MAIL FROM:<a@bad.example>", "250")
-				c.want("RCPT TO:<bob@here.example>", want)
-				c.close()
-				server.Wait()
-				if !strings.Contains(r.log.String(), "ref=") {
-					t.Errorf("no log line:\n%s", r.log)
-				}
-			})
-		})
+		r, c := begin(t, &script.Server{}, brokenChecker(t, onError), Settings{})
+		c.want("MAIL FROM:<a@bad.example>", "250")
+		c.want("RCPT TO:<bob@here.example>", want)
+		c.close()
+		if !strings.Contains(r.log.String(), "ref=") {
+			t.Errorf("%s: no log line:\n%s", onError, r.log)
+		}
 	}
 }
 
@@ -575,30 +471,18 @@ func brokenChecker(t *testing.T, onError rule.OnError) *policy.Checker {
 // TestP15PanicEndsOneSession: a defect costs a session, not the daemon, and data
 // in flight is not ended with a dot.
 func TestP15PanicEndsOneSession(t *testing.T) {
-	checker := listChecker(t)
-	synctest.Test(t, func(t *testing.T) {
-		server := &script.Server{}
-		r := newRig(server, checker, Settings{})
-		defect := false
-		r.relay.upstream = upstream.New(upstream.Settings{Hostname: hostname, Dial: func(ctx context.Context) (net.Conn, error) {
-			if defect {
-				panic("defect")
-			}
-			return server.Dial(ctx)
-		}})
-		c := connect(t, r, t.Context())
-		c.hello()
-		defect = true
+	talk(t, &script.Server{}, Settings{}, func(t *testing.T, r *rig, c *client) {
+		usual := r.relay.upstream
+		r.relay.upstream = upstream.New(upstream.Settings{Hostname: hostname, Dial: func(context.Context) (net.Conn, error) { panic("defect") }})
 		c.want("MAIL FROM:<a@good.example>", "250")
 		c.want("RCPT TO:<bob@here.example>", "421 4.3.0")
 		c.want("", "")
 		<-c.ended
-		defect = false
+		r.relay.upstream = usual
 		again := connect(t, r, t.Context())
 		again.hello()
 		again.want("MAIL FROM:<a@good.example>", "250")
 		again.close()
-		server.Wait()
 		if n := r.count(t, "blockd_smtp_panics_total", ""); n != 1 {
 			t.Errorf("panics_total = %v, want 1", n)
 		}
@@ -613,41 +497,26 @@ func TestP15PanicEndsOneSession(t *testing.T) {
 // silently.
 func TestChaosUpstream(t *testing.T) {
 	points := []string{script.Connect, script.Greeting, "EHLO", "MAIL", "RCPT", "DATA", script.Body, script.Dot, "QUIT"}
-	checker := listChecker(t)
 	for _, point := range points {
 		for _, answer := range []string{script.Close, script.Hang, script.Stall} {
 			if point == script.Connect && answer == script.Stall {
 				continue
 			}
 			t.Run(point+answer, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					server := &script.Server{}
-					r := newRig(server, checker, Settings{})
-					c := connect(t, r, t.Context())
-					c.hello() // the probe is past
-					server.On(point, answer)
-					send := func() (reply string) {
-						for _, line := range []string{"MAIL FROM:<a@good.example>", "RCPT TO:<bob@here.example>", "DATA", "x\r\nhello\r\n."} {
-							c.send(line + "\r\n")
-							if reply = c.reply(); reply == "" || reply[0] >= '4' {
-								break
-							}
-						}
-						return reply
-					}
-					first := send()
+				talk(t, &script.Server{}, Settings{}, func(t *testing.T, r *rig, c *client) { // the probe is past
+					r.server.On(point, answer)
+					first := c.transaction("x\r\nhello\r\n.")
 					if want := 250 + 201*bit(point != "QUIT"); !strings.HasPrefix(first, fmt.Sprint(want)) {
 						t.Errorf("first message: %q, want %d", first, want)
 					}
 					c.want("RSET", "250")
-					if second := send(); !strings.HasPrefix(second, "250") {
+					if second := c.transaction("x\r\nhello\r\n."); !strings.HasPrefix(second, "250") {
 						t.Errorf("second message: %q", second)
 					}
-					c.want("QUIT", "221")
-					<-c.ended
-					server.HangUp()
-					server.Wait()
-					if n, want := len(server.Messages()), 1+bit(point == "QUIT"); n != want {
+					c.quit()
+					r.server.HangUp()
+					r.server.Wait()
+					if n, want := len(r.server.Messages()), 1+bit(point == "QUIT"); n != want {
 						t.Errorf("%d messages arrived, want %d", n, want)
 					}
 				})
@@ -683,58 +552,45 @@ func TestGreetWait(t *testing.T) {
 	})
 }
 
-// TestErrorsAreSlowedDown: 10 errors are free, each further one costs a second.
+// TestErrorsAreSlowedDown: of what a client is refused, commands as recipients, 10 are free,
+// each further one costs a second, and the 20th ends the session.
 func TestErrorsAreSlowedDown(t *testing.T) {
-	checker := listChecker(t)
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(&script.Server{}, checker, Settings{})
-		c := connect(t, r, t.Context())
-		c.hello()
-		started := time.Now()
-		for range 19 {
-			c.want("FOO", "500")
-		}
-		c.want("FOO", "421 4.7.0")
-		if took := time.Since(started); took != 9*time.Second {
-			t.Errorf("20 errors took %v, want 9 s", took)
-		}
-		<-c.ended
-		if !slices.Contains(strings.Fields(r.log.String()), "reason=errors") {
-			t.Errorf("log:\n%s", r.log)
-		}
-	})
-}
-
-// TestSessionOfRefusalsIsEnded holds what docs/smtp.md says of a client that only collects
-// refusals: it is slowed from the 11th on, and sent away after the 20th.
-func TestSessionOfRefusalsIsEnded(t *testing.T) {
-	checker := listChecker(t)
-	synctest.Test(t, func(t *testing.T) {
-		c := connect(t, newRig(&script.Server{}, checker, Settings{}), t.Context())
-		c.hello()
-		started := time.Now()
-		go io.WriteString(c.conn, "MAIL FROM:<x@bad.example>\r\n"+strings.Repeat("RCPT TO:<you@here.example>\r\n", 100))
-		c.want("", "250")
-		for range 20 {
-			c.want("", "550 5.7.1")
-		}
-		c.want("", "421 4.7.0 Too many errors")
-		if took := time.Since(started); took != 10*time.Second {
-			t.Errorf("20 refusals took %v, want ten delays of a second", took)
-		}
-		c.want("", "")
-		c.close()
-	})
+	for _, tt := range []struct {
+		name, text, before string
+		reply              string
+		replies            int // before the last
+		took               time.Duration
+	}{
+		{"commands", "FOO\r\n", "", "500", 19, 9 * time.Second},
+		{"recipients, all at once", "RCPT TO:<you@here.example>\r\n", "MAIL FROM:<x@bad.example>", "550 5.7.1", 20, 10 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			talk(t, &script.Server{}, Settings{}, func(t *testing.T, r *rig, c *client) {
+				if tt.before != "" {
+					c.want(tt.before, "250")
+				}
+				started := time.Now()
+				go c.send(strings.Repeat(tt.text, 100))
+				for range tt.replies {
+					c.want("", tt.reply)
+				}
+				c.want("", "421 4.7.0 Too many errors")
+				if took := time.Since(started); took != tt.took {
+					t.Errorf("took %v, want %v", took, tt.took)
+				}
+				c.want("", "")
+				<-c.ended
+				if !slices.Contains(strings.Fields(r.log.String()), "reason=errors") {
+					t.Errorf("log:\n%s", r.log)
+				}
+			})
+		})
+	}
 }
 
 // TestJunkIsLimited ends a session that moves no mail; mail makes good.
 func TestJunkIsLimited(t *testing.T) {
-	checker := listChecker(t)
-	synctest.Test(t, func(t *testing.T) {
-		server := &script.Server{}
-		r := newRig(server, checker, Settings{Limits: Limits{JunkCommands: 5}})
-		c := connect(t, r, t.Context())
-		c.hello()
+	talk(t, &script.Server{}, Settings{Limits: Limits{JunkCommands: 5}}, func(t *testing.T, _ *rig, c *client) {
 		for range 4 {
 			c.want("NOOP", "250")
 		}
@@ -745,7 +601,5 @@ func TestJunkIsLimited(t *testing.T) {
 		}
 		c.want("NOOP", "421 4.7.0")
 		c.want("", "")
-		<-c.ended
-		server.Wait()
 	})
 }

@@ -107,66 +107,38 @@ func letter(t testing.TB, from, signedBy string, size int) string {
 	return out.String()
 }
 
-// data sends a message after 354 and returns the reply.
-func (c *client) data(text string) string {
-	c.want("DATA", "354")
-	c.send(text + ".\r\n")
-	return c.reply()
-}
-
-// TestPrecedence is the table of docs/auth.md through the SMTP door, with what is
-// asked of DNS for it.
-func TestPrecedence(t *testing.T) {
-	const refused, late = "550 5.7.1 <", "554 5.7.1 <"
+// TestWhatIsAskedOfDNS: nothing for ordinary mail, and of a message no more than its answer
+// takes. What the answers are is policy's, and testdata/dialogues/proof-*.txt.
+func TestWhatIsAskedOfDNS(t *testing.T) {
 	tests := []struct {
 		name            string
-		blocks, exempt  string
 		require, sender string
-		from, signedBy  string
-		want            string // the answer: to RCPT where that is a refusal, else to the message
+		signedBy        string
+		want            string
 		queries         int
 	}{
-		{"nothing allows", "x.example", "", "", "a@x.example", "a@x.example", "x.example", refused, 0},
-		{"spf asked for and found", "x.example", "a@x.example", "spf", "a@x.example", "a@x.example", "", "250", 1},
-		{"spf asked for and not found", "other.example", "a@other.example", "spf", "a@other.example", "a@other.example", "", refused, 1},
-		{"proof lets a general exception beat a special block", "a@x.example", "x.example", "spf", "a@x.example", "a@x.example", "", "250", 1},
-		{"dkim asked for and found", "x.example", "x.example", "dkim", "b@x.example", "b@x.example", "x.example", "250", 1},
-		{"dkim asked for and only spf there", "x.example", "x.example", "dkim", "b@x.example", "b@x.example", "", late, 0},
-		{"an entry that does not match", "x.example", "news.x.example", "spf", "b@x.example", "b@x.example", "", refused, 0},
-		{"no proof asked for: believed", "x.example", "x.example", "", "b@x.example", "b@x.example", "", "250", 0},
-		{"no proof asked for: ignored", "x.example", "x.example", "ignore", "b@x.example", "b@x.example", "", refused, 0},
-		{"allow-if-auth, From of another domain", "x.example", "welcomelist_auth *@x.example", "", "b@x.example", "b@evil.example", "", late, 0},
-
-		{"allow-if-auth by SPF", "x.example", "welcomelist_auth *@x.example", "", "b@x.example", "b@x.example", "", "250", 1},
-		{"allow-if-auth by a signature", "x.example", "welcomelist_auth *@x.example", "", "b@x.example", "b@x.example", "x.example", "250", 1},
-		{"either, and SPF is there: the message is not looked at", "x.example", "x.example", "spf dkim", "b@x.example", "b@x.example", "x.example", "250", 1},
-		{"signed by another domain", "x.example", "x.example", "dkim", "b@x.example", "b@x.example", "evil.example", late, 1},
-		{"the author and signer of another domain", "x.example", "x.example", "dkim", "b@x.example", "b@evil.example", "evil.example", late, 1},
-		{"nobody has logged in", "x.example", "x.example", "auth", "b@x.example", "b@x.example", "x.example", refused, 0},
-		{"ordinary mail asks nothing", "x.example", "x.example", "spf dkim", "b@clear.example", "b@x.example", "x.example", "250", 0},
-		{"bounces ask nothing", "x.example", "x.example", "spf dkim", "", "b@x.example", "x.example", "250", 0},
+		{"ordinary mail asks nothing", "spf dkim", "b@clear.example", "x.example", "250", 0},
+		{"bounces ask nothing", "spf dkim", "", "x.example", "250", 0},
+		{"an exception that is believed", "", "b@x.example", "x.example", "250", 0},
+		{"nobody has logged in", "auth", "b@x.example", "x.example", "550 5.7.1 <", 0},
+		{"dkim asked for and only spf there", "dkim", "b@x.example", "", "554 5.7.1 <", 0},
+		{"dkim asked for and found", "dkim", "b@x.example", "x.example", "250", 1},
+		{"signed by another domain", "dkim", "b@x.example", "evil.example", "554 5.7.1 <", 1},
+		{"either, and SPF is there: the message is not looked at", "spf dkim", "b@x.example", "x.example", "250", 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPost(t, tt.blocks, tt.exempt, tt.require)
-			r := newRig(&script.Server{}, p.checker, Settings{})
-			c := connect(t, r, t.Context())
-			c.hello()
-			c.want("MAIL FROM:<"+tt.sender+">", "250")
-			text := letter(t, tt.from, tt.signedBy, 100)
-			c.send("RCPT TO:<bob@here.example>\r\n")
-			got := c.reply()
-			if strings.HasPrefix(got, "250") {
-				got = c.data(text)
-			}
+			p := newPost(t, "x.example", "x.example", tt.require)
+			r, c := begin(t, &script.Server{}, p.checker, Settings{})
+			text := letter(t, "b@x.example", tt.signedBy, 100)
+			got := c.transactionOf(tt.sender, text+".")
 			if !strings.HasPrefix(got, tt.want) {
 				t.Errorf("answer %q, want %q", got, tt.want)
 			}
 			if n := p.Count(); n != tt.queries {
 				t.Errorf("%d queries, want %d: %v", n, tt.queries, p.Asked())
 			}
-			c.want("QUIT", "221")
-			<-c.ended
+			c.quit()
 			r.server.Wait()
 			all := r.server.Messages()
 			if delivered := len(all) == 1 && string(all[0].Data) == text+".\r\n"; delivered != (tt.want == "250") || len(all) > 1 {
@@ -178,9 +150,7 @@ func TestPrecedence(t *testing.T) {
 
 func TestSPFIsAskedOncePerTransaction(t *testing.T) {
 	p := newPost(t, "other.example", "other.example", "spf")
-	r := newRig(&script.Server{}, p.checker, Settings{})
-	c := connect(t, r, t.Context())
-	c.hello()
+	_, c := begin(t, &script.Server{}, p.checker, Settings{})
 	c.want("MAIL FROM:<a@other.example>", "250")
 	c.want("RCPT TO:<postmaster@here.example>", "250")
 	if p.Count() != 0 {
@@ -214,9 +184,7 @@ func TestWaitForDNSEnds(t *testing.T) {
 				if end == "session" {
 					s.Limits.Session = 2 * time.Second // time to come as far
 				}
-				r := newRig(&script.Server{}, checkerBy(t, server, budget, "x.example", "x.example", require), s)
-				c := connect(t, r, t.Context())
-				c.hello()
+				r, c := begin(t, &script.Server{}, checkerBy(t, server, budget, "x.example", "x.example", require), s)
 				c.want("MAIL FROM:<a@x.example>", "250")
 				if phase == "RCPT" {
 					c.send("RCPT TO:<bob@here.example>\r\n")
@@ -269,11 +237,8 @@ func TestUpstreamLostWhileTheMessageIsExamined(t *testing.T) {
 		reply.Answer = append(reply.Answer, nameserver.Record(strings.TrimSuffix(m.Question[0].Name, "."), "TXT", keyRecord()))
 		return reply
 	})
-	r := newRig(&script.Server{}, checkerBy(t, server, 5*time.Second, "x.example", "x.example", "dkim"), Settings{})
-	c := connect(t, r, t.Context())
-	c.hello()
-	c.want("MAIL FROM:<a@x.example>", "250")
-	c.want("RCPT TO:<bob@here.example>", "250")
+	r, c := begin(t, &script.Server{}, checkerBy(t, server, 5*time.Second, "x.example", "x.example", "dkim"), Settings{})
+	c.mail("a@x.example")
 	c.want("DATA", "354")
 	c.send(letter(t, "a@x.example", "x.example", 100) + ".\r\n")
 	<-asked
@@ -305,11 +270,8 @@ func TestCopyAtItsBounds(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			store := spool.New(spool.Settings{Dir: t.TempDir(), PerCopy: tt.memory})
-			r := newRig(&script.Server{}, p.checker, Settings{MaxCopy: tt.most, Copies: store})
-			c := connect(t, r, t.Context())
-			c.hello()
-			c.want("MAIL FROM:<a@x.example>", "250")
-			c.want("RCPT TO:<bob@here.example>", "250")
+			r, c := begin(t, &script.Server{}, p.checker, Settings{MaxCopy: tt.most, Copies: store})
+			c.mail("a@x.example")
 			if got := c.data(stuffed); strings.HasPrefix(got, "250") != tt.delivers {
 				t.Errorf("answer %q", got)
 			}
@@ -354,11 +316,8 @@ func TestProofThatFreesFromOneList(t *testing.T) {
 			checker := policy.New(func() *index.Index { return ix }, policy.Settings{Auth: rule.Auth{Resolver: resolver},
 				Lists:   map[string]rule.List{"bad": {Require: verdict.DKIMProof}, "phish": {Match: replyTo}, "mark": {Match: replyTo, OnMatch: rule.Tag}},
 				Decided: func(r history.Record) { decided = append(decided, r.Outcome) }}, discardLog(), registry)
-			r := newRig(&script.Server{}, checker, Settings{MaxCopy: tt.most})
-			c := connect(t, r, t.Context())
-			c.hello()
-			c.want("MAIL FROM:<a@x.example>", "250")
-			c.want("RCPT TO:<bob@here.example>", "250")
+			r, c := begin(t, &script.Server{}, checker, Settings{MaxCopy: tt.most})
+			c.mail("a@x.example")
 			replies := "evil.example"
 			if len(tt.lists) == 2 && tt.lists[1].Name == "mark" {
 				replies = "mark.example"
@@ -385,23 +344,15 @@ func TestCopyThatCannotBeWritten(t *testing.T) {
 	for _, proved := range []bool{true, false} {
 		p := newPost(t, "x.example", "x.example", "dkim")
 		store := spool.New(spool.Settings{Dir: filepath.Join(t.TempDir(), "none"), PerCopy: 1})
-		r := newRig(&script.Server{}, p.checker, Settings{Copies: store})
-		c := connect(t, r, t.Context())
-		c.hello()
-		c.want("MAIL FROM:<a@x.example>", "250")
-		c.want("RCPT TO:<bob@here.example>", "250")
-		signer := ""
-		if proved {
-			signer = "x.example"
-		}
-		if got := c.data(letter(t, "a@x.example", signer, 100_000)); !strings.HasPrefix(got, "451 4.3.0") {
+		r, c := begin(t, &script.Server{}, p.checker, Settings{Copies: store})
+		c.mail("a@x.example")
+		if got := c.data(letter(t, "a@x.example", strings.Repeat("x.example", bit(proved)), 100_000)); !strings.HasPrefix(got, "451 4.3.0") {
 			t.Errorf("answer %q", got)
 		}
 		if n := r.count(t, "blockd_smtp_copy_errors_total", ""); n != 1 {
 			t.Errorf("counted %v times", n)
 		}
-		c.want("MAIL FROM:<a@good.example>", "250")
-		c.want("RCPT TO:<bob@here.example>", "250")
+		c.mail("a@good.example")
 		if got := c.data("x\r\n"); !strings.HasPrefix(got, "250") {
 			t.Errorf("the next message: %q", got)
 		}
@@ -424,9 +375,7 @@ func TestReloadBeforeTheDotChangesNothing(t *testing.T) {
 	from, _ := verdict.ParseSources([]string{"from"})
 	checker := policy.New(func() *index.Index { return now }, policy.Settings{Auth: rule.Auth{Resolver: resolver},
 		Lists: map[string]rule.List{"exempt": {Require: verdict.DKIMProof}, "phish": {Match: from}}}, discardLog(), prometheus.NewRegistry())
-	r := newRig(&script.Server{}, checker, Settings{})
-	c := connect(t, r, t.Context())
-	c.hello()
+	_, c := begin(t, &script.Server{}, checker, Settings{})
 	old := now
 	for _, tt := range []struct{ sender, text, want string }{
 		{"a@x.example", letter(t, "a@x.example", "", 10), "554 "},
@@ -434,8 +383,7 @@ func TestReloadBeforeTheDotChangesNothing(t *testing.T) {
 		{"a@good.example", letter(t, "a@y.example", "", 10), "554 "},
 	} {
 		now = old
-		c.want("MAIL FROM:<"+tt.sender+">", "250")
-		c.want("RCPT TO:<bob@here.example>", "250")
+		c.mail(tt.sender)
 		now = build(dialogue.List{Name: "bad", Entries: []string{"z.example"}}, dialogue.List{Name: "exempt", Kind: "allow", Entries: []string{"z.example"}},
 			dialogue.List{Name: "phish", Entries: []string{"z.example"}})
 		if got := c.data(tt.text); !strings.HasPrefix(got, tt.want) {
@@ -463,8 +411,7 @@ func TestAbortedMessagesLeaveNothing(t *testing.T) {
 	abort := func(i int) {
 		c := connect(t, r, context.Background())
 		c.hello()
-		c.want("MAIL FROM:<a@x.example>", "250")
-		c.want("RCPT TO:<bob@here.example>", "250")
+		c.mail("a@x.example")
 		part := text[:i*7919%len(text)]
 		switch i % 4 {
 		case 0, 1:

@@ -1,15 +1,11 @@
 package session
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
 	"net"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/script"
@@ -77,22 +73,14 @@ func TestResetUpstream(t *testing.T) {
 				}()
 				dialer := upstream.New(upstream.Settings{Network: "tcp", Address: l.Addr().String(), ClientInfo: "xclient",
 					Hostname: hostname, ReplyTimeout: 30 * time.Second})
-				r := &rig{server: server, log: new(bytes.Buffer), metrics: prometheus.NewRegistry()}
-				r.relay = New(Settings{Hostname: hostname, ClientInfo: "xclient"}, dialer, checker, NewMetrics(r.metrics),
-					slog.New(slog.NewTextHandler(r.log, nil)))
+				r := newRig(server, checker, Settings{})
+				r.relay.upstream = dialer
 				send := func() (reply string) {
 					c := connect(t, r, context.Background())
-					defer func() {
-						c.send("QUIT\r\n")
-						<-c.ended
-					}()
 					c.hello()
-					for _, line := range []string{"MAIL FROM:<a@good.example>", "RCPT TO:<bob@here.example>", "DATA", "x\r\n" + strings.Repeat("hello\r\n", 20_000) + "."} {
-						c.send(line + "\r\n")
-						if reply = c.reply(); reply == "" || reply[0] >= '4' {
-							break
-						}
-					}
+					reply = c.transaction("x\r\n" + strings.Repeat("hello\r\n", 20_000) + ".")
+					c.send("QUIT\r\n")
+					<-c.ended
 					return reply
 				}
 				server.On("XCLIENT", again)
