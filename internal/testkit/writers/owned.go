@@ -1,17 +1,14 @@
 package writers
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
-	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 )
 
 // OwnedTable is a table of entries with owners.
@@ -28,15 +25,6 @@ const OwnedWatermark = "select id, mailbox as owner, address as entry, action, c
 func FollowOwned(t *testing.T, source mirror.Source, watermark bool, do func(sql string)) {
 	t.Helper()
 	settings := lists.Settings{PerRecipient: true}
-	open := func() (*mirror.Mirror, string) {
-		folder := filepath.Join(t.TempDir(), "copy")
-		m, err := mirror.Open(mirror.Options{Folder: folder, Settings: settings})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { m.Close() })
-		return m, folder
-	}
 	rng := rand.New(rand.NewPCG(20, 20))
 	text := func(format string, n int) string {
 		if n == 0 {
@@ -73,52 +61,34 @@ func FollowOwned(t *testing.T, source mirror.Source, watermark bool, do func(sql
 		}
 	}
 	do("insert into owned (id, mailbox, address, action, changed) values (1, 'user1@here.example', 'bulk1.example', 'block', 0)")
-	followed, folder := open()
-	if _, err := followed.Read(t.Context(), source); err != nil {
-		t.Fatal(err)
-	}
+	followed := mirrortest.NewCopy(t, source, settings)
+	followed.Read(t)
 	for round := range 40 {
 		for range 1 + rng.IntN(8) {
 			change()
 		}
 		if round%7 == 3 {
-			followed.Close()
-			var err error
-			if followed, err = mirror.Open(mirror.Options{Folder: folder, Settings: settings}); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { followed.Close() })
+			followed.Restart(t)
 		}
-		if _, err := followed.Follow(t.Context(), source); err != nil {
-			t.Fatalf("round %d: %v", round, err)
-		}
-		whole, other := open()
-		if _, err := whole.Read(t.Context(), source); err != nil && !errors.Is(err, mirror.ErrTooOld) {
-			t.Fatal(err)
-		}
+		followed.Follow(t)
+		whole := mirrortest.NewCopy(t, source, settings)
+		whole.Read(t)
 		whole.Close()
-		if got, want := entriesIn(t, folder), entriesIn(t, other); !slices.Equal(got, want) {
+		if got, want := entriesIn(t, followed), entriesIn(t, whole); !slices.Equal(got, want) {
 			t.Fatalf("round %d: the copy that follows has %q, the source %q", round, got, want)
 		}
 	}
-	if len(entriesIn(t, folder)) < 10 {
+	if len(entriesIn(t, followed)) < 10 {
 		t.Error("there is next to nothing in the table")
 	}
 }
 
 // entriesIn are the lines of a copy, sorted and without the ids of rows.
-func entriesIn(t *testing.T, folder string) (all []string) {
+func entriesIn(t *testing.T, c *mirrortest.Copy) []string {
 	t.Helper()
-	paths, err := filepath.Glob(mirror.Files(folder))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range paths {
-		for line := range strings.Lines(string(testkit.Read(t, path))) {
-			if !strings.HasPrefix(line, "#") {
-				all = append(all, dropID(strings.TrimSuffix(line, "\n")))
-			}
-		}
+	all := c.Lines(t)
+	for i, line := range all {
+		all[i] = dropID(line)
 	}
 	slices.Sort(all)
 	return all

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 )
 
 // Tables are the tables of a list, and of all that was done to it. A change and its line in the history are one transaction.
@@ -69,9 +69,7 @@ func Change(ctx context.Context, db *sql.DB, rng *rand.Rand, number string) erro
 
 // Follower is a copy of the list, with what it has served.
 type Follower struct {
-	folder string
-	source mirror.Source
-	copy   *mirror.Mirror
+	*mirrortest.Copy
 	served []uint64 // the sums of the states, in order
 	Full   int      // how often everything was read
 	Errors int
@@ -79,38 +77,17 @@ type Follower struct {
 
 // Follow makes a copy in a folder of its own.
 func Follow(t testing.TB, source mirror.Source) *Follower {
-	f := &Follower{folder: filepath.Join(t.TempDir(), "copy"), source: source}
-	f.open(t)
-	t.Cleanup(func() { f.copy.Close() })
-	return f
-}
-
-func (f *Follower) open(t testing.TB) {
 	t.Helper()
-	testkit.Eventually(t, "the lock of the copy", func() (ok bool) { // a process that is being started has it for a moment
-		m, err := mirror.Open(mirror.Options{Folder: f.folder})
-		if err != nil && !errors.Is(err, mirror.ErrLocked) {
-			t.Fatal(err)
-		}
-		f.copy = m
-		return err == nil
-	})
-}
-
-// Restart closes the copy and opens it again.
-func (f *Follower) Restart(t testing.TB) {
-	t.Helper()
-	f.copy.Close()
-	f.open(t)
+	return &Follower{Copy: mirrortest.NewCopy(t, source, lists.Settings{})}
 }
 
 // Poll brings the copy up to date, and notes what it serves. It reports an error of the source.
 func (f *Follower) Poll(t testing.TB, ctx context.Context) error {
 	t.Helper()
-	_, err := f.copy.Follow(ctx, f.source)
+	_, err := f.Mirror.Follow(ctx, f.Source)
 	if errors.Is(err, mirror.ErrTooOld) {
 		f.Full++
-		_, err = f.copy.Read(ctx, f.source)
+		_, err = f.Mirror.Read(ctx, f.Source)
 	}
 	if _, classed := errors.AsType[*mirror.Error](err); err != nil && !classed && ctx.Err() == nil {
 		t.Fatalf("an error without a class: %v", err)
@@ -118,7 +95,7 @@ func (f *Follower) Poll(t testing.TB, ctx context.Context) error {
 	if err != nil {
 		f.Errors++
 	}
-	if _, has := f.copy.State(); has {
+	if _, has := f.State(); has {
 		f.served = append(f.served, f.sum(t))
 	}
 	return err
@@ -127,16 +104,8 @@ func (f *Follower) Poll(t testing.TB, ctx context.Context) error {
 // sum is of the lines that the copy serves, whatever their order.
 func (f *Follower) sum(t testing.TB) (sum uint64) {
 	t.Helper()
-	paths, err := filepath.Glob(mirror.Files(f.folder))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range paths {
-		for line := range strings.Lines(string(testkit.Read(t, path))) {
-			if !strings.HasPrefix(line, "#") {
-				sum += xxh3.HashString(strings.TrimSpace(dropID(line)))
-			}
-		}
+	for _, line := range f.Lines(t) {
+		sum += xxh3.HashString(strings.TrimSpace(dropID(line)))
 	}
 	return sum
 }
@@ -152,7 +121,12 @@ func dropID(line string) string {
 // transaction each, in their order.
 func (f *Follower) Check(t testing.TB, db *sql.DB) {
 	t.Helper()
-	states := states(t, db)
+	f.CheckStates(t, states(t, db))
+}
+
+// CheckStates is Check for the sums of all states that the list ever had, in their order.
+func (f *Follower) CheckStates(t testing.TB, states []uint64) {
+	t.Helper()
 	testkit.Eventually(t, "the last state", func() bool {
 		return f.Poll(t, t.Context()) == nil && f.served[len(f.served)-1] == states[len(states)-1]
 	})
@@ -168,6 +142,42 @@ func (f *Follower) Check(t testing.TB, db *sql.DB) {
 	t.Logf("%d transactions; %d states served; %d full reads; %d errors", len(states)-1, len(f.served), f.Full, f.Errors)
 }
 
+// Sums are the sums of the states that a list had, change by change. Rows that say the same are one line of a copy.
+type Sums struct {
+	lines map[string]string // of each row
+	count map[string]int    // how many rows have a line
+	sum   uint64
+}
+
+// Set gives a row another content; without an entry it is gone.
+func (s *Sums) Set(t testing.TB, id string, row mirror.Row) {
+	t.Helper()
+	if s.lines == nil {
+		s.lines, s.count = map[string]string{}, map[string]int{}
+	}
+	if old, there := s.lines[id]; there {
+		if s.count[old]--; s.count[old] == 0 {
+			s.sum -= xxh3.HashString(old)
+		}
+		delete(s.lines, id)
+	}
+	if row.Entry == "" {
+		return
+	}
+	line, refused := mirror.Say(row, lists.Settings{})
+	if refused != nil {
+		t.Fatal(refused.Message)
+	}
+	line = strings.TrimSpace(dropID(line))
+	s.lines[id] = line
+	if s.count[line]++; s.count[line] == 1 {
+		s.sum += xxh3.HashString(line)
+	}
+}
+
+// Now is the sum of the list as it is.
+func (s *Sums) Now() uint64 { return s.sum }
+
 // states are the sums of all that the table ever held, after each transaction.
 func states(t testing.TB, db *sql.DB) (all []uint64) {
 	t.Helper()
@@ -176,39 +186,22 @@ func states(t testing.TB, db *sql.DB) (all []uint64) {
 		t.Fatal(err)
 	}
 	defer rows.Close()
-	lines, count := map[int]string{}, map[string]int{} // of each id; how many rows have a line
-	sum := uint64(0)
+	var table Sums
 	last := int64(0)
 	for rows.Next() {
 		var first int64
-		var id int
+		var id string
 		var address, action sql.NullString
 		if err := rows.Scan(&first, &id, &address, &action); err != nil {
 			t.Fatal(err)
 		}
 		if first != last {
-			all, last = append(all, sum), first
+			all, last = append(all, table.Now()), first
 		}
-		if old, there := lines[id]; there {
-			if count[old]--; count[old] == 0 {
-				sum -= xxh3.HashString(old)
-			}
-			delete(lines, id)
-		}
-		if address.Valid {
-			line, refused := mirror.Say(mirror.Row{Entry: address.String, Action: action.String}, lists.Settings{})
-			if refused != nil {
-				t.Fatal(refused.Message)
-			}
-			line = strings.TrimSpace(line)
-			lines[id] = line
-			if count[line]++; count[line] == 1 {
-				sum += xxh3.HashString(line)
-			}
-		}
+		table.Set(t, id, mirror.Row{Entry: address.String, Action: action.String})
 	}
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return append(all, sum)
+	return append(all, table.Now())
 }
