@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,16 +14,8 @@ import (
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/writers"
 	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 )
-
-func classOf(err error) mirror.Class {
-	if e, ok := errors.AsType[*mirror.Error](err); ok {
-		return e.Class
-	}
-	return ""
-}
-
-func nothing(mirror.Row) error { return nil }
 
 func TestOptions(t *testing.T) {
 	good := Options{DSN: "sqlite:/var/lib/x.db", Query: rows, Changes: "log", List: "x"}
@@ -40,9 +33,7 @@ func TestOptions(t *testing.T) {
 		o := good
 		change(&o)
 		_, err := Open(o)
-		if err == nil || !strings.HasPrefix(err.Error(), strings.TrimSpace(want)) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%v, want %s", err, want)
-		}
+		mirrortest.WantRefused(t, o, err, strings.TrimSpace(want), "secret")
 	}
 	if _, err := Open(good); err != nil {
 		t.Error(err)
@@ -76,11 +67,7 @@ func TestClasses(t *testing.T) {
 			if tt.make != nil {
 				tt.make(t, d)
 			}
-			_, err := s.All(t.Context(), nothing)
-			if err == nil || classOf(err) != tt.want || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%v, want %s", err, tt.want)
-			}
-			t.Log(err)
+			mirrortest.WantFaultOf(t, s, tt.want, "")
 		})
 	}
 }
@@ -107,9 +94,7 @@ func TestHotJournal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.All(t.Context(), nothing); classOf(err) != mirror.ClassUnreachable || !strings.Contains(err.Error(), "hint") {
-		t.Errorf("%v", err)
-	}
+	mirrortest.WantFaultOf(t, s, mirror.ClassUnreachable, "hint")
 	other, err := sql.Open("sqlite", crashed)
 	if err != nil {
 		t.Fatal(err)
@@ -118,8 +103,8 @@ func TestHotJournal(t *testing.T) {
 	if _, err := other.Exec("update senders set action = 'allow'"); err != nil {
 		t.Fatal(err)
 	}
-	if lines, _ := all(t, s); len(lines) != 1 || !strings.HasPrefix(lines[0], "a@bulk.example|allow") {
-		t.Errorf("%.100q", lines)
+	if found, _ := mirrortest.Rows(t, s); len(found) != 1 || found[0].Entry != "a@bulk.example" || found[0].Action != "allow" {
+		t.Errorf("%.100q", fmt.Sprint(found))
 	}
 }
 
@@ -149,33 +134,27 @@ func TestNothingWritten(t *testing.T) {
 	d := newDatabase(t, "delete")
 	d.do(t, "insert into senders (id, address) values (1, 'a@bulk.example')")
 	s := d.source(t, Options{Changes: "none"})
-	_, mark := all(t, s)
-	if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
-		t.Errorf("a file of this moment may be written once more in it: %v", err)
-	}
+	_, mark := mirrortest.Rows(t, s)
+	mirrortest.WantTooOld(t, "a file of this moment may be written once more in it", s, mark)
 	past := time.Now().Add(-time.Hour)
 	if err := os.Chtimes(d.path, past, past); err != nil {
 		t.Fatal(err)
 	}
-	_, mark = all(t, s)
-	if again, err := s.Changes(t.Context(), mark, nil); err != nil || again != mark {
-		t.Errorf("%q, %v", again, err)
+	_, mark = mirrortest.Rows(t, s)
+	if again := mirrortest.WantChanges(t, s, mark); again != mark {
+		t.Errorf("%q", again)
 	}
-	if _, err := s.Changes(t.Context(), "2026-01-01T00:00:00Z", nil); !errors.Is(err, mirror.ErrTooOld) {
-		t.Errorf("the mark of another read: %v", err)
-	}
+	mirrortest.WantTooOld(t, "the mark of another read", s, "2026-01-01T00:00:00Z")
 	woken := make(chan error)
 	go func() { woken <- s.Wait(t.Context()) }()
 	d.do(t, "delete from senders")
 	if err := <-woken; err != nil {
 		t.Errorf("Wait: %v", err)
 	}
-	if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
-		t.Errorf("after a change: %v", err)
-	}
+	mirrortest.WantTooOld(t, "after a change", s, mark)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	all(t, s)
+	mirrortest.Rows(t, s)
 	if err := s.Wait(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Wait without a change: %v", err)
 	}
@@ -196,12 +175,8 @@ func TestOpenedWhileRead(t *testing.T) {
 		_, err = other.Exec("delete from senders")
 		return err
 	})
-	if classOf(err) != mirror.ClassTimeout {
-		t.Errorf("%v", err)
-	}
-	if lines, _ := all(t, s); lines != nil {
-		t.Errorf("%q", lines)
-	}
+	mirrortest.WantFault(t, err, mirror.ClassTimeout, "")
+	mirrortest.WantRows(t, s)
 }
 
 // TestBusy waits for a writer that has the database for itself, no longer than it may.
@@ -220,7 +195,7 @@ func TestBusy(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := s.All(ctx, nothing); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := s.All(ctx, mirrortest.Skip); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 }
@@ -255,17 +230,13 @@ func TestTwoListsOfOneFile(t *testing.T) {
 func TestLargeRows(t *testing.T) {
 	d := newDatabase(t, "wal")
 	s := d.source(t, Options{Changes: "log"})
-	_, mark := all(t, s)
+	_, mark := mirrortest.Rows(t, s)
 	d.do(t, "insert into senders (id, address, why) values (1, 'a@bulk.example', hex(zeroblob(500000)))")
-	if lines, _ := changed(t, s, mark); len(lines) != 1 {
-		t.Errorf("%.100q", lines)
-	}
-	d.do(t, "insert into senders (id, address, why) select 1 + rowid, rowid || '@bulk.example', why from (select 1 as rowid, why from senders union all select 2, why from senders union all select 3, why from senders union all select 4, why from senders union all select 5, why from senders)")
-	if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
-		t.Errorf("%v", err)
-	}
-	if lines, _ := all(t, s); len(lines) != 6 {
-		t.Errorf("%d lines", len(lines))
+	mirrortest.WantChanges(t, s, mark, "a@bulk.example ")
+	d.do(t, "with recursive n(i) as (select 2 union all select i + 1 from n where i < 6) insert into senders (id, address, why) select i, i || '@bulk.example', hex(zeroblob(500000)) from n")
+	mirrortest.WantTooOld(t, "more than waits in memory", s, mark)
+	if found, _ := mirrortest.Rows(t, s); len(found) != 6 {
+		t.Errorf("%d rows", len(found))
 	}
 }
 
@@ -274,16 +245,12 @@ func TestLogOfABackup(t *testing.T) {
 	d := newDatabase(t, "delete")
 	s := d.source(t, Options{Changes: "log"})
 	d.do(t, "insert into senders (id, address) values (1, 'a@bulk.example')")
-	_, mark := all(t, s)
+	_, mark := mirrortest.Rows(t, s)
 	d.do(t, "update blockd_log set at = '2030-01-01 00:00:00.000'")
-	if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
-		t.Errorf("%v", err)
-	}
-	_, mark = all(t, s)
+	mirrortest.WantTooOld(t, "the number is of another change", s, mark)
+	_, mark = mirrortest.Rows(t, s)
 	d.do(t, "insert into blockd_log (list, entry, gone) values ('abuse-desk', '', 1)")
-	if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
-		t.Errorf("an empty entry: %v", err)
-	}
+	mirrortest.WantTooOld(t, "an empty entry", s, mark)
 }
 
 func TestWatermark(t *testing.T) {
@@ -295,45 +262,18 @@ func TestWatermark(t *testing.T) {
 		t.Run(tt.column, func(t *testing.T) {
 			d := newDatabase(t, "wal")
 			d.do(t, "drop table senders; create table senders (id integer primary key, address text, gone boolean not null default 0, touched "+tt.column+")")
-			s := d.source(t, Options{Query: "select id, address as entry, gone as deleted, touched from senders -- all", Changes: "watermark", Watermark: "touched", Overlap: time.Minute})
-			if lines, mark := all(t, s); lines != nil || mark != "" {
-				t.Errorf("of nothing: %q, %q", lines, mark)
-			}
-			if lines, mark := changed(t, s, ""); lines != nil || mark != "" {
-				t.Errorf("of nothing: %q, %q", lines, mark)
-			}
-			d.do(t, "insert into senders values (1, 'a@bulk.example', 0, "+tt.first+"), (2, 'b@bulk.example', 1, "+tt.first+")")
-			if _, err := s.Changes(t.Context(), "", nil); !errors.Is(err, mirror.ErrTooOld) {
-				t.Errorf("the first row: %v", err)
-			}
-			lines, mark := all(t, s)
-			if len(lines) != 1 || !strings.HasPrefix(lines[0], "a@bulk.example") {
-				t.Errorf("%q", lines)
-			}
-			if lines, _ := changed(t, s, mark); strings.Join(lines, ", ") != "a@bulk.example: 1, b@bulk.example:" {
-				t.Errorf("within the overlap: %q", lines)
-			}
-			lines, again := changed(t, s, mark)
-			if lines != nil || again != mark {
-				t.Errorf("the same once more: %q, %q", lines, again)
-			}
-			d.do(t, "update senders set gone = 1 - gone, touched = "+tt.second)
-			lines, next := changed(t, s, mark)
-			if strings.Join(lines, ", ") != "a@bulk.example:, b@bulk.example: 2" || next == mark {
-				t.Errorf("%q, %q", lines, next)
-			}
+			s := d.source(t, Options{Query: mirrortest.WatermarkQuery, Changes: "watermark", Watermark: "touched", Overlap: time.Minute})
+			mirrortest.Watermark(t, s, func(sql string) { d.do(t, sql) }, tt.first, tt.second)
 		})
 	}
 	d := newDatabase(t, "wal")
 	s := d.source(t, Options{Query: "select address as entry, action from senders", Changes: "watermark", Watermark: "action"})
 	d.do(t, "insert into senders (id, address, action) values (1, 'a@bulk.example', 'block')")
-	_, err := s.All(t.Context(), nothing)
+	_, err := s.All(t.Context(), mirrortest.Skip)
 	if err == nil {
 		_, err = s.Changes(t.Context(), "block", nil)
 	}
-	if classOf(err) != mirror.ClassSchema {
-		t.Errorf("a watermark that is no time: %v", err)
-	}
+	mirrortest.WantFault(t, err, mirror.ClassSchema, "") // it is no time
 }
 
 func TestDDLOfAnyName(t *testing.T) {
@@ -349,11 +289,9 @@ func TestDDLOfAnyName(t *testing.T) {
 		}
 		d.do(t, s.DDL())
 		d.do(t, s.DDL())
-		_, mark := all(t, s)
+		_, mark := mirrortest.Rows(t, s)
 		d.do(t, "insert into senders (address) values ('a@bulk.example'), (null), ('')")
-		if lines, _ := changed(t, s, mark); len(lines) != 1 {
-			t.Errorf("%q", lines)
-		}
+		mirrortest.WantChanges(t, s, mark, "a@bulk.example ")
 		d.do(t, "drop table senders; "+table)
 	}
 	s, err := Open(Options{DSN: "sqlite:" + d.path, Changes: "log", List: "x", Query: "select local || '@' || domain as entry from a join b using (id)"})

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"database/sql"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,10 +9,19 @@ import (
 	"strings"
 	"testing"
 
+	driver "modernc.org/sqlite"
+
 	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 )
 
-var _ mirror.Origin = (*Source)(nil)
+// TestMain chooses the kind of locks before a test opens a database, as Open does in a daemon: the first lock of a process decides.
+func TestMain(m *testing.M) {
+	if _, err := driver.OFDLocking(true); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 const table = "create table senders (id integer primary key, address text, action text, expires datetime, why text)"
 
@@ -49,6 +57,16 @@ func (d database) do(t testing.TB, text string, args ...any) {
 // source opens the database as a list does; with a log it has what the source asks for.
 func (d database) source(t testing.TB, o Options) *Source {
 	t.Helper()
+	s := d.bare(t, o)
+	if o.Changes == "log" {
+		d.do(t, s.DDL())
+	}
+	return s
+}
+
+// bare opens the database, which stays as it is.
+func (d database) bare(t testing.TB, o Options) *Source {
+	t.Helper()
 	o.DSN, o.List = "sqlite:"+d.path, "abuse-desk"
 	if o.Query == "" {
 		o.Query = rows
@@ -58,84 +76,39 @@ func (d database) source(t testing.TB, o Options) *Source {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	if o.Changes == "log" {
-		d.do(t, s.DDL())
-	}
 	return s
 }
 
-// all reads everything.
-func all(t testing.TB, s *Source) (lines []string, mark mirror.Mark) {
-	t.Helper()
-	mark, err := s.All(t.Context(), func(r mirror.Row) error {
-		lines = append(lines, fmt.Sprintf("%s|%s|%d|%s|%s", r.Entry, r.Action, r.Expires, r.Reason, r.ID))
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+func TestDriver(t *testing.T) {
+	for _, mode := range []string{"delete", "wal"} {
+		d := newDatabase(t, mode)
+		t.Run(mode, func(t *testing.T) {
+			mirrortest.Run(t, mirrortest.Driver{
+				Open: func(t testing.TB) mirror.Source { return d.source(t, Options{Changes: "log"}) },
+				Put: func(t testing.TB, entry, action string) {
+					d.do(t, fmt.Sprintf("delete from senders where address = '%[1]s'; insert into senders (address, action) values ('%[1]s', '%[2]s')", entry, action))
+				},
+				Remove: func(t testing.TB, entry string) { d.do(t, "delete from senders where address = ?", entry) },
+			})
+		})
 	}
-	return lines, mark
-}
-
-// changed reads what has changed.
-func changed(t testing.TB, s *Source, since mirror.Mark) (lines []string, mark mirror.Mark) {
-	t.Helper()
-	mark, err := s.Changes(t.Context(), since, func(c mirror.Change) error {
-		line := c.Entry + ":"
-		for _, r := range c.Rows {
-			line += " " + r.ID
-		}
-		lines = append(lines, line)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(lines)
-	return lines, mark
 }
 
 func TestRowsAndLog(t *testing.T) {
-	for _, mode := range []string{"delete", "wal"} {
-		t.Run(mode, func(t *testing.T) {
-			d := newDatabase(t, mode)
-			d.do(t, "insert into senders values (1, 'ann@b.example', 'block', '2030-01-01 00:00:00', 'why'), (2, 'c.example', null, null, null), (3, cast(x'6100ff' as text), null, 1893456000, null), (4, x'622e6578616d706c65', null, null, null)")
-			bare, err := Open(Options{DSN: "sqlite:" + d.path, Query: rows, Changes: "log", List: "abuse-desk"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := bare.All(t.Context(), nothing); classOf(err) != mirror.ClassSchema || !strings.HasSuffix(err.Error(), "hint: blockd source ddl abuse-desk prints what a log needs") {
-				t.Errorf("without a log: %v", err)
-			}
-			s := d.source(t, Options{Changes: "log"})
-			lines, mark := all(t, s)
-			if want := []string{"ann@b.example|block|1893456000|why|1", "c.example||0||2", "a\x00\xff||1893456000||3", "b.example||0||4"}; !slices.Equal(lines, want) {
-				t.Fatalf("%q, want %q", lines, want)
-			}
-			if lines, again := changed(t, s, mark); lines != nil || again != mark {
-				t.Errorf("nothing has changed: %q, %s", lines, again)
-			}
-			d.do(t, "update senders set address = 'Ann2@b.example' where id = 1")
-			d.do(t, "delete from senders where id = 2")
-			d.do(t, "update senders set why = 'x' where id = 4")
-			lines, next := changed(t, s, mark)
-			if want := []string{"Ann2@b.example: 1", "ann@b.example:", "b.example: 4", "c.example:"}; !slices.Equal(lines, want) {
-				t.Errorf("%q, want %q", lines, want)
-			}
-			s.Close()
-			if lines, _ := changed(t, s, next); lines != nil {
-				t.Errorf("after a new start: %q", lines)
-			}
-			d.do(t, "delete from blockd_log where rev <= 2")
-			if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
-				t.Errorf("the log was cleaned: %v", err)
-			}
-			d.do(t, "delete from blockd_log")
-			if _, err := s.Changes(t.Context(), next, nil); err != nil {
-				t.Errorf("the log was cleaned up to where we are: %v", err)
-			}
-		})
-	}
+	d := newDatabase(t, "wal")
+	d.do(t, "insert into senders values (1, 'ann@b.example', 'block', '2030-01-01 00:00:00', 'why'), (2, 'c.example', null, null, null), (3, cast(x'6100ff' as text), null, 1893456000, null), (4, x'622e6578616d706c65', null, null, null)")
+	mirrortest.WantFaultOf(t, d.bare(t, Options{Changes: "log"}), mirror.ClassSchema, "hint: blockd source ddl abuse-desk prints what a log needs")
+	s := d.source(t, Options{Changes: "log"})
+	mark := mirrortest.WantRows(t, s, mirror.Row{Entry: "ann@b.example", Action: "block", Expires: 1893456000, Reason: "why", ID: "1"}, mirror.Row{Entry: "c.example", ID: "2"},
+		mirror.Row{Entry: "a\x00\xff", Expires: 1893456000, ID: "3"}, mirror.Row{Entry: "b.example", ID: "4"})
+	d.do(t, "update senders set address = 'Ann2@b.example' where id = 1")
+	d.do(t, "delete from senders where id = 2")
+	d.do(t, "update senders set why = 'x' where id = 4")
+	next := mirrortest.WantChanges(t, s, mark, "Ann2@b.example block", "ann@b.example", "b.example ", "c.example")
+	d.do(t, "delete from blockd_log where rev <= 2")
+	mirrortest.WantTooOld(t, "the log was cleaned", s, mark)
+	d.do(t, "delete from blockd_log")
+	mirrortest.WantChanges(t, s, next) // it was cleaned up to where we are
 }
 
 func TestMissingFileIsNotMade(t *testing.T) {
@@ -145,27 +118,21 @@ func TestMissingFileIsNotMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.Fingerprint(t.Context())
-	if e, ok := errors.AsType[*mirror.Error](err); !ok || e.Class != mirror.ClassUnreachable {
-		t.Errorf("%v", err)
-	}
+	mirrortest.WantFault(t, err, mirror.ClassUnreachable, "")
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the file was made")
 	}
 }
 
-// TestNothingIsLeftBeside reads a WAL database that no program has open, and one that a program has.
+// TestNothingIsLeftBeside reads a WAL database that a program has open, and then one that no program has.
 func TestNothingIsLeftBeside(t *testing.T) {
 	d := newDatabase(t, "wal")
 	d.do(t, "insert into senders (id, address) values (1, 'a.example')")
-	s := d.source(t, Options{Changes: "none"})
-	if lines, _ := all(t, s); len(lines) != 1 {
-		t.Fatalf("beside a writer: %q", lines)
-	}
+	s, row := d.source(t, Options{Changes: "none"}), mirror.Row{Entry: "a.example", ID: "1"}
+	mirrortest.WantRows(t, s, row)
 	d.Close() // the last writer removes the write-ahead log
 	s.Close()
-	if lines, _ := all(t, s); len(lines) != 1 {
-		t.Errorf("without a writer: %q", lines)
-	}
+	mirrortest.WantRows(t, s, row)
 	s.Close()
 	if files, _ := filepath.Glob(filepath.Join(filepath.Dir(d.path), "*")); !slices.Equal(files, []string{d.path}) {
 		t.Errorf("%q", files)

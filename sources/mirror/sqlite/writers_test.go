@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"database/sql"
-	"errors"
 	"flag"
 	"io"
 	"math/rand/v2"
@@ -12,6 +11,7 @@ import (
 
 	"blockd/internal/testkit/writers"
 	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 )
 
 const lastNumber = "select max(rev) from blockd_log"
@@ -100,7 +100,7 @@ func TestFollowsProcesses(t *testing.T) {
 					copied.Restart(t)
 				}
 				err := copied.Poll(t, t.Context())
-				if e, ok := errors.AsType[*mirror.Error](err); ok && e.Class != mirror.ClassTimeout && e.Class != mirror.ClassUnreachable {
+				if class := mirrortest.Class(err); class != "" && class != mirror.ClassTimeout && class != mirror.ClassUnreachable {
 					t.Fatal(err)
 				}
 			}
