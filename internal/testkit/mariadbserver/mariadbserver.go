@@ -110,8 +110,12 @@ func (s *Server) Kill() {
 	<-s.ended
 }
 
-// Signal sends the server a signal, such as SIGSTOP.
-func (s *Server) Signal(sig os.Signal) { _ = s.cmd.Process.Signal(sig) }
+// Stop stops the server, which answers nothing, until the function that it returns lets it go on.
+func (s *Server) Stop(t testing.TB) (goOn func()) {
+	t.Helper()
+	testkit.Stop(t, s.cmd.Process.Pid)
+	return func() { _ = s.cmd.Process.Signal(syscall.SIGCONT) }
+}
 
 // URL is that of a database, over TCP.
 func (s *Server) URL(user, password, database string) string {

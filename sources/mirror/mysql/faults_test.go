@@ -9,22 +9,13 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"blockd/internal/testkit"
 	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 )
-
-func classOf(err error) mirror.Class {
-	if e, ok := errors.AsType[*mirror.Error](err); ok {
-		return e.Class
-	}
-	return ""
-}
-
-func nothing(mirror.Row) error { return nil }
 
 func TestDSN(t *testing.T) {
 	for dsn, want := range map[string]string{
@@ -99,18 +90,9 @@ func testClasses(t *testing.T, d *database) {
 		{"nothing there", strings.Replace(good, d.Address, refusing, 1), rows, mirror.ClassUnreachable},
 		{"no MySQL", strings.Replace(good, d.Address, dumb.Addr().String(), 1), rows, mirror.ClassUnreachable},
 	} {
-		s, err := Open(Options{DSN: tt.dsn, Query: tt.query, Changes: "none"})
-		if err != nil {
-			t.Errorf("%s: %v", tt.name, err)
-			continue
-		}
-		_, err = s.All(t.Context(), nothing)
-		if classOf(err) != tt.want {
-			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
-		} else if text := err.Error(); strings.Contains(text, "\n") || strings.Contains(text, "secret") {
-			t.Errorf("%s: %q tells a secret, or is no line", tt.name, text)
-		}
-		s.Close()
+		t.Run(tt.name, func(t *testing.T) {
+			mirrortest.WantFaultOf(t, d.bare(t, Options{DSN: tt.dsn, Query: tt.query, Changes: "none"}), tt.want, "", "secret")
+		})
 	}
 }
 
@@ -119,32 +101,25 @@ func testWords(t *testing.T, d *database) {
 	d.do(t, `set sql_mode = ''; drop table senders; create table senders (id int primary key, address varchar(100) character set latin1, at timestamp null, until datetime) engine = InnoDB;
 		set time_zone = '+05:00'; insert into senders values (1, 'bücher.example', '2030-01-01 05:00:00', '0000-00-00 00:00:00'), (2, 'Ann@Bulk.example', '2030-01-01 05:00:00', '2030-01-01 00:00:00'); set time_zone = default; set sql_mode = default`)
 	s := d.source(t, Options{Changes: "log", Query: "select id, address as entry, coalesce(until, at) as expires from senders"})
-	lines, mark := all(t, s)
-	if want := []string{"bücher.example||0||1", "Ann@Bulk.example||1893456000||2"}; !slices.Equal(lines, want) {
-		t.Errorf("%q, want %q", lines, want)
-	}
+	mark := mirrortest.WantRows(t, s, mirror.Row{Entry: "bücher.example", ID: "1"}, mirror.Row{Entry: "Ann@Bulk.example", Expires: 1893456000, ID: "2"})
 	d.do(t, "update senders set at = now()")
-	if lines, _ := changed(t, s, mark); !slices.Equal(lines, []string{"Ann@Bulk.example: 2", "bücher.example: 1"}) {
-		t.Errorf("%q", lines)
-	}
+	mark = mirrortest.WantChanges(t, s, mark, "Ann@Bulk.example ", "bücher.example ")
 	// A collation that folds case takes two spellings for one entry.
-	_, mark = all(t, s)
 	d.do(t, "insert into senders values (3, 'ann@bulk.example', null, null), (4, 'bucher.example', null, null)")
 	d.do(t, "delete from senders where id = 3")
-	if lines, _ := changed(t, s, mark); !slices.Contains(lines, "Ann@Bulk.example: 2") || !slices.Contains(lines, "bucher.example: 4") {
+	if lines, _ := mirrortest.Changes(t, s, mark); !slices.Contains(lines, "Ann@Bulk.example ") || !slices.Contains(lines, "bucher.example ") {
 		t.Errorf("%q", lines)
 	}
 	// Octets that are no text do not make a writer fail.
 	d.do(t, "drop table senders; create table senders (id int primary key, address varbinary(2000)) engine = InnoDB")
 	s = d.source(t, Options{Changes: "log", Query: "select id, address as entry from senders"})
-	_, mark = all(t, s)
+	_, mark = mirrortest.Rows(t, s)
 	d.do(t, "insert into senders values (1, x'ff00fe'), (2, null), (3, ''), (4, 'a@bulk.example'), (5, repeat('x', 2000))")
-	lines, _ = changed(t, s, mark)
-	if !slices.Contains(lines, "a@bulk.example: 4") {
+	if lines, _ := mirrortest.Changes(t, s, mark); !slices.Contains(lines, "a@bulk.example ") {
 		t.Errorf("%.200q", lines)
 	}
-	if lines, _ := all(t, s); len(lines) != 5 || lines[0] != "\xff\x00\xfe||0||1" {
-		t.Errorf("%.200q", lines)
+	if found, _ := mirrortest.Rows(t, s); len(found) != 5 || found[0] != (mirror.Row{Entry: "\xff\x00\xfe", ID: "1"}) {
+		t.Errorf("%.200q", fmt.Sprint(found))
 	}
 }
 
@@ -156,14 +131,9 @@ func testOtherTable(t *testing.T, d *database) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := s.Fingerprint(t.Context()); again != before || err != nil {
-		t.Errorf("%s, then %s, %v", before, again, err)
-	}
-	_, mark := all(t, s)
+	_, mark := mirrortest.Rows(t, s)
 	d.do(t, "truncate table senders; "+afterTruncate(s.options.Table()))
-	if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
-		t.Errorf("after TRUNCATE: %v", err)
-	}
+	mirrortest.WantTooOld(t, "after TRUNCATE", s, mark)
 	testkit.Eventually(t, "a second after the table was made", func() bool { // by the clock of files, which is some milliseconds late
 		var later bool
 		err := d.DB.QueryRow("select create_time < now() - interval 1 second from information_schema.tables where table_schema = ? and table_name = 'senders'", d.name).Scan(&later)
@@ -173,30 +143,23 @@ func testOtherTable(t *testing.T, d *database) {
 	if again, err := s.Fingerprint(t.Context()); again == before || err != nil {
 		t.Errorf("a new table has no triggers: %s, %v", again, err)
 	}
-	_, mark = all(t, s)
+	_, mark = mirrortest.Rows(t, s)
 	d.do(t, "insert into senders (id, address) values (1, 'a@bulk.example'); begin; update blockd_log_rev set rev = rev + 1; insert into blockd_log (rev, list, entry, gone) select rev, 'abuse-desk', 'a@bulk.example', 0 from blockd_log_rev; commit")
 	d.do(t, "alter table senders drop column why")
-	if _, err := s.Changes(t.Context(), mark, func(mirror.Change) error { return nil }); classOf(err) != mirror.ClassSchema {
-		t.Errorf("%v", err)
-	}
-	if _, err := s.All(t.Context(), nothing); classOf(err) != mirror.ClassSchema {
-		t.Errorf("%v", err)
-	}
+	_, err = s.Changes(t.Context(), mark, mirrortest.Ignore)
+	mirrortest.WantFault(t, err, mirror.ClassSchema, "")
+	mirrortest.WantFaultOf(t, s, mirror.ClassSchema, "")
 }
 
 func testLargeRows(t *testing.T, d *database) {
 	s := d.source(t, Options{Changes: "log"})
-	_, mark := all(t, s)
+	_, mark := mirrortest.Rows(t, s)
 	d.do(t, "insert into senders (id, address, why) values (1, 'a@bulk.example', repeat('x', 1000000))")
-	if lines, _ := changed(t, s, mark); len(lines) != 1 {
-		t.Errorf("%.100q", lines)
-	}
+	mirrortest.WantChanges(t, s, mark, "a@bulk.example ")
 	d.do(t, "insert into senders (id, address, why) select seq, concat(seq, '@bulk.example'), repeat('x', 1000000) from seq_2_to_9")
-	if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
-		t.Errorf("%v", err)
-	}
-	if lines, _ := all(t, s); len(lines) != 9 {
-		t.Errorf("%d lines", len(lines))
+	mirrortest.WantTooOld(t, "more than waits in memory", s, mark)
+	if found, _ := mirrortest.Rows(t, s); len(found) != 9 {
+		t.Errorf("%d rows", len(found))
 	}
 }
 
@@ -211,20 +174,19 @@ func testKilled(t *testing.T, d *database) {
 		}
 		return nil
 	})
-	if class := classOf(err); class != mirror.ClassUnreachable || read == 2000 {
-		t.Errorf("%d rows, %v", read, err)
+	if mirrortest.WantFault(t, err, mirror.ClassUnreachable, ""); read == 2000 {
+		t.Error("everything was read")
 	}
-	if lines, _ := all(t, s); len(lines) != 2000 {
-		t.Errorf("%d rows", len(lines))
+	if found, _ := mirrortest.Rows(t, s); len(found) != 2000 {
+		t.Errorf("%d rows", len(found))
 	}
 }
 
 // testHung stops the server in the middle: what asks it ends with its context.
 func testHung(t *testing.T, d *database) {
 	s := d.source(t, Options{Changes: "none"})
-	all(t, s)
-	d.Signal(syscall.SIGSTOP)
-	defer d.Signal(syscall.SIGCONT)
+	mirrortest.Rows(t, s)
+	defer d.Stop(t)()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := s.Fingerprint(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -239,25 +201,8 @@ func testWatermark(t *testing.T, d *database) {
 		if column == "int unsigned" {
 			first, second = "1700000000", "1700000100"
 		}
-		s := d.source(t, Options{Query: "select id, address as entry, gone as deleted, touched from senders", Changes: "watermark", Watermark: "touched", Overlap: time.Minute})
-		if lines, mark := all(t, s); lines != nil || mark != "" {
-			t.Errorf("of nothing: %q, %q", lines, mark)
-		}
-		d.do(t, "insert into senders values (1, 'a@bulk.example', 0, "+first+"), (2, 'b@bulk.example', 1, "+first+")")
-		lines, mark := all(t, s)
-		if len(lines) != 1 || !strings.HasPrefix(lines[0], "a@bulk.example") {
-			t.Errorf("%s: %q", column, lines)
-		}
-		if lines, _ := changed(t, s, mark); strings.Join(lines, ", ") != "a@bulk.example: 1, b@bulk.example:" {
-			t.Errorf("%s: within the overlap: %q", column, lines)
-		}
-		if lines, again := changed(t, s, mark); lines != nil || again != mark {
-			t.Errorf("%s: the same once more: %q, %q", column, lines, again)
-		}
-		d.do(t, "update senders set gone = 1 - gone, touched = "+second)
-		if lines, next := changed(t, s, mark); strings.Join(lines, ", ") != "a@bulk.example:, b@bulk.example: 2" || next == mark {
-			t.Errorf("%s: %q, %q", column, lines, next)
-		}
+		s := d.source(t, Options{Query: mirrortest.WatermarkQuery, Changes: "watermark", Watermark: "touched", Overlap: time.Minute})
+		t.Run(column, func(t *testing.T) { mirrortest.Watermark(t, s, func(sql string) { d.do(t, sql) }, first, second) })
 	}
 }
 
@@ -270,14 +215,9 @@ func testTLS(t *testing.T, d *database) {
 		"?tls=skip-verify":             "",
 		"?tls_ca=" + d.CertificateFile: "",
 	} {
-		s, err := Open(Options{DSN: d.URL("encrypted", password, d.name) + parameters, Query: rows, Changes: "none"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.All(t.Context(), nothing); classOf(err) != want || (err == nil) != (want == "") {
-			t.Errorf("%s: %v, want %s", parameters, err, want)
-		}
-		s.Close()
+		s := d.bare(t, Options{DSN: d.URL("encrypted", password, d.name) + parameters, Changes: "none"})
+		_, err := s.All(t.Context(), mirrortest.Skip)
+		mirrortest.WantFault(t, err, want, "")
 	}
 }
 
@@ -286,10 +226,7 @@ func testRubbish(t *testing.T, d *database) {
 	rng := rand.New(rand.NewPCG(50, 1))
 	front := testkit.Listen(t)
 	for range 150 {
-		s, err := Open(Options{DSN: strings.Replace(d.URL("reader", password, d.name), d.Address, front.Addr().String(), 1), Query: rows, Changes: "none"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := d.bare(t, Options{DSN: strings.Replace(d.URL("reader", password, d.name), d.Address, front.Addr().String(), 1), Changes: "none"})
 		good, bad := rng.IntN(300), make([]byte, 1+rng.IntN(100))
 		for i := range bad {
 			bad[i] = byte(rng.Uint32() >> rng.IntN(32))
@@ -310,7 +247,7 @@ func testRubbish(t *testing.T, d *database) {
 			_, _ = client.Write(bad)
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		if _, err := s.All(ctx, nothing); err == nil {
+		if _, err := s.All(ctx, mirrortest.Skip); err == nil {
 			t.Errorf("after %d octets %x was read", good, bad)
 		}
 		cancel()

@@ -1,16 +1,16 @@
 package mysql
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/mariadbserver"
 	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 )
 
 var _ mirror.Source = (*Source)(nil)
@@ -37,7 +37,7 @@ func TestServer(t *testing.T) {
 		{"hung", testHung},
 		{"TLS", testTLS},
 		{"rubbish", testRubbish},
-		{"idle poll", testIdlePoll},
+		{"driver", testDriver},
 		{"follows", testFollows},
 		{"follows owners", testFollowsOwners},
 	} {
@@ -77,15 +77,7 @@ func (d *database) do(t testing.TB, text string, args ...any) {
 // source opens the database as a list does; with a log it has what the source asks for.
 func (d *database) source(t testing.TB, o Options) *Source {
 	t.Helper()
-	o.DSN, o.List = d.URL("reader", password, d.name), "abuse-desk"
-	if o.Query == "" {
-		o.Query = rows
-	}
-	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := d.bare(t, o)
 	if o.Changes == "log" {
 		client := exec.Command(testkit.Peer(t, "mariadb"), "--no-defaults", "--socket="+d.Socket, "--user=root", d.name)
 		client.Stdin = strings.NewReader(s.DDL())
@@ -96,71 +88,59 @@ func (d *database) source(t testing.TB, o Options) *Source {
 	return s
 }
 
-// all reads everything.
-func all(t testing.TB, s *Source) (lines []string, mark mirror.Mark) {
+// bare opens the database, which stays as it is.
+func (d *database) bare(t testing.TB, o Options) *Source {
 	t.Helper()
-	mark, err := s.All(t.Context(), func(r mirror.Row) error {
-		lines = append(lines, fmt.Sprintf("%s|%s|%d|%s|%s", r.Entry, r.Action, r.Expires, r.Reason, r.ID))
-		return nil
-	})
+	o.DSN, o.List = cmp.Or(o.DSN, d.URL("reader", password, d.name)), "abuse-desk"
+	o.Query = cmp.Or(o.Query, rows)
+	s, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lines, mark
+	t.Cleanup(func() { s.Close() })
+	return s
 }
 
-// changed reads what has changed.
-func changed(t testing.TB, s *Source, since mirror.Mark) (lines []string, mark mirror.Mark) {
-	t.Helper()
-	mark, err := s.Changes(t.Context(), since, func(c mirror.Change) error {
-		line := c.Entry + ":"
-		for _, r := range c.Rows {
-			line += " " + r.ID
-		}
-		lines = append(lines, line)
-		return nil
+func testDriver(t *testing.T, d *database) {
+	d.source(t, Options{Changes: "log"})
+	id := 0
+	mirrortest.Run(t, mirrortest.Driver{
+		Open: func(t testing.TB) mirror.Source { return d.bare(t, Options{Changes: "log"}) },
+		Put: func(t testing.TB, entry, action string) {
+			id++
+			d.do(t, fmt.Sprintf("delete from senders where address = '%[1]s'; insert into senders (id, address, action) values (%[3]d, '%[1]s', '%[2]s')", entry, action, id))
+		},
+		Remove: func(t testing.TB, entry string) { d.do(t, "delete from senders where address = '"+entry+"'") },
+		Asked:  d.asked(),
 	})
-	if err != nil {
-		t.Fatal(err)
+}
+
+// asked counts the statements of the server, without those that count.
+func (d *database) asked() func(testing.TB) int {
+	own := 0
+	return func(t testing.TB) (n int) {
+		t.Helper()
+		var name string
+		if err := d.DB.QueryRow("show global status like 'Questions'").Scan(&name, &n); err != nil {
+			t.Fatal(err)
+		}
+		own++
+		return n - own
 	}
-	slices.Sort(lines)
-	return lines, mark
 }
 
 func testRowsAndLog(t *testing.T, d *database) {
-	bare, err := Open(Options{DSN: d.URL("reader", password, d.name), Query: rows, Changes: "log", List: "abuse-desk"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer bare.Close()
-	if _, err := bare.All(t.Context(), nothing); classOf(err) != mirror.ClassSchema || !strings.HasSuffix(err.Error(), "hint: blockd source ddl abuse-desk prints what a log needs") {
-		t.Errorf("without a log: %v", err)
-	}
+	mirrortest.WantFaultOf(t, d.bare(t, Options{Changes: "log"}), mirror.ClassSchema, "hint: blockd source ddl abuse-desk prints what a log needs")
 	d.do(t, "insert into senders values (1, 'ann@b.example', 'block', '2030-01-01 00:00:00', 'why'), (2, 'c.example', null, null, null), (3, 'bücher.example', null, '2030-01-01', null)")
 	s := d.source(t, Options{Changes: "log"})
-	lines, mark := all(t, s)
-	if want := []string{"ann@b.example|block|1893456000|why|1", "c.example||0||2", "bücher.example||1893456000||3"}; !slices.Equal(lines, want) {
-		t.Fatalf("%q, want %q", lines, want)
-	}
-	if lines, again := changed(t, s, mark); lines != nil || again != mark {
-		t.Errorf("nothing has changed: %q, %s", lines, again)
-	}
+	mark := mirrortest.WantRows(t, s, mirror.Row{Entry: "ann@b.example", Action: "block", Expires: 1893456000, Reason: "why", ID: "1"},
+		mirror.Row{Entry: "c.example", ID: "2"}, mirror.Row{Entry: "bücher.example", Expires: 1893456000, ID: "3"})
 	d.do(t, "update senders set address = 'Ann2@b.example' where id = 1; delete from senders where id = 2; update senders set why = 'x' where id = 3")
-	lines, next := changed(t, s, mark)
-	if want := []string{"Ann2@b.example: 1", "ann@b.example:", "bücher.example: 3", "c.example:"}; !slices.Equal(lines, want) {
-		t.Errorf("%q, want %q", lines, want)
-	}
-	if lines, _ := changed(t, s, next); lines != nil {
-		t.Errorf("%q", lines)
-	}
+	next := mirrortest.WantChanges(t, s, mark, "Ann2@b.example block", "ann@b.example", "bücher.example ", "c.example")
 	d.do(t, "delete from blockd_log where rev <= 2")
-	if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
-		t.Errorf("the log was cleaned: %v", err)
-	}
+	mirrortest.WantTooOld(t, "the log was cleaned", s, mark)
 	d.do(t, "delete from blockd_log")
-	if _, err := s.Changes(t.Context(), next, nil); err != nil {
-		t.Errorf("the log was cleaned up to where we are: %v", err)
-	}
+	mirrortest.WantChanges(t, s, next) // it was cleaned up to where we are
 	if plan, err := s.Plan(t.Context()); err != nil || !strings.Contains(plan, "changes: blockd_log, last number 5") || strings.Contains(plan, "secret") {
 		t.Errorf("%v: %s", err, plan)
 	}
