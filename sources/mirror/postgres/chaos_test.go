@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"blockd/lists"
+	"blockd/sources/mirror/mirrortest"
 	"context"
 	"flag"
 	"fmt"
@@ -13,8 +15,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"blockd/sources/mirror"
 )
 
 var soak = flag.Bool("soak", false, "more writers' changes, and more crashes")
@@ -154,24 +154,17 @@ func TestRandomWriters(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); running.Wait() }()
 
-	s, m := open(t, o), folder(t)
+	c := mirrortest.NewCopy(t, open(t, o), lists.Settings{})
 	seen := make([]int, len(writers)) // the state of each writer that was served last
 	rng := rand.New(rand.NewPCG(7, 7))
-	reads, follows, failed := 0, 0, 0
+	polls, failed := 0, 0
 	step := func() {
 		t.Helper()
-		told, err := m.Follow(ctx, s)
-		follows++
-		if err == mirror.ErrTooOld {
-			told, err = m.Read(ctx, s)
-			reads++
-		}
-		if err != nil {
+		polls++
+		if told, err := c.Bring(ctx); err != nil {
 			failed++
-			return
-		}
-		if told.Changed {
-			judge(t, writers, seen, served(t, m))
+		} else if told.Changed {
+			judge(t, writers, seen, c.Lines(t))
 		}
 	}
 	for i, ended := 0, false; !ended; i++ {
@@ -195,34 +188,29 @@ func TestRandomWriters(t *testing.T) {
 				t.Fatal(err)
 			}
 		case i%10 == 9:
-			m.Close()
-			s.Close()
-			var err error
-			if m.Mirror, err = mirror.Open(mirror.Options{Folder: m.folder}); err != nil {
-				t.Fatal(err)
-			}
+			c.Source.Close()
+			c.Restart(t)
 		case rng.IntN(8) == 0:
 			shared.Exec(t, name, "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()")
 		}
 	}
 	step() // of which the connection may be lost
 	step()
-	judge(t, writers, seen, served(t, m))
+	judge(t, writers, seen, c.Lines(t))
 	for i, w := range writers {
 		if last := len(w.states) - 1; w.states[seen[i]] != w.states[last] {
 			t.Errorf("%s: state %d of %d is served in the end", w.name, seen[i], last)
 		}
 	}
-	t.Logf("%d polls, of which %d read everything and %d failed", follows, reads, failed)
-	m.Close()
+	t.Logf("%d polls, of which %d failed", polls, failed)
 }
 
 // judge finds the states that are served.
-func judge(t *testing.T, writers []*writer, seen []int, lines string) {
+func judge(t *testing.T, writers []*writer, seen []int, lines []string) {
 	t.Helper()
 	rows := make([]map[string]string, len(writers))
 	words := map[string]string{"b": "block", "a": "allow", "t": "tempfail", "d": "discard"}
-	for line := range strings.Lines(lines) {
+	for _, line := range lines {
 		f := strings.Split(line, "\t")
 		i := int(f[0][1] - '0')
 		if rows[i] == nil {

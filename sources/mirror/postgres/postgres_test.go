@@ -1,14 +1,13 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"blockd/internal/testkit/postgresserver"
 	"blockd/internal/testkit/writers"
 	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 	"blockd/sources/mirror/query"
 )
 
@@ -65,7 +65,7 @@ func database(t *testing.T, options string, o Options, more ...string) (name str
 	return name, o
 }
 
-func open(t *testing.T, o Options) *Source {
+func open(t testing.TB, o Options) *Source {
 	t.Helper()
 	s, err := Open(o)
 	if err != nil {
@@ -75,42 +75,27 @@ func open(t *testing.T, o Options) *Source {
 	return s
 }
 
-// all reads everything.
-func all(t *testing.T, s *Source) (found []mirror.Row, mark mirror.Mark) {
-	t.Helper()
-	mark, err := s.All(t.Context(), func(r mirror.Row) error {
-		found = append(found, r)
-		return nil
+func TestDriver(t *testing.T) {
+	name, o := database(t, "", Options{})
+	shared.Exec(t, name, "create role counted login in role reader; alter role counted set log_statement = 'all'")
+	o.DSN = shared.URL("counted", name)
+	statement := regexp.MustCompile(`LOG:  (statement|execute) .*`)
+	mirrortest.Run(t, mirrortest.Driver{
+		Open: func(t testing.TB) mirror.Source { return open(t, o) },
+		Put: func(t testing.TB, entry, action string) {
+			shared.Exec(t, name, fmt.Sprintf("delete from senders where entry = '%[1]s'; insert into senders (entry, action) values ('%[1]s', '%[2]s')", entry, action))
+		},
+		Remove: func(t testing.TB, entry string) {
+			shared.Exec(t, name, "delete from senders where entry = '"+entry+"'")
+		},
+		Asked: func(t testing.TB) int {
+			n := len(statement.FindAll(testkit.Read(t, filepath.Join(shared.Dir, "log")), -1))
+			if n == 0 {
+				t.Fatal("the server logs no statements")
+			}
+			return n
+		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found, mark
-}
-
-// changes are the changes since a mark, as "ENTRY ACTION ACTION", in order.
-func changes(t *testing.T, s *Source, since mirror.Mark) (found []string, mark mirror.Mark) {
-	t.Helper()
-	mark, err := s.Changes(t.Context(), since, func(c mirror.Change) error {
-		text := c.Entry
-		for _, r := range c.Rows {
-			text += " " + r.Action
-		}
-		found = append(found, text)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(found)
-	return found, mark
-}
-
-func class(err error) mirror.Class {
-	if e, ok := errors.AsType[*mirror.Error](err); ok {
-		return e.Class
-	}
-	return ""
 }
 
 func TestRowsAreReadAsTheyAre(t *testing.T) {
@@ -127,9 +112,7 @@ func TestRowsAreReadAsTheyAre(t *testing.T) {
 		{Entry: "bücher.example", Expires: -1, Reason: "ü", ID: "5"},
 	}
 	want[0].Expires = time.Date(2031, 2, 3, 2, 5, 6, 0, time.UTC).Unix()
-	if got, _ := all(t, open(t, o)); !slices.Equal(got, want) {
-		t.Errorf("%+v\nwant %+v", got, want)
-	}
+	mirrortest.WantRows(t, open(t, o), want...)
 }
 
 func TestTypesOfColumns(t *testing.T) {
@@ -142,7 +125,7 @@ func TestTypesOfColumns(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			shared.Exec(t, name, "create extension if not exists citext; drop table if exists typed; drop type if exists act; create type act as enum ('block', 'allow'); create table typed ("+tt.types+"); insert into typed values ("+tt.values+"); grant select on typed to reader")
-			got, _ := all(t, open(t, o))
+			got, _ := mirrortest.Rows(t, open(t, o))
 			if len(got) != 1 || got[0].Entry != "a.example" || got[0].Action != "block" || got[0].Expires != 1927850706 || strings.TrimSpace(got[0].Reason) != "n" || got[0].ID == "" {
 				t.Errorf("%+v", got)
 			}
@@ -154,26 +137,20 @@ func TestTypesOfColumns(t *testing.T) {
 func TestLateCommit(t *testing.T) {
 	name, o := database(t, "", Options{})
 	s := open(t, o)
-	_, mark := all(t, s)
+	_, mark := mirrortest.Rows(t, s)
 	late := session(t, name)
 	late("begin; insert into senders (entry, action) values ('late.example', 'block')")
 	shared.Exec(t, name, "insert into senders (entry, action) values ('soon.example', 'allow')")
 
-	got, mark := changes(t, s, mark)
-	if want := []string{"soon.example allow"}; !slices.Equal(got, want) {
-		t.Fatalf("before the commit: %q, want %q", got, want)
-	}
+	mark = mirrortest.WantChanges(t, s, mark, "soon.example allow")
 	highest := shared.Query(t, name, "select max(rev) from blockd_log")[0]
 	late("commit")
 	if got := shared.Query(t, name, "select count(*) from blockd_log where rev > "+highest); got[0] != "0" {
 		t.Error("a mark that is the highest rev finds it too, so this test shows nothing")
 	}
-	got, mark = changes(t, s, mark)
-	if want := []string{"late.example block"}; !slices.Equal(got, want) {
-		t.Errorf("after it: %q, want %q", got, want)
-	}
-	if got, again := changes(t, s, mark); len(got) > 0 || again != mark {
-		t.Errorf("and then %q, and another mark", got)
+	mark = mirrortest.WantChanges(t, s, mark, "late.example block")
+	if again := mirrortest.WantChanges(t, s, mark); again != mark {
+		t.Error("then another mark")
 	}
 }
 
@@ -197,11 +174,9 @@ func TestEntriesOfCitext(t *testing.T) {
 	name, o := database(t, "", Options{})
 	shared.Exec(t, name, "create extension citext; alter table senders alter column entry type citext; insert into senders (entry) select i || '.example' from generate_series(1, 5000) as i; analyze senders")
 	s := open(t, o)
-	_, mark := all(t, s)
+	_, mark := mirrortest.Rows(t, s)
 	shared.Exec(t, name, "insert into senders (entry, action) values ('A.example', 'block'); insert into blockd_log (list, entry, gone) values ('abuse', 'a.EXAMPLE', false)")
-	if got, _ := changes(t, s, mark); !slices.Equal(got, []string{"A.example block", "a.EXAMPLE"}) {
-		t.Errorf("%q", got)
-	}
+	mirrortest.WantChanges(t, s, mark, "A.example block", "a.EXAMPLE")
 	if plan, err := s.Plan(t.Context()); err != nil || !strings.Contains(plan, "by an index") {
 		t.Errorf("%v\n%s", err, plan)
 	}
@@ -212,16 +187,14 @@ func TestEntriesOfCitext(t *testing.T) {
 func TestNumbersOfTransactionsGivenTwice(t *testing.T) {
 	name, o := database(t, "", Options{})
 	s := open(t, o)
-	_, mark := all(t, s)
+	_, mark := mirrortest.Rows(t, s)
 	p, ok := positionOf(mark)
 	if !ok {
 		t.Fatal(mark)
 	}
 	p.snapshot = "1000000000:1000000000:"
 	shared.Exec(t, name, "insert into senders (entry, action) values ('new.example', 'block')")
-	if got, _ := changes(t, s, p.mark()); !slices.Equal(got, []string{"new.example block"}) {
-		t.Errorf("%q", got)
-	}
+	mirrortest.WantChanges(t, s, p.mark(), "new.example block")
 }
 
 func TestTriggersOfDDL(t *testing.T) {
@@ -238,22 +211,14 @@ func TestTriggersOfDDL(t *testing.T) {
 		{"begin; insert into senders (entry) values ('d.example'); rollback", nil},
 		{"insert into senders (entry) values (''), (null)", nil},
 	} {
-		_, mark := all(t, s)
+		_, mark := mirrortest.Rows(t, s)
 		shared.Exec(t, name, step.sql)
-		if got, _ := changes(t, s, mark); !slices.Equal(got, step.want) {
-			t.Errorf("%s: %q, want %q", step.sql, got, step.want)
-		}
+		mirrortest.WantChanges(t, s, mark, step.want...)
 	}
-	_, mark := all(t, s)
+	_, mark := mirrortest.Rows(t, s)
 	shared.Exec(t, name, "truncate senders")
-	if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
-		t.Errorf("after TRUNCATE: %v", err)
-	}
-	if found, mark := all(t, s); len(found) > 0 {
-		t.Errorf("%d rows of an empty table", len(found))
-	} else if got, _ := changes(t, s, mark); len(got) > 0 {
-		t.Errorf("%q after it was read", got)
-	}
+	mirrortest.WantTooOld(t, "after TRUNCATE", s, mark)
+	mirrortest.WantChanges(t, s, mirrortest.WantRows(t, s))
 }
 
 func TestDDLFindsTableAndEntry(t *testing.T) {
@@ -295,11 +260,9 @@ func TestFollowsOwners(t *testing.T) {
 func TestTriggersOlderThanOwners(t *testing.T) {
 	name, o := database(t, "", Options{Query: writers.OwnedQuery, PerRecipient: true}, writers.OwnedTable+";")
 	s := open(t, o)
-	_, mark := all(t, s)
+	_, mark := mirrortest.Rows(t, s)
 	shared.Exec(t, name, "insert into blockd_log (list, entry, gone) values ('abuse', 'bulk.example', false)")
-	if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
-		t.Errorf("%v, want that everything is read", err)
-	}
+	mirrortest.WantTooOld(t, "everything is read", s, mark)
 }
 
 func TestLogThatWasCleaned(t *testing.T) {
@@ -307,12 +270,12 @@ func TestLogThatWasCleaned(t *testing.T) {
 	s := open(t, o)
 	tooOld := func(what string, since mirror.Mark, want bool) {
 		t.Helper()
-		_, err := s.Changes(t.Context(), since, func(mirror.Change) error { return nil })
+		_, err := s.Changes(t.Context(), since, mirrortest.Ignore)
 		if errors.Is(err, mirror.ErrTooOld) != want || err != nil && !want {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, mark := all(t, s)
+	_, mark := mirrortest.Rows(t, s)
 	clean := strings.ReplaceAll(strings.TrimSpace(s.DDL()[strings.Index(s.DDL(), "--   delete from"):]), "--   ", "")
 	clean = strings.ReplaceAll(strings.ReplaceAll(clean, "--     ", ""), "interval '7 days'", "interval '0'")
 	shared.Exec(t, name, clean)
@@ -321,10 +284,10 @@ func TestLogThatWasCleaned(t *testing.T) {
 	tooOld("with two new rows", mark, false)
 	shared.Exec(t, name, clean)
 	tooOld("of which one was cleaned", mark, true)
-	_, mark = all(t, s)
+	_, mark = mirrortest.Rows(t, s)
 	shared.Exec(t, name, "delete from blockd_log")
 	tooOld("emptied by hand", mark, true)
-	_, mark = all(t, s)
+	_, mark = mirrortest.Rows(t, s)
 	tooOld("empty as before", mark, false)
 	shared.Exec(t, name, "insert into senders (entry) values ('c.example')")
 	tooOld("the first row of an empty log", mark, true)
@@ -345,9 +308,6 @@ func TestFingerprint(t *testing.T) {
 		return text
 	}
 	first := print(o)
-	if again := print(o); again != first {
-		t.Errorf("%s, and then %s", first, again)
-	}
 	other := o
 	other.Query += " where true"
 	if print(other) == first {
@@ -361,30 +321,4 @@ func TestFingerprint(t *testing.T) {
 	if print(o) == first || second == name {
 		t.Error("another database is the same source")
 	}
-}
-
-// copied is a copy and its folder.
-type copied struct {
-	*mirror.Mirror
-	folder string
-}
-
-// folder opens a copy in a folder of its own.
-func folder(t *testing.T) copied {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "copy")
-	m, err := mirror.Open(mirror.Options{Folder: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return copied{m, path}
-}
-
-func update(ctx context.Context, m copied, s *Source) (*mirror.Report, error) {
-	told, err := m.Follow(ctx, s)
-	if errors.Is(err, mirror.ErrTooOld) {
-		return m.Read(ctx, s)
-	}
-	return told, err
 }

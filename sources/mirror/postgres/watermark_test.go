@@ -1,13 +1,12 @@
 package postgres
 
 import (
-	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 	"blockd/sources/mirror/query"
 )
 
@@ -24,10 +23,7 @@ func TestWatermark(t *testing.T) {
 			o.Query, o.Changes, o.Watermark, o.Overlap = "select entry, action, changed, deleted from senders", query.Watermark, "changed", time.Minute
 			s := open(t, o)
 			shared.Exec(t, name, open(t, o).DDL())
-			found, mark := all(t, s)
-			if len(found) > 0 {
-				t.Fatalf("%+v", found)
-			}
+			mark := mirrortest.WantRows(t, s)
 			for _, step := range []struct {
 				sql  string
 				want []string
@@ -41,15 +37,12 @@ func TestWatermark(t *testing.T) {
 				{"delete from senders where entry = 'late.example'", nil}, // only a full read tells
 			} {
 				shared.Exec(t, name, step.sql)
-				var got []string
-				if got, mark = changes(t, s, mark); !slices.Equal(got, step.want) {
-					t.Errorf("%s: %q, want %q", step.sql, got, step.want)
-				}
+				mark = mirrortest.WantChanges(t, s, mark, step.want...)
 			}
-			if found, _ := all(t, s); len(found) != 1 || found[0].Entry != "never.example" {
+			if found, _ := mirrortest.Rows(t, s); len(found) != 1 || found[0].Entry != "never.example" {
 				t.Errorf("a full read: %+v", found)
 			}
-			if got, again := changes(t, open(t, o), mark); len(got) == 0 || again == mark {
+			if got, again := mirrortest.Changes(t, open(t, o), mark); len(got) == 0 || again == mark {
 				t.Errorf("another process knows of no poll before: %q", got)
 			}
 		})
@@ -59,19 +52,13 @@ func TestWatermark(t *testing.T) {
 func TestWatermarkThatIsNone(t *testing.T) {
 	_, o := database(t, "", Options{Changes: query.None})
 	o.Changes, o.Watermark = query.Watermark, "action"
-	if _, err := open(t, o).All(t.Context(), nil); class(err) != mirror.ClassSchema {
-		t.Errorf("a text: %v", err)
-	}
+	mirrortest.WantFaultOf(t, open(t, o), mirror.ClassSchema, "") // a text
 	o.Watermark = "updated_at"
-	if _, err := open(t, o).All(t.Context(), nil); class(err) != mirror.ClassSchema || !strings.Contains(err.Error(), "select it too") {
-		t.Errorf("a column that is not there: %v", err)
-	}
+	mirrortest.WantFaultOf(t, open(t, o), mirror.ClassSchema, "select it too")
 	o.Changes, o.Watermark = query.None, ""
 	s := open(t, o)
-	_, mark := all(t, s)
-	if _, err := s.Changes(t.Context(), mark, nil); !errors.Is(err, mirror.ErrTooOld) {
-		t.Errorf("without any way to find changes: %v", err)
-	}
+	_, mark := mirrortest.Rows(t, s)
+	mirrortest.WantTooOld(t, "without any way to find changes", s, mark)
 }
 
 // TestRowFromTheFuture does not hide rows that are changed before that time.
@@ -80,12 +67,10 @@ func TestRowFromTheFuture(t *testing.T) {
 	shared.Exec(t, name, "alter table senders add changed timestamptz default now(); insert into senders (entry, changed) values ('future.example', '2999-01-01')")
 	o.Query, o.Changes, o.Watermark, o.Overlap = "select entry, changed from senders", query.Watermark, "changed", time.Minute
 	s := open(t, o)
-	_, mark := all(t, s)
-	_, mark = changes(t, s, mark)
+	_, mark := mirrortest.Rows(t, s)
+	_, mark = mirrortest.Changes(t, s, mark)
 	shared.Exec(t, name, "insert into senders (entry) values ('now.example')")
-	if got, _ := changes(t, s, mark); !slices.Equal(got, []string{"now.example "}) {
-		t.Errorf("%q", got)
-	}
+	mirrortest.WantChanges(t, s, mark, "now.example ")
 }
 
 func TestPlan(t *testing.T) {
