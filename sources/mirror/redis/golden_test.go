@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,15 +15,15 @@ import (
 
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/redisserver"
-	"blockd/lists"
-	"blockd/sources/mirror"
+	"blockd/internal/testkit/writers"
 )
 
-// TestEveryServedStateIsAPrefix lets eight writers change a list at random while the server and the reader are killed
-// again and again. Each copy that comes into force is what the list was after one of its changes, and the last one is the list.
+// TestEveryServedStateIsAPrefix lets eight writers change a list at random while the server is killed and the reader ended
+// again and again. Each copy that comes into force is what the list was after one of its changes, in their order, and the last
+// one is the list.
 func TestEveryServedStateIsAPrefix(t *testing.T) {
 	testkit.Peer(t, "redis-server")
-	const writers, kills = 8, 5
+	const many, kills = 8, 5
 	changes := 1000
 	if testing.Short() {
 		changes = 200
@@ -42,8 +39,8 @@ func TestEveryServedStateIsAPrefix(t *testing.T) {
 	var group sync.WaitGroup
 	var done, polls atomic.Int64
 	polled := sync.NewCond(&sync.Mutex{})
-	made := make([]map[string][]string, writers) // by entry the values in turn; "" = it was taken out
-	for n := range writers {
+	made := make([]map[string][]string, many) // by entry the values in turn; "" = it was taken out
+	for n := range many {
 		made[n] = map[string][]string{}
 		group.Go(func() {
 			rng := rand.New(rand.NewPCG(11, uint64(n)))
@@ -57,10 +54,13 @@ func TestEveryServedStateIsAPrefix(t *testing.T) {
 				entry, value := fmt.Sprintf("w%d-%d.example", n, rng.IntN(40)), ""
 				args := []any{"del", entry}
 				if rng.IntN(3) > 0 {
-					value = fmt.Sprintf("block\t\t%d", i)
+					value = fmt.Sprintf("block\t%d", 4102444800+i)
 					args = []any{"put", entry, value}
 				}
-				was := last(made[n][entry])
+				was := ""
+				if all := made[n][entry]; len(all) > 0 {
+					was = all[len(all)-1]
+				}
 				for {
 					_, err := w.try(args...)
 					if err == nil {
@@ -78,121 +78,64 @@ func TestEveryServedStateIsAPrefix(t *testing.T) {
 			}
 		})
 	}
+	ended := make(chan struct{})
+	go func() { group.Wait(); close(ended) }()
 
-	folder := filepath.Join(t.TempDir(), "copy")
-	served := map[int64]map[string]string{} // by the mark of each copy in force what it has
-	follow := func(ctx context.Context, rounds int) (whole bool) {
-		m, err := mirror.Open(mirror.Options{Folder: folder, Settings: lists.Settings{}})
-		if err != nil {
-			t.Error(err)
-			return false
-		}
-		defer m.Close()
-		s := open(t, o)
-		defer s.Close()
-		for range rounds {
-			_, err := m.Follow(ctx, s)
-			if errors.Is(err, mirror.ErrTooOld) {
-				_, err = m.Read(ctx, s)
-			}
-			if err != nil && classOfError(err) == "" && !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
-			whole = err == nil
-			state, ok := m.State()
-			if marks, fine := readMarks(state.Mark, 1); ok && fine && served[marks[0].rev] == nil {
-				served[marks[0].rev] = copied(t, mirror.Files(folder))
-			}
+	copied := writers.Follow(t, open(t, o))
+	rng := rand.New(rand.NewPCG(12, 0))
+	killed := 0
+	for running := true; running; { // a reader that is ended in the midst of what it does, and begins anew
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(500))*time.Millisecond)
+		for range 6 {
+			_ = copied.Poll(t, ctx)
 			polled.L.Lock()
 			polls.Add(1)
 			polled.L.Unlock()
 			polled.Broadcast()
 		}
-		return whole
-	}
-	ended, followed := make(chan struct{}), make(chan struct{})
-	go func() { group.Wait(); close(ended) }()
-	go func() { // a reader that is ended in the midst of what it does, and begins anew
-		defer close(followed)
-		rng := rand.New(rand.NewPCG(12, 0))
-		for {
-			select {
-			case <-ended:
-				for !follow(context.Background(), 2) && !t.Failed() {
-				}
-				return
-			default:
-				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(500))*time.Millisecond)
-				follow(ctx, 6)
-				cancel()
-			}
+		cancel()
+		copied.Source.Close()
+		copied.Source = open(t, o)
+		copied.Restart(t)
+		if killed < kills && done.Load() >= int64(many*changes*(killed+1)/(kills+1)) {
+			killed++
+			gone := make(chan struct{})
+			go func() { r.Kill(); close(gone) }()
+			_ = copied.Poll(t, t.Context()) // in the midst of it
+			<-gone
+			r = redisserver.StartAt(t, address, options...)
 		}
-	}()
-	for i := range kills {
-		testkit.Eventually(t, "changes", func() bool { return done.Load() >= int64(writers*changes*(i+1)/(kills+1)) })
-		r.Kill()
-		r = redisserver.StartAt(t, address, options...)
+		select {
+		case <-ended:
+			running = false
+		default:
+		}
 	}
-	<-followed
 
 	// The log says in which order the changes came about.
 	log, err := client(t, address).XRange(t.Context(), k.log, "-", "+").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, checked := map[string]string{}, 0
-	for rev := int64(0); ; rev++ {
-		if got, ok := served[rev]; ok {
-			checked++
-			if !maps.Equal(got, state) {
-				t.Fatalf("after %d changes: the copy has %d entries, and the list had %d", rev, len(got), len(state))
-			}
-		}
-		if rev == int64(len(log)) {
-			break
-		}
-		entry := log[rev].Values["f"].(string)
+	var list writers.Sums
+	states := []uint64{list.Now()}
+	for _, change := range log {
+		entry := change.Values["f"].(string)
 		var n int
 		fmt.Sscanf(entry, "w%d-", &n)
 		if len(made[n][entry]) == 0 {
 			t.Fatalf("a change of %s that nobody made", entry)
 		}
-		if state[entry] = made[n][entry][0]; state[entry] == "" {
-			delete(state, entry)
+		row := valueRow(entry, made[n][entry][0])
+		if made[n][entry][0] == "" {
+			row.Entry = ""
 		}
-		made[n][entry] = made[n][entry][1:]
+		made[n][entry] = slices.Delete(made[n][entry], 0, 1)
+		list.Set(t, entry, row)
+		states = append(states, list.Now())
 	}
-	if served[int64(len(log))] == nil || checked != len(served) || checked < kills {
-		t.Errorf("%d copies were checked of %d, of %d changes; the last: %v", checked, len(served), len(log), served[int64(len(log))] != nil)
+	copied.CheckStates(t, states)
+	if killed < kills {
+		t.Errorf("the server was killed %d times of %d", killed, kills)
 	}
-	t.Logf("%d changes, %d copies", len(log), checked)
-}
-
-func last(all []string) string {
-	if len(all) == 0 {
-		return ""
-	}
-	return all[len(all)-1]
-}
-
-// copied is what the files of a copy have: by entry the value as it was written.
-func copied(t *testing.T, pattern string) map[string]string {
-	t.Helper()
-	paths, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]string{}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			if fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); len(fields) == 6 {
-				all[fields[0]] = "block\t\t" + fields[4]
-			}
-		}
-	}
-	return all
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"blockd/internal/testkit/redisserver"
 	"blockd/internal/testkit/selfsigned"
 	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 )
 
 // saying is a server that gives every command the same answer.
@@ -103,9 +105,7 @@ func TestFaults(t *testing.T) {
 			if test.words == "rev" && errors.Is(err, mirror.ErrTooOld) {
 				continue // the log is not there either
 			}
-			if err == nil || classOfError(err) != test.class || !strings.Contains(err.Error(), test.words) || strings.Contains(err.Error(), "s3cr3t") || strings.ContainsAny(err.Error(), "\r\n") {
-				t.Errorf("%+v: %v", test, err)
-			}
+			mirrortest.WantFault(t, err, test.class, test.words, "s3cr3t")
 		}
 		if len(x) > 0 {
 			t.Errorf("%+v: %v", test, x)
@@ -116,11 +116,10 @@ func TestFaults(t *testing.T) {
 func TestHungServer(t *testing.T) {
 	mute := testkit.Listen(t)
 	s := open(t, Options{DSN: "redis://u:s3cr3t@" + mute.Addr().String(), List: "mute"})
-	ctx, cancel := contextFor(t, 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := (table{}).all(ctx, s); classOfError(err) != mirror.ClassTimeout || strings.Contains(err.Error(), "s3cr3t") {
-		t.Errorf("%v", err)
-	}
+	_, err := s.All(ctx, mirrortest.Skip)
+	mirrortest.WantFault(t, err, mirror.ClassTimeout, "", "s3cr3t")
 }
 
 func TestOptions(t *testing.T) {
@@ -143,9 +142,7 @@ func TestOptions(t *testing.T) {
 		{Options{DSN: "redis://h", List: "x", Notify: "__keyspace@0__:*"}, "notify: keyspace notifications"},
 	} {
 		_, err := Open(test.o)
-		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "s3cr3t")) {
-			t.Errorf("%+v: %v", test.o, err)
-		}
+		mirrortest.WantRefused(t, test.o, err, test.want, "s3cr3t")
 	}
 }
 
@@ -170,9 +167,7 @@ func TestKey(t *testing.T) {
 		s, x := open(t, Options{DSN: r.URL(), Key: key}), table{}
 		mark := x.read(t, s)
 		x.want(t, want...)
-		if _, err := x.changes(ctx, s, mark); !errors.Is(err, mirror.ErrTooOld) {
-			t.Errorf("%s: %v", key, err)
-		}
+		mirrortest.WantTooOld(t, key, s, mark)
 		if plan, err := s.Plan(ctx); err != nil || !strings.Contains(plan, "read each time") {
 			t.Errorf("%q, %v", plan, err)
 		}
@@ -188,8 +183,8 @@ func TestLargeKey(t *testing.T) {
 	for every, fine := range map[time.Duration]bool{5 * time.Second: false, seldom: true, 0: true} {
 		s := open(t, Options{DSN: r.URL(), Key: "large", Every: every})
 		s.large = 2
-		_, err := s.All(t.Context(), func(mirror.Row) error { return nil })
-		if fine != (err == nil) || err != nil && (classOfError(err) != mirror.ClassRefused || !strings.Contains(err.Error(), `every = "10m"`)) {
+		_, err := s.All(t.Context(), mirrortest.Skip)
+		if fine != (err == nil) || err != nil && (mirrortest.Class(err) != mirror.ClassRefused || !strings.Contains(err.Error(), `every = "10m"`)) {
 			t.Errorf("%v: %v", every, err)
 		}
 	}
