@@ -2,24 +2,17 @@ package ldap
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"blockd/internal/testkit"
 	"blockd/internal/testkit/slapdserver"
-	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 )
 
 // BenchmarkDirectory reads so many objects, and then takes changes in, one at a time. BLOCKD_TEST_ROWS gives their number.
 func BenchmarkDirectory(b *testing.B) {
-	n, err := strconv.Atoi(os.Getenv("BLOCKD_TEST_ROWS"))
-	if err != nil {
-		n = 10_000
-	}
+	n := mirrortest.BenchRows(10_000)
 	var more strings.Builder
 	more.WriteString("dn: ou=many,dc=test\nobjectClass: organizationalUnit\nou: many\n\n")
 	for i := range n {
@@ -28,33 +21,5 @@ func BenchmarkDirectory(b *testing.B) {
 	}
 	server := slapdserver.Start(b, more.String())
 	s := mustOpen(b, Options{DSN: server.URL("ou=many,dc=test?mail"), Overlap: time.Minute})
-	m, err := mirror.Open(mirror.Options{Folder: filepath.Join(b.TempDir(), "copy")})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer m.Close()
-	b.Run("read", func(b *testing.B) {
-		peak := testkit.PeakHeap()
-		for b.Loop() {
-			if told, err := m.Read(b.Context(), s); err != nil || told.Entries != int64(n) {
-				b.Fatalf("%+v, %v", told, err)
-			}
-		}
-		b.ReportMetric(float64(peak())/(1<<20), "MiB-heap")
-	})
-	b.Run("idle", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := m.Follow(b.Context(), s); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("change", func(b *testing.B) {
-		for i := 0; b.Loop(); i++ {
-			server.Set(b, "cn=s7,ou=many,dc=test", "mail", fmt.Sprintf("new%d@bulk.example", i))
-			if _, err := m.Follow(b.Context(), s); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
+	mirrortest.Benchmark(b, s, n, func(i int) { server.Set(b, "cn=s7,ou=many,dc=test", "mail", fmt.Sprintf("new%d@bulk.example", i)) })
 }

@@ -1,11 +1,7 @@
 package ldap
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +13,7 @@ import (
 	"blockd/internal/testkit/slapdserver"
 	"blockd/lists"
 	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 )
 
 func mustOpen(t testing.TB, o Options) *Source {
@@ -32,89 +29,18 @@ func mustOpen(t testing.TB, o Options) *Source {
 // rowsOf are the entries of everything, sorted.
 func rowsOf(t testing.TB, s *Source) (entries []string) {
 	t.Helper()
-	_, err := s.All(t.Context(), func(r mirror.Row) error { entries = append(entries, r.Entry); return nil })
-	if err != nil {
-		t.Fatal(err)
+	rows, _ := mirrortest.Rows(t, s)
+	for _, r := range rows {
+		entries = append(entries, r.Entry)
 	}
 	slices.Sort(entries)
 	return entries
 }
 
-// copied is a copy of a source.
-type copied struct {
-	folder string
-	*mirror.Mirror
-	source *Source
-}
-
-func copyOf(t testing.TB, o Options) copied {
+// wantFault reads everything, which fails, and checks the error.
+func wantFault(t testing.TB, o Options, class mirror.Class, want string) {
 	t.Helper()
-	folder := filepath.Join(t.TempDir(), "copy")
-	m, err := mirror.Open(mirror.Options{Folder: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	c := copied{folder, m, mustOpen(t, o)}
-	if _, err := m.Read(t.Context(), c.source); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func (c copied) follow(t testing.TB) *mirror.Report {
-	t.Helper()
-	told, err := c.Follow(t.Context(), c.source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return told
-}
-
-// served are the keys and actions of the copy.
-func (c copied) served(t testing.TB) (all []string) {
-	t.Helper()
-	files, err := filepath.Glob(mirror.Files(c.folder))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range files {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			if fields := strings.Split(line, "\t"); len(fields) == 6 {
-				all = append(all, fields[0]+" "+fields[1])
-			}
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
-func (c copied) want(t testing.TB, what string, want ...string) {
-	t.Helper()
-	if got := c.served(t); !slices.Equal(got, want) {
-		t.Errorf("%s: %q, want %q", what, got, want)
-	}
-}
-
-// wantFault checks an error's class and that its text has want, and no secret.
-func wantFault(t testing.TB, err error, class mirror.Class, want string) {
-	t.Helper()
-	failed, ok := errors.AsType[*mirror.Error](err)
-	if !ok || failed.Class != class || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %s: … %s", err, class, want)
-	}
-	if err != nil && (strings.Contains(err.Error(), slapdserver.Secret) || strings.ContainsAny(err.Error(), "\n\r\x00")) {
-		t.Errorf("an error that shows too much: %q", err)
-	}
-}
-
-func all(ctx context.Context, s *Source) error {
-	_, err := s.All(ctx, func(mirror.Row) error { return nil })
-	return err
+	mirrortest.WantFaultOf(t, mustOpen(t, o), class, want, slapdserver.Secret)
 }
 
 func TestDirectory(t *testing.T) {
@@ -125,6 +51,28 @@ func TestDirectory(t *testing.T) {
 		fmt.Fprintf(&more, "dn: cn=s%d,ou=many,dc=test\nobjectClass: person\nobjectClass: blockedSender\ncn: s%d\nsn: s\nmail: s%d@bulk.test\n\n", i, i, i)
 	}
 	server := slapdserver.Start(t, more.String())
+
+	t.Run("driver", func(t *testing.T) {
+		base, dns, n := server.Folder(t, "driver"), map[string]string{}, 0
+		mirrortest.Run(t, mirrortest.Driver{
+			Open: func(t testing.TB) mirror.Source {
+				return mustOpen(t, Options{DSN: server.URL(base), Query: "entry=mail, action=blockdAction", Overlap: time.Hour})
+			},
+			Put: func(t testing.TB, entry, action string) {
+				if dn := dns[entry]; dn != "" {
+					server.Set(t, dn, "blockdAction", action)
+					return
+				}
+				n++
+				dns[entry] = server.Sender(t, base, fmt.Sprint("s", n), "mail", entry, "blockdAction", action)
+			},
+			Remove: func(t testing.TB, entry string) {
+				server.Remove(t, dns[entry])
+				delete(dns, entry)
+			},
+			Unseen: true,
+		})
+	})
 
 	t.Run("columns", func(t *testing.T) {
 		base := server.Folder(t, "columns")
@@ -158,19 +106,11 @@ func TestDirectory(t *testing.T) {
 		if got := rowsOf(t, mustOpen(t, Options{DSN: server.URL("cn=s7,ou=many,dc=test?mail?base")})); !slices.Equal(got, []string{"s7@bulk.test"}) {
 			t.Errorf("one object: %q", got)
 		}
-		s := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail")})
-		end := errors.New("enough")
-		if _, err := s.All(t.Context(), func(mirror.Row) error { return end }); err != end {
-			t.Errorf("a read that was ended: %v", err)
-		}
-		if got := rowsOf(t, s); len(got) != many {
-			t.Errorf("after it: %d entries", len(got))
-		}
 	})
 
 	t.Run("size limit", func(t *testing.T) {
 		o := Options{DSN: strings.Replace(server.URL("ou=many,dc=test?mail"), "reader", "limited", 1)}
-		wantFault(t, all(t.Context(), mustOpen(t, o)), mirror.ClassTruncated, "size limit exceeded (4)")
+		wantFault(t, o, mirror.ClassTruncated, "size limit exceeded (4)")
 	})
 
 	t.Run("connections", func(t *testing.T) {
@@ -203,7 +143,7 @@ func TestDirectory(t *testing.T) {
 			"another base":               {server.URL("dc=elsewhere?mail"), mirror.ClassSchema, "no such object (32)"},
 		} {
 			t.Run(name, func(t *testing.T) {
-				wantFault(t, all(t.Context(), mustOpen(t, Options{DSN: tt.dsn})), tt.class, tt.want)
+				wantFault(t, Options{DSN: tt.dsn}, tt.class, tt.want)
 			})
 		}
 	})
@@ -212,54 +152,50 @@ func TestDirectory(t *testing.T) {
 		base := server.Folder(t, "changes")
 		ann := server.Sender(t, base, "ann", "mail", "ann@bulk.test", "blockdActive", "TRUE")
 		bob := server.Sender(t, base, "bob", "mail", "bob@bulk.test", "blockdActive", "TRUE")
-		c := copyOf(t, Options{DSN: server.URL(base + "??sub?(blockdActive=TRUE)"), Query: "entry=mail, action=blockdAction", Overlap: time.Hour})
-		c.want(t, "at first", "ann@bulk.test b", "bob@bulk.test b")
+		s := mustOpen(t, Options{DSN: server.URL(base + "??sub?(blockdActive=TRUE)"), Query: "entry=mail, action=blockdAction", Overlap: time.Hour})
+		c := mirrortest.NewCopy(t, s, lists.Settings{})
+		c.Read(t)
+		c.Want(t, "at first", "ann@bulk.test b", "bob@bulk.test b")
 
 		server.Sender(t, base, "eve", "mail", "Eve@bulk.test", "mail", "eve@(odd)*.test", "blockdActive", "TRUE")
-		c.follow(t)
-		c.want(t, "an object more", "ann@bulk.test b", "bob@bulk.test b", "eve@bulk.test b")
+		c.Follow(t)
+		c.Want(t, "an object more", "ann@bulk.test b", "bob@bulk.test b", "eve@bulk.test b")
 
 		server.Set(t, ann, "blockdAction", "allow")
 		server.Set(t, bob, "blockdActive", "FALSE")
-		c.follow(t)
-		c.want(t, "an action, and an object that the filter stops", "ann@bulk.test a", "eve@bulk.test b")
+		c.Follow(t)
+		c.Want(t, "an action, and an object that the filter stops", "ann@bulk.test a", "eve@bulk.test b")
 
 		// A value at two objects: the entry stays while one of them has it.
 		zoe := server.Sender(t, base, "zoe", "mail", "EVE@bulk.test", "blockdActive", "TRUE")
-		c.follow(t)
+		c.Follow(t)
 		server.Set(t, zoe, "blockdActive", "FALSE")
-		c.follow(t)
-		c.want(t, "one of two objects stopped", "ann@bulk.test a", "eve@bulk.test b")
+		c.Follow(t)
+		c.Want(t, "one of two objects stopped", "ann@bulk.test a", "eve@bulk.test b")
 
 		server.Set(t, bob, "blockdActive", "TRUE")
-		c.follow(t)
+		c.Follow(t)
 		server.Set(t, bob, "blockdActive", "FALSE") // within the same second
-		c.follow(t)
-		c.want(t, "on and off", "ann@bulk.test a", "eve@bulk.test b")
-
-		if told := c.follow(t); told.Rows != 0 || told.Changed {
-			t.Errorf("nothing has changed: %+v", told)
-		}
+		c.Follow(t)
+		c.Want(t, "on and off", "ann@bulk.test a", "eve@bulk.test b")
 
 		// What is taken away is found by a full read.
 		server.Remove(t, ann)
 		server.Set(t, "cn=eve,"+base, "mail", "new@bulk.test")
-		c.follow(t)
-		c.want(t, "deleted", "ann@bulk.test a", "eve@bulk.test b", "new@bulk.test b")
-		if _, err := c.Read(t.Context(), c.source); err != nil {
-			t.Fatal(err)
-		}
-		c.want(t, "read anew", "new@bulk.test b")
+		c.Follow(t)
+		c.Want(t, "deleted", "ann@bulk.test a", "eve@bulk.test b", "new@bulk.test b")
+		c.Read(t)
+		c.Want(t, "read anew", "new@bulk.test b")
 
 		// An object that comes from elsewhere.
 		out := server.Folder(t, "elsewhere")
 		server.Sender(t, out, "max", "mail", "max@bulk.test", "blockdActive", "TRUE")
-		c.follow(t)
+		c.Follow(t)
 		if err := server.Admin.ModifyDN(ldap.NewModifyDNRequest("cn=max,"+out, "cn=max", true, base)); err != nil {
 			t.Fatal(err)
 		}
-		c.follow(t)
-		c.want(t, "moved in", "max@bulk.test b", "new@bulk.test b")
+		c.Follow(t)
+		c.Want(t, "moved in", "max@bulk.test b", "new@bulk.test b")
 	})
 
 	// What changes while everything is read is found by the next poll, at whichever page the read was.
@@ -276,43 +212,26 @@ func TestDirectory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got []string
-		if _, err := s.Changes(t.Context(), mark, func(c mirror.Change) error { got = append(got, fmt.Sprint(c.Entry, len(c.Rows))); return nil }); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Contains(got, "early@bulk.test1") || !slices.Contains(got, "late@bulk.test1") {
+		if got, _ := mirrortest.Changes(t, s, mark); !slices.Contains(got, "early@bulk.test ") || !slices.Contains(got, "late@bulk.test ") {
 			t.Errorf("%q", got)
 		}
 	})
 
 	t.Run("marks", func(t *testing.T) {
 		s := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail"), Overlap: time.Minute})
-		mark, err := s.All(t.Context(), func(mirror.Row) error { return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, mark := mirrortest.Rows(t, s)
 		for _, since := range []mirror.Mark{"", "nonsense", "20260101"} {
-			if _, err := s.Changes(t.Context(), since, nil); err != mirror.ErrTooOld {
-				t.Errorf("since %q: %v", since, err)
-			}
+			mirrortest.WantTooOld(t, string(since), s, since)
 		}
-		count := 0
-		count1 := func(mirror.Change) error { count++; return nil }
-		next, err := s.Changes(t.Context(), mark, count1)
-		if err != nil || next == mark || count == 0 {
-			t.Errorf("what was added within the overlap: %d changes, from %q to %q, %v", count, mark, next, err)
+		if added, next := mirrortest.Changes(t, s, mark); len(added) == 0 || next == mark {
+			t.Errorf("what was added within the overlap: %d changes, from %q to %q", len(added), mark, next)
+		} else if again := mirrortest.WantChanges(t, s, next); again != next {
+			t.Errorf("idle: from %q to %q", next, again)
 		}
-		count = 0
-		if again, err := s.Changes(t.Context(), next, count1); err != nil || again != next || count != 0 {
-			t.Errorf("idle: %d changes, from %q to %q, %v", count, next, again, err)
+		if again, _ := mirrortest.Changes(t, s, mark); len(again) == 0 {
+			t.Error("a batch that was not taken in does not come again")
 		}
-		if _, err := s.Changes(t.Context(), mark, count1); err != nil || count == 0 {
-			t.Errorf("a batch that was not taken in comes again: %d, %v", count, err)
-		}
-		none := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail"), Changes: "none"})
-		if _, err := none.Changes(t.Context(), mark, nil); err != mirror.ErrTooOld {
-			t.Errorf("none: %v", err)
-		}
+		mirrortest.WantTooOld(t, "none", mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail"), Changes: "none"}), mark)
 	})
 
 	t.Run("plan", func(t *testing.T) {

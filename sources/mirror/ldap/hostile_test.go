@@ -14,6 +14,7 @@ import (
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/slapdserver"
 	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 )
 
 // message is an LDAP message: the operation, with children.
@@ -123,15 +124,13 @@ func TestWhateverAServerAnswers(t *testing.T) {
 			if tt.class == mirror.ClassTimeout {
 				timeout = time.Second
 			}
-			s := mustOpen(t, Options{DSN: "ldap://cn=a:" + slapdserver.Escape(slapdserver.Secret) + "@" + l.Addr().String() + "/dc=test?mail", Timeout: timeout})
-			wantFault(t, all(t.Context(), s), tt.class, tt.want)
+			wantFault(t, Options{DSN: "ldap://cn=a:" + slapdserver.Escape(slapdserver.Secret) + "@" + l.Addr().String() + "/dc=test?mail", Timeout: timeout}, tt.class, tt.want)
 		})
 	}
 }
 
 func TestServerIsAway(t *testing.T) {
-	s := mustOpen(t, Options{DSN: "ldap://cn=a:" + slapdserver.Escape(slapdserver.Secret) + "@" + testkit.Refusing(t) + "/dc=test?mail"})
-	wantFault(t, all(t.Context(), s), mirror.ClassUnreachable, "connection refused")
+	wantFault(t, Options{DSN: "ldap://cn=a:" + slapdserver.Escape(slapdserver.Secret) + "@" + testkit.Refusing(t) + "/dc=test?mail"}, mirror.ClassUnreachable, "connection refused")
 }
 
 // A read ends with its context, also while the server says nothing.
@@ -147,7 +146,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 			io.Copy(io.Discard, c)
 		}
 	}()
-	if err := all(ctx, s); err != context.Canceled {
+	if _, err := s.All(ctx, mirrortest.Skip); err != context.Canceled {
 		t.Error(err)
 	}
 }

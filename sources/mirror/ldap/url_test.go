@@ -1,6 +1,7 @@
 package ldap
 
 import (
+	"blockd/sources/mirror/mirrortest"
 	"reflect"
 	"strings"
 	"testing"
@@ -60,9 +61,7 @@ func TestBadOptions(t *testing.T) {
 		"watermark: want an attribute":                               {DSN: good, Watermark: "a b"},
 	} {
 		_, err := Open(o)
-		if err == nil || !strings.HasPrefix(err.Error(), strings.TrimSpace(want)) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%+v: %v, want %s", o, err, want)
-		}
+		mirrortest.WantRefused(t, o, err, strings.TrimSpace(want), "hunter2")
 	}
 }
 

@@ -3,6 +3,7 @@ package s3
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 )
 
 func TestObjectsAreAList(t *testing.T) {
@@ -24,21 +26,16 @@ func TestObjectsAreAList(t *testing.T) {
 	store.put(t, "lists.old/c.txt", "old.test\n")
 	store.put(t, "lists-c.txt", "old.test\n")
 	c := copyOf(t, Options{DSN: store.url("lists"), Settings: lists.Settings{Format: "plain"}})
-	told, err := c.Read(t.Context(), c.source)
-	if err != nil || told.Rows != 7 || told.Refused != 2 || told.First[0].ID != "lists/a.txt:4" || told.First[0].Class != lists.Syntax {
-		t.Fatalf("%+v, %v", told, err)
+	told := c.Read(t)
+	if told.Rows != 7 || told.Refused != 2 || told.First[0].ID != "lists/a.txt:4" || told.First[0].Class != lists.Syntax {
+		t.Fatalf("%+v", told)
 	}
 	want := []string{"192.0.2.0/24\tb\tt\t\tlists/b ü%2F\"+.gz:2\t", "ann@bulk.test\tb\tx\t\tlists/a.txt:1\t", "below.test\tb\ts\t\tlists/a.txt:3\t",
 		"bob@bulk.test\ta\tx\t\tlists/a.txt:2\t", "only.test\tb\tx\t\tlists/b ü%2F\"+.gz:1\t"}
-	if got := c.served(t); !slices.Equal(got, want) {
+	if got := c.Lines(t); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 
-	// A poll of what has not changed is one question.
-	listings, gets := store.listings.Load(), store.gets.Load()
-	if told, err := c.Follow(t.Context(), c.source); err != nil || told.Changed || store.listings.Load() != listings+1 || store.gets.Load() != gets {
-		t.Errorf("%+v, %v after %d and %d more questions", told, err, store.listings.Load()-listings, store.gets.Load()-gets)
-	}
 	for _, change := range []struct {
 		what string
 		do   func()
@@ -48,17 +45,33 @@ func TestObjectsAreAList(t *testing.T) {
 		{"one less", func() { store.files.DeleteObject("lists", "lists/d.txt") }},
 	} {
 		change.do()
-		if _, err := c.Follow(t.Context(), c.source); err != mirror.ErrTooOld {
+		if _, err := c.Mirror.Follow(t.Context(), c.Source); err != mirror.ErrTooOld {
 			t.Errorf("%s: %v", change.what, err)
 		}
-		if _, err := c.Read(t.Context(), c.source); err != nil {
-			t.Errorf("%s: %v", change.what, err)
-		}
+		c.Read(t)
 	}
 	store.put(t, "lists-d.txt", "old.test\n")
-	if _, err := c.Follow(t.Context(), c.source); err != nil {
-		t.Errorf("an object that is not below the prefix: %v", err)
+	c.Follow(t) // an object that is not below the prefix
+}
+
+func TestDriver(t *testing.T) {
+	store, rows := newStore(t), map[string]string{}
+	put := func(t testing.TB) {
+		text := ""
+		for _, entry := range slices.Sorted(maps.Keys(rows)) {
+			text += map[string]string{"block": "", "allow": "!"}[rows[entry]] + entry + "\n"
+		}
+		store.put(t, "list", text)
 	}
+	put(t)
+	mirrortest.Run(t, mirrortest.Driver{
+		Open: func(t testing.TB) mirror.Source {
+			return mustOpen(t, Options{DSN: store.url("list"), Settings: lists.Settings{Format: "plain"}})
+		},
+		Put:    func(t testing.TB, entry, action string) { rows[entry] = action; put(t) },
+		Remove: func(t testing.TB, entry string) { delete(rows, entry); put(t) },
+		Asked:  func(testing.TB) int { return int(store.listings.Load() + store.gets.Load()) },
+	})
 }
 
 func TestFormats(t *testing.T) {
@@ -80,10 +93,8 @@ func TestFormats(t *testing.T) {
 		{"plain", lists.Settings{Format: "plain", Subdomains: &no}, "bulk.test\tb\tx\t\tplain:1\t"},
 	} {
 		c := copyOf(t, Options{DSN: store.url(tt.prefix), Settings: tt.settings})
-		if _, err := c.Read(t.Context(), c.source); err != nil {
-			t.Fatal(err)
-		}
-		if got := c.served(t); len(got) != 1 || got[0] != tt.want {
+		c.Read(t)
+		if got := c.Lines(t); len(got) != 1 || got[0] != tt.want {
 			t.Errorf("%s, %+v: %q", tt.prefix, tt.settings, got)
 		}
 	}
@@ -96,12 +107,10 @@ func TestPrefixes(t *testing.T) {
 	}
 	for prefix, want := range map[string]int64{"many/": 1003, "": 1003, "many/0007": 1, "many/0": 0, "nothing/": 0} {
 		c := copyOf(t, Options{DSN: store.url(prefix), Settings: lists.Settings{Format: "plain"}})
-		if told, err := c.Read(t.Context(), c.source); err != nil || told.Entries != want {
-			t.Errorf("%q: %+v, %v", prefix, told, err)
+		if told := c.Read(t); told.Entries != want {
+			t.Errorf("%q: %+v", prefix, told)
 		}
-		if _, err := c.Follow(t.Context(), c.source); err != nil {
-			t.Errorf("%q: %v", prefix, err)
-		}
+		c.Follow(t)
 	}
 	anonymous := mustOpen(t, Options{DSN: "s3://" + store.address() + "/lists/many/?region=eu-central-1"})
 	text, err := anonymous.Plan(t.Context())
@@ -139,14 +148,12 @@ func TestReplacedWhileRead(t *testing.T) {
 				return false
 			})
 			c := copyOf(t, Options{DSN: store.url("lists/"), Settings: lists.Settings{Format: "plain"}})
-			_, err := c.Read(t.Context(), c.source)
 			if tt.class == "" {
-				if got := c.served(t); err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "new.test\t") {
-					t.Errorf("%q, %v", got, err)
-				}
+				c.Read(t)
+				c.Want(t, "replaced", "new.test b")
 				return
 			}
-			wantFault(t, err, tt.class, "replaced while it was read")
+			fails(t, c, tt.class, "replaced while it was read")
 			if _, has := c.State(); has {
 				t.Error("there is a copy")
 			}
@@ -163,8 +170,7 @@ func TestReplacedWhileRead(t *testing.T) {
 			return false
 		})
 		c := copyOf(t, Options{DSN: store.url("lists/"), Settings: lists.Settings{Format: "plain"}})
-		_, err := c.Read(t.Context(), c.source)
-		wantFault(t, err, mirror.ClassRefused, "replaced while it was read")
+		fails(t, c, mirror.ClassRefused, "replaced while it was read")
 	})
 }
 
@@ -178,7 +184,7 @@ func TestWhateverAStoreAnswers(t *testing.T) {
 			return true
 		}
 	}
-	fails := func(status int, code string) func(http.ResponseWriter, *http.Request) bool {
+	failing := func(status int, code string) func(http.ResponseWriter, *http.Request) bool {
 		return says(status, "<Error><Code>"+code+"</Code><Message>no,\n"+secret+"</Message></Error>")
 	}
 	hangup := func(w http.ResponseWriter) {
@@ -210,19 +216,19 @@ func TestWhateverAStoreAnswers(t *testing.T) {
 		class  mirror.Class
 		want   string
 	}{
-		{"no right", fails(403, "AccessDenied"), mirror.ClassAuth, "AccessDenied: no, …"},
-		{"wrong signature", fails(403, "SignatureDoesNotMatch"), mirror.ClassAuth, "SignatureDoesNotMatch"},
-		{"unknown key", fails(403, "InvalidAccessKeyId"), mirror.ClassAuth, "InvalidAccessKeyId"},
-		{"clock", fails(403, "RequestTimeTooSkewed"), mirror.ClassAuth, "hint: look at the clock"},
-		{"no bucket", fails(404, "NoSuchBucket"), mirror.ClassSchema, "NoSuchBucket"},
-		{"another region", fails(301, "PermanentRedirect"), mirror.ClassSchema, "region="},
-		{"too often", fails(503, "SlowDown"), mirror.ClassRefused, "SlowDown"},
-		{"its own fault", fails(500, "InternalError"), mirror.ClassRefused, "InternalError"},
+		{"no right", failing(403, "AccessDenied"), mirror.ClassAuth, "AccessDenied: no, …"},
+		{"wrong signature", failing(403, "SignatureDoesNotMatch"), mirror.ClassAuth, "SignatureDoesNotMatch"},
+		{"unknown key", failing(403, "InvalidAccessKeyId"), mirror.ClassAuth, "InvalidAccessKeyId"},
+		{"clock", failing(403, "RequestTimeTooSkewed"), mirror.ClassAuth, "hint: look at the clock"},
+		{"no bucket", failing(404, "NoSuchBucket"), mirror.ClassSchema, "NoSuchBucket"},
+		{"another region", failing(301, "PermanentRedirect"), mirror.ClassSchema, "region="},
+		{"too often", failing(503, "SlowDown"), mirror.ClassRefused, "SlowDown"},
+		{"its own fault", failing(500, "InternalError"), mirror.ClassRefused, "InternalError"},
 		{"too many requests", says(429, "later"), mirror.ClassRefused, ""},
 		{"not S3", says(200, "<html>welcome</html>"), mirror.ClassRefused, "no list of objects"},
 		{"empty", says(200, ""), mirror.ClassRefused, "no list of objects"},
 		{"not XML", says(200, "<ListBucketResult>welcome & goodbye"), mirror.ClassRefused, "cannot be read"},
-		{"a bad request", fails(400, "InvalidArgument"), mirror.ClassQuery, "InvalidArgument"},
+		{"a bad request", failing(400, "InvalidArgument"), mirror.ClassQuery, "InvalidArgument"},
 		{"half a list", says(200, listing[:60]), mirror.ClassTruncated, "EOF"},
 		{"closes", func(w http.ResponseWriter, _ *http.Request) bool { hangup(w); return true }, mirror.ClassUnreachable, "list"},
 		{"hangs", func(w http.ResponseWriter, r *http.Request) bool { hangs(w, r); return true }, mirror.ClassTimeout, "no answer in time"},
@@ -240,7 +246,7 @@ func TestWhateverAStoreAnswers(t *testing.T) {
 			}
 			return true
 		}, mirror.ClassTruncated, ""},
-		{"no right to an object", ofObject(fails(403, "AccessDenied")), mirror.ClassAuth, "get lists/a: AccessDenied"},
+		{"no right to an object", ofObject(failing(403, "AccessDenied")), mirror.ClassAuth, "get lists/a: AccessDenied"},
 		{"object cut", part(func(w http.ResponseWriter, _ *http.Request) { hangup(w) }), mirror.ClassTruncated, "after 5 of 9 octets"},
 		{"object hangs", part(hangs), mirror.ClassTimeout, "after 5 of 9 octets: no answer in time"},
 		{"another object", ofObject(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -276,15 +282,10 @@ func TestWhateverAStoreAnswers(t *testing.T) {
 				timeout = time.Second
 			}
 			c := copyOf(t, Options{DSN: store.url("lists/"), Settings: lists.Settings{Format: "plain"}, Timeout: timeout})
-			if _, err := c.Read(t.Context(), c.source); err != nil {
-				t.Fatal(err)
-			}
+			c.Read(t)
 			store.do(tt.answer)
-			_, err := c.Read(t.Context(), c.source)
-			wantFault(t, err, tt.class, tt.want)
-			if got := c.served(t); len(got) != 1 || !strings.HasPrefix(got[0], "old.test\t") {
-				t.Errorf("the copy is %q", got)
-			}
+			fails(t, c, tt.class, tt.want)
+			c.Want(t, "the copy", "old.test b")
 		})
 	}
 }
@@ -303,8 +304,7 @@ func TestObjectsThatAreNoLists(t *testing.T) {
 	} {
 		store.put(t, "lists/a\n", tt.text)
 		c := copyOf(t, Options{DSN: store.url("lists/")})
-		_, err := c.Read(t.Context(), c.source)
-		wantFault(t, err, tt.class, tt.want)
+		fails(t, c, tt.class, tt.want)
 	}
 }
 

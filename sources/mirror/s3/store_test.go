@@ -3,14 +3,11 @@ package s3
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +16,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"blockd/sources/mirror"
+	"blockd/sources/mirror/mirrortest"
 )
 
 const (
@@ -85,23 +83,11 @@ func mustOpen(t testing.TB, o Options) *Source {
 	return s
 }
 
-// copied is a copy of a source.
-type copied struct {
-	folder string
-	*mirror.Mirror
-	source *Source
-}
-
-func copyOf(t testing.TB, o Options) copied {
+// copyOf is a copy of a source, which leaves no temporary files.
+func copyOf(t testing.TB, o Options) *mirrortest.Copy {
 	t.Helper()
-	folder := filepath.Join(t.TempDir(), "copy")
-	m, err := mirror.Open(mirror.Options{Folder: folder, Settings: o.Settings})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
 	o.Folder = t.TempDir()
-	c := copied{folder, m, mustOpen(t, o)}
+	c := mirrortest.NewCopy(t, mustOpen(t, o), o.Settings)
 	t.Cleanup(func() {
 		if left, err := os.ReadDir(o.Folder); err != nil || len(left) > 0 {
 			t.Errorf("temporary files stay: %v, %v", left, err)
@@ -110,38 +96,17 @@ func copyOf(t testing.TB, o Options) copied {
 	return c
 }
 
-// served are the lines of the copy.
-func (c copied) served(t testing.TB) (all []string) {
-	t.Helper()
-	files, err := filepath.Glob(mirror.Files(c.folder))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range files {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			if strings.Count(line, "\t") == 5 {
-				all = append(all, strings.TrimSuffix(line, "\n"))
-			}
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
 // wantFault checks an error's class and that its text has want, and no secret.
 func wantFault(t testing.TB, err error, class mirror.Class, want string) {
 	t.Helper()
-	failed, ok := errors.AsType[*mirror.Error](err)
-	if !ok || failed.Class != class || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %s: … %s", err, class, want)
-	}
-	if err != nil && (strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "Signature=") || strings.ContainsAny(err.Error(), "\n\r\x00")) {
-		t.Errorf("an error that shows too much: %q", err)
-	}
+	mirrortest.WantFault(t, err, class, want, secret, "Signature=")
+}
+
+// fails reads a copy, which fails.
+func fails(t testing.TB, c *mirrortest.Copy, class mirror.Class, want string) {
+	t.Helper()
+	_, err := c.Mirror.Read(t.Context(), c.Source)
+	wantFault(t, err, class, want)
 }
 
 func packed(t testing.TB, text string) string {

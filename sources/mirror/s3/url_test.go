@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blockd/lists"
+	"blockd/sources/mirror/mirrortest"
 )
 
 func TestURL(t *testing.T) {
@@ -45,9 +46,7 @@ func TestBadOptions(t *testing.T) {
 		`format: unknown format "html"`:                                     {DSN: "s3://s3.test/lists/", Settings: lists.Settings{Format: "html"}},
 	} {
 		_, err := Open(o)
-		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v, want %s", o.DSN, err, want)
-		}
+		mirrortest.WantRefused(t, o.DSN, err, want, "hunter2")
 	}
 }
 
