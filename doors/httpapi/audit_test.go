@@ -1,26 +1,20 @@
 package httpapi
 
 import (
-	"log/slog"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"blockd/records/audit"
-	"blockd/reload"
 )
 
 func newAuditFixture(t *testing.T) *entryFixture {
 	t.Helper()
 	f := newPauseFixture(t)
-	folder := filepath.Join(t.TempDir(), "audit")
-	f.settings.Audit = &Audit{audit.New(audit.Settings{Folder: folder, Max: 1 << 20, Keep: time.Hour}), folder}
-	f.Server = New(f.settings, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	f.settings.Audit = newAudit(t)
+	f.serve(f.settings)
 	return f
 }
 

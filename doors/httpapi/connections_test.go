@@ -78,19 +78,6 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	}
 }
 
-func TestHeaderIsBounded(t *testing.T) {
-	f := newFixture(t, Settings{}, "bad.example\n")
-	f.inBubble(t, func(p *testkit.Pipes) {
-		conn := p.Dial("192.0.2.1")
-		defer conn.Close()
-		go io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-a: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
-		answer, err := bufio.NewReader(conn).ReadString('\n')
-		if !strings.HasPrefix(answer, "HTTP/1.1 431 ") {
-			t.Errorf("answer %q, %v, want 431", answer, err)
-		}
-	})
-}
-
 func TestConnectionsOfOneClient(t *testing.T) {
 	f := newFixture(t, Settings{MaxConnections: 4, MaxPerClient: 2}, "bad.example\n")
 	f.inBubble(t, func(p *testkit.Pipes) {

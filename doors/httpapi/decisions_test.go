@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
@@ -50,9 +49,7 @@ func TestParseDecisionQuery(t *testing.T) {
 
 // A plus is a plus here too, in an address and in a time.
 func TestDecisionsOfAnAddressWithAPlus(t *testing.T) {
-	past, err := history.Open(history.Settings{Folder: filepath.Join(t.TempDir(), "history"), Max: history.MinMax, Keep: time.Hour})
-	testkit.Must(t, err)
-	t.Cleanup(func() { past.Close() })
+	past := newHistory(t)
 	past.Add(refusal(time.Now(), "promo+x@bad.example"))
 	f := newFixture(t, Settings{History: past, First: first}, "bad.example\n")
 	for _, query := range []string{"sender=promo+x@bad.example", "sender=promo%2Bx@bad.example", "since=2020-01-31T12:00:00+01:00", "&"} {

@@ -201,24 +201,6 @@ func TestNoEntriesNoResource(t *testing.T) {
 	}
 }
 
-func BenchmarkEntryList(b *testing.B) {
-	f := newEntryFixture(b)
-	for i := range 100 {
-		var changes []live.Change
-		for j := range 1000 {
-			changes = append(changes, live.Change{Entry: fmt.Sprintf("x%d@y%d.example", i, j)})
-		}
-		if _, err := f.set.Apply(changes...); err != nil {
-			b.Fatal(err)
-		}
-	}
-	for b.Loop() {
-		if w := f.ask("GET", "/v1/entries", "", f.read); w.Code != http.StatusOK {
-			b.Fatal(w.Code)
-		}
-	}
-}
-
 // pieces is a ResponseWriter that counts.
 type pieces struct {
 	header          http.Header

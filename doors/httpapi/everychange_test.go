@@ -25,12 +25,10 @@ import (
 	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/records/audit"
-	"blockd/records/correspondents"
 	"blockd/records/history"
 	"blockd/records/letter"
 	"blockd/records/pause"
 	"blockd/records/quarantine"
-	"blockd/reload"
 )
 
 // change is a request that changes something, by the route, and the action of its line.
@@ -79,24 +77,15 @@ func newChangingFixture(t *testing.T) (f *entryFixture, all map[string]change) {
 	var waits string
 	f, _, waits = newUndoFixture(t)
 	s, dir := f.settings, t.TempDir()
-	folder := filepath.Join(dir, "audit")
-	journal := audit.New(audit.Settings{Folder: folder, Max: 1 << 20, Keep: time.Hour})
-	s.Audit = &Audit{journal, folder}
-	must := func(err error) {
-		t.Helper()
-		testkit.Must(t, err)
-	}
+	s.Audit = newAudit(t)
 	guard, err := lists.NewGuard(lists.DefaultGuard())
-	must(err)
-	s.Entries, err = live.Open(live.Settings{Folder: filepath.Join(dir, "live"), Guard: guard, Audit: journal})
-	must(err)
+	testkit.Must(t, err)
+	s.Entries, err = live.Open(live.Settings{Folder: filepath.Join(dir, "live"), Guard: guard, Audit: s.Audit.Log})
+	testkit.Must(t, err)
 	t.Cleanup(func() { s.Entries.Close() })
 	s.Pauses, err = pause.Open(filepath.Join(dir, "pauses"))
-	must(err)
-	set, _, err := correspondents.Open(correspondents.Settings{Path: filepath.Join(dir, "set"), Keep: 365 * 24 * time.Hour})
-	must(err)
-	t.Cleanup(set.Close)
-	s.Person = &forget.Places{Correspondents: set, Index: filepath.Join(dir, "index")}
+	testkit.Must(t, err)
+	s.Person = &forget.Places{Correspondents: newCorrespondents(t), Index: filepath.Join(dir, "index")}
 	s.Channel = newTestChannel()
 	aside := newAsideFixture(t, 2)
 	s.Quarantine = aside.settings.Quarantine
@@ -104,12 +93,12 @@ func newChangingFixture(t *testing.T) (f *entryFixture, all map[string]change) {
 	s.Report = &Report{To: "you@here.example", Every: time.Hour,
 		Make: func(context.Context, time.Time, time.Time) (letter.Letter, error) { return letter.Letter{}, nil },
 		Send: func(context.Context, *letter.Letter) ([]ReportDelivery, error) { return nil, nil }}
-	s.Subscriptions = &Subscriptions{Change: func(_ context.Context, c SubscriptionChange, before func(SubscriptionList, string, string) error) (SubscriptionChanged, error) {
+	s.Subscriptions = &Subscriptions{All: func() (all SubscriptionList, _ error) { return all, nil }, Change: func(_ context.Context, c SubscriptionChange, before func(SubscriptionList, string, string) error) (SubscriptionChanged, error) {
 		return SubscriptionChanged{List: "far"}, before(SubscriptionList{}, "far", "")
 	}}
 	s.Reload = func(context.Context, string) Reloaded { return Reloaded{} }
 	key, err := receipt.OpenKey(dir)
-	must(err)
+	testkit.Must(t, err)
 	s.Requests = receipt.NewStore(dir, key)
 	var refs [2]string
 	door := &receipt.Server{Key: key, Requests: s.Requests, Log: slog.New(slog.DiscardHandler), Contact: func(string, string) string { return "" },
@@ -126,7 +115,7 @@ func newChangingFixture(t *testing.T) (f *entryFixture, all map[string]change) {
 	other := newToken(t, s.Tokens, "other", Read)
 	sum := sha256.Sum256([]byte(strings.TrimPrefix(other, "Authorization: Bearer ")))
 	defer func() { f.sessions.Begin(time.Now(), session.Session{Token: hex.EncodeToString(sum[:])}) }() // no file: it cannot fail
-	f.Server = New(s, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	f.serve(s)
 	return f, changes(refs, waits)
 }
 

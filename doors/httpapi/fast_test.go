@@ -193,28 +193,6 @@ func TestFastEndsAfterItsAnswer(t *testing.T) {
 	})
 }
 
-// TestFastAsksTheGuardEachTime holds that a header which is not parsed again is looked
-// at again.
-func TestFastAsksTheGuardEachTime(t *testing.T) {
-	f := newFixture(t, Settings{MaxRate: 2}, "bad.example\n")
-	f.inBubble(t, func(p *testkit.Pipes) {
-		conn := p.Dial("192.0.2.1")
-		defer conn.Close()
-		in := bufio.NewReader(conn)
-		for i, want := range []int{200, 200, 429, 429} {
-			io.WriteString(conn, plainCheck)
-			if got := status(t, in); got != want {
-				t.Errorf("check %d is %d, want %d", i, got, want)
-			}
-		}
-		time.Sleep(time.Second)
-		io.WriteString(conn, plainCheck)
-		if got := status(t, in); got != 200 {
-			t.Errorf("a second later it is %d", got)
-		}
-	})
-}
-
 // TestFastAnswersFromTheGenerationOfNow is here for what the fast path keeps from one request
 // to the next.
 func TestFastAnswersFromTheGenerationOfNow(t *testing.T) {

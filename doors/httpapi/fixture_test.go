@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,9 @@ import (
 	"blockd/internal/testkit/indexes"
 	"blockd/policy"
 	"blockd/policy/rule"
+	"blockd/records/audit"
+	"blockd/records/correspondents"
+	"blockd/records/history"
 	"blockd/reload"
 )
 
@@ -47,6 +51,38 @@ func newFixture(t testing.TB, s Settings, list string) *fixture {
 	s.Fast = true
 	f.Server = New(s, checker, func() reload.Status { return f.status }, reg, log)
 	return f
+}
+
+// serve begins anew with other settings.
+func (f *fixture) serve(s Settings) { f.Server = f.with(s).Server }
+
+// with is a second server beside f, with other settings.
+func (f *fixture) with(s Settings) *fixture {
+	return &fixture{Server: New(s, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))}
+}
+
+// newHistory is an empty history in a folder of its own.
+func newHistory(t testing.TB) *history.Log {
+	t.Helper()
+	past, err := history.Open(history.Settings{Folder: filepath.Join(t.TempDir(), "history"), Max: history.MinMax, Keep: time.Hour})
+	testkit.Must(t, err)
+	t.Cleanup(func() { past.Close() })
+	return past
+}
+
+// newAudit is an empty journal in a folder of its own.
+func newAudit(t testing.TB) *Audit {
+	folder := filepath.Join(t.TempDir(), "audit")
+	return &Audit{audit.New(audit.Settings{Folder: folder, Max: 1 << 20, Keep: time.Hour}), folder}
+}
+
+// newCorrespondents is an empty set of the people that local users write to.
+func newCorrespondents(t testing.TB) *correspondents.Set {
+	t.Helper()
+	set, _, err := correspondents.Open(correspondents.Settings{Path: filepath.Join(t.TempDir(), "set"), Keep: 365 * 24 * time.Hour})
+	testkit.Must(t, err)
+	t.Cleanup(set.Close)
+	return set
 }
 
 func build(t testing.TB, list string) *index.Index {

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"blockd/internal/testkit"
 	"blockd/mail/addr"
 	"blockd/policy/junk"
-	"blockd/records/correspondents"
 	"blockd/records/history"
 )
 
@@ -25,33 +23,17 @@ func junkFixture(t *testing.T) (f *fixture, bear func(scope Scope, owners ...str
 	set, err := live.Open(live.Settings{Folder: t.TempDir(), MaxPerOwner: 3})
 	testkit.Must(t, err)
 	t.Cleanup(func() { set.Close() })
-	log, err := history.Open(history.Settings{Folder: filepath.Join(t.TempDir(), "history"), Max: history.MinMax, Keep: time.Hour})
-	testkit.Must(t, err)
-	t.Cleanup(func() { log.Close() })
+	log := newHistory(t)
 	log.Add(history.Record{Time: time.Now(), Outcome: "accept", Client: netip.MustParseAddr("192.0.2.7"), Sender: "promo@bulk.example", Recipient: "carl@here.example"})
-	known, _, err := correspondents.Open(correspondents.Settings{Path: filepath.Join(t.TempDir(), "known"), Keep: 24 * time.Hour})
-	testkit.Must(t, err)
-	t.Cleanup(known.Close)
+	known := newCorrespondents(t)
 	from, _ := addr.Parse("bob@here.example")
 	to, _ := addr.Parse("friend@there.example")
 	known.Learn(from, to, time.Now())
 	box := junk.NewBox(junk.Settings{Path: filepath.Join(t.TempDir(), "box"), Agree: 2, Domains: 1, Keep: 24 * time.Hour})
-	path, n := filepath.Join(t.TempDir(), "tokens"), 0
+	path := filepath.Join(t.TempDir(), "tokens")
 	f = newFixture(t, Settings{Entries: set, Tokens: path, First: first, Mailbox: mailbox, History: log,
 		Junk: &junk.Desk{Guards: junk.Guards{Correspondents: known}, Entries: set, Box: box, Life: 24 * time.Hour}}, "bad.example\n")
-	return f, func(scope Scope, owners ...string) string {
-		t.Helper()
-		var keys []addr.Key
-		for _, o := range owners {
-			k, err := addr.ParseOwner(o)
-			testkit.Must(t, err)
-			keys = append(keys, k)
-		}
-		n++
-		token, err := NewToken(path, fmt.Sprintf("t%d", n), scope, nil, "", keys...)
-		testkit.Must(t, err)
-		return "Authorization: Bearer " + token
-	}
+	return f, bearers(t, path)
 }
 
 func mailFrom(sender string) string {

@@ -46,9 +46,15 @@ func ownersFixture(t testing.TB) (f *fixture, bear func(scope Scope, owners ...s
 	set, err := live.Open(live.Settings{Folder: t.TempDir(), MaxPerOwner: 5})
 	testkit.Must(t, err)
 	t.Cleanup(func() { set.Close() })
-	path, n := filepath.Join(t.TempDir(), "tokens"), 0
+	path := filepath.Join(t.TempDir(), "tokens")
 	f = newFixture(t, Settings{Entries: set, Tokens: path, First: first, Mailbox: mailbox}, "bad.example\n")
-	return f, func(scope Scope, owners ...string) string {
+	return f, bearers(t, path)
+}
+
+// bearers makes tokens t1, t2 and so on in a file, as header lines.
+func bearers(t testing.TB, path string) func(scope Scope, owners ...string) string {
+	n := 0
+	return func(scope Scope, owners ...string) string {
 		t.Helper()
 		var keys []addr.Key
 		for _, o := range owners {

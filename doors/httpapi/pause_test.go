@@ -2,18 +2,14 @@ package httpapi
 
 import (
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"blockd/internal/testkit"
 	"blockd/records/pause"
-	"blockd/reload"
 )
 
 func newPauseFixture(t *testing.T) *entryFixture {
@@ -23,28 +19,8 @@ func newPauseFixture(t *testing.T) *entryFixture {
 	testkit.Must(t, err)
 	f.status.Files = f.fixture.live.Lists()
 	f.settings.Pauses = set
-	f.Server = New(f.settings, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	f.serve(f.settings)
 	return f
-}
-
-func TestPauseRights(t *testing.T) {
-	f := newPauseFixture(t)
-	for _, what := range []string{"pause", "resume"} {
-		path := "/v1/lists/bad/" + what
-		if w := f.ask("POST", path, ""); w.Code != http.StatusUnauthorized {
-			t.Errorf("%s without a token: %d", what, w.Code)
-		}
-		if w := f.ask("POST", path, "", f.read); w.Code != http.StatusForbidden {
-			t.Errorf("%s with a token that may read: %d", what, w.Code)
-		}
-		if w := f.ask("POST", path, "", f.write, "Sec-Fetch-Site: cross-site"); w.Code != http.StatusForbidden {
-			t.Errorf("%s for a page of another site: %d", what, w.Code)
-		}
-		if w := f.ask("GET", path, "", f.write); w.Code != http.StatusMethodNotAllowed {
-			t.Errorf("GET %s: %d", what, w.Code)
-		}
-	}
-	wantProblem(t, newFixture(t, Settings{}, "bad.example\n").ask("POST", "/v1/lists/bad/pause", ""), http.StatusNotFound, "no such resource")
 }
 
 func TestPauseAndResume(t *testing.T) {

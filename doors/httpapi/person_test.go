@@ -17,8 +17,6 @@ import (
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/policy"
-	"blockd/records/audit"
-	"blockd/records/correspondents"
 	"blockd/records/history"
 	"blockd/reload"
 )
@@ -27,15 +25,10 @@ import (
 // journal does not name it.
 func TestLearnExplainForget(t *testing.T) {
 	f, dir := newEntryFixture(t), t.TempDir()
-	set, _, err := correspondents.Open(correspondents.Settings{Path: filepath.Join(dir, "set"), Keep: 365 * 24 * time.Hour})
-	testkit.Must(t, err)
-	t.Cleanup(set.Close)
-	past, err := history.Open(history.Settings{Folder: filepath.Join(dir, "history"), Max: history.MinMax, Keep: time.Hour})
-	testkit.Must(t, err)
-	t.Cleanup(func() { past.Close() })
+	set := newCorrespondents(t)
+	past := newHistory(t)
 	past.Add(history.Record{Time: time.Now(), Door: "smtp", Outcome: "accept", Verdict: "clear", Sender: "bob@there.example", Recipient: "anna@here.example"})
-	journal := audit.New(audit.Settings{Folder: filepath.Join(dir, "audit"), Max: 1 << 20, Keep: time.Hour})
-	f.settings.Audit = &Audit{Log: journal, Folder: filepath.Join(dir, "audit")}
+	f.settings.Audit = newAudit(t)
 	f.settings.Person = &forget.Places{Correspondents: set, Index: filepath.Join(dir, "index"), History: past.Forget}
 	sessions, secret := sessionsOfBob(t, dir)
 	f.settings.Person.Sessions = func(names func(string) bool) (int, error) { return sessions.Forget(time.Now(), names) }
@@ -45,12 +38,6 @@ func TestLearnExplainForget(t *testing.T) {
 
 	learn := `{"sent":[{"sender":"anna@here.example","recipient":"bob@there.example","time":"` + time.Now().UTC().Format(time.RFC3339) + `"},{"sender":"anna@here.example","recipient":"carl@here.example","time":"2026-01-01T00:00:00Z"}]}`
 	for _, path := range []string{"/v1/correspondents", "/v1/forget"} {
-		if w := f.ask("POST", path, "{}"); w.Code != http.StatusUnauthorized {
-			t.Errorf("%s without a token: %d", path, w.Code)
-		}
-		if w := f.ask("POST", path, "{}", f.read); w.Code != http.StatusForbidden {
-			t.Errorf("%s with a token that may read: %d", path, w.Code)
-		}
 		if w := f.ask("POST", path, `{"typo":1}`, f.write); w.Code != http.StatusBadRequest {
 			t.Errorf("%s with another member: %d", path, w.Code)
 		}

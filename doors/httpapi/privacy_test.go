@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"blockd/doors/forget"
 	"blockd/doors/receipt"
 	"blockd/index"
@@ -57,7 +55,7 @@ func TestBoundTokensHaveAnAnswerOfEachRoute(t *testing.T) {
 		t.Error("a token of an owner reloads")
 		return Reloaded{}
 	}
-	f.Server = New(s, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	f.serve(s)
 	ann, seen := bear(Write, "ann@here.example"), map[string]bool{}
 	for _, r := range f.routes(http.NotFoundHandler()) {
 		for _, m := range r.methods {

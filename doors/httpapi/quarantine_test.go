@@ -83,23 +83,6 @@ func TestQuarantinePages(t *testing.T) {
 	}
 }
 
-func TestQuarantineRights(t *testing.T) {
-	f := newAsideFixture(t, 1)
-	for _, path := range []string{"GET /v1/quarantine", "GET /v1/quarantine/message?id=1", "POST /v1/quarantine/release?id=1", "DELETE /v1/quarantine?id=1"} {
-		method, target, _ := strings.Cut(path, " ")
-		if w := f.ask(method, target, ""); w.Code != http.StatusUnauthorized {
-			t.Errorf("%s without a token: %d", path, w.Code)
-		}
-		if w := f.ask(method, target, "", f.read); w.Code != map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[path == "GET /v1/quarantine"] {
-			t.Errorf("%s with a token that may read: %d", path, w.Code)
-		}
-		if w := f.ask(method, target, "", f.write, "Sec-Fetch-Site: cross-site"); w.Code != http.StatusForbidden {
-			t.Errorf("%s for a page of another site: %d", path, w.Code)
-		}
-	}
-	wantProblem(t, newFixture(t, Settings{}, "bad.example\n").ask("GET", "/v1/quarantine", ""), http.StatusNotFound, "no such resource")
-}
-
 func TestQuarantinedMessage(t *testing.T) {
 	f := newAsideFixture(t, 2)
 	m := decoded[quarantine.Content](t, f.ask("GET", "/v1/quarantine/message?id=1700000001", "", f.write), http.StatusOK, asJSON)

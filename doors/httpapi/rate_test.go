@@ -36,35 +36,14 @@ func TestRateAgreesWithABucket(t *testing.T) {
 			if want {
 				b.level--
 			}
-			if wait := l.admit(k, now); (wait == 0) != want && (b.level < 0.99 || b.level > 1.01) {
+			wait := l.admit(k, now)
+			if (wait == 0) != want && (b.level < 0.99 || b.level > 1.01) {
 				t.Fatalf("seed %d, request %d at %d/s: admit = %v, the bucket holds %v", seed, i, rate, wait, b.level)
 			}
+			if due := time.Duration((1 - b.level) / float64(rate) * float64(time.Second)); wait > 0 && (wait-due).Abs() > time.Microsecond {
+				t.Fatalf("seed %d, request %d at %d/s: it may come back in %v, and the bucket has room in %v", seed, i, rate, wait, due)
+			}
 		}
-	}
-}
-
-func TestRateSaysWhenToComeBack(t *testing.T) {
-	l, k, now := newLimiter(10), callerKey{token: "a"}, time.Unix(1e9, 0)
-	for i := range 10 {
-		if wait := l.admit(k, now); wait != 0 {
-			t.Fatalf("request %d of a burst waits %v", i, wait)
-		}
-	}
-	wait := l.admit(k, now)
-	if wait != 100*time.Millisecond {
-		t.Fatalf("the eleventh waits %v, want 100ms", wait)
-	}
-	if again := l.admit(k, now); again != wait {
-		t.Errorf("to ask too early costs %v more", again-wait)
-	}
-	if early := l.admit(k, now.Add(wait-1)); early == 0 {
-		t.Error("admitted too early")
-	}
-	if late := l.admit(k, now.Add(wait)); late != 0 {
-		t.Errorf("not admitted in time: %v", late)
-	}
-	if other := l.admit(callerKey{token: "b"}, now); other != 0 {
-		t.Errorf("another caller waits %v", other)
 	}
 }
 

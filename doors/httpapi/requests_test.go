@@ -16,7 +16,6 @@ import (
 	"blockd/doors/receipt"
 	"blockd/internal/testkit"
 	"blockd/records/history"
-	"blockd/reload"
 )
 
 // requestFixture has requests about refusals of the given senders, the last one the newest.
@@ -42,25 +41,8 @@ func newRequestFixture(t *testing.T, senders ...string) (f *entryFixture, refs [
 	}
 	f.settings.Requests = store
 	settings := f.settings
-	f.Server = New(settings, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	f.serve(settings)
 	return f, refs
-}
-
-func TestRequestsRights(t *testing.T) {
-	f, refs := newRequestFixture(t, "x@bad.example")
-	for _, path := range []string{"GET /v1/requests", "POST /v1/requests/grant?ref=" + refs[0], "POST /v1/requests/decline?ref=" + refs[0]} {
-		method, target, _ := strings.Cut(path, " ")
-		if w := f.ask(method, target, ""); w.Code != http.StatusUnauthorized {
-			t.Errorf("%s without a token: %d", path, w.Code)
-		}
-		if w := f.ask(method, target, "", f.read); w.Code != map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[method == "GET"] {
-			t.Errorf("%s with a token that may read: %d", path, w.Code)
-		}
-		if w := f.ask(method, target, "", f.write, "Sec-Fetch-Site: cross-site"); w.Code != http.StatusForbidden {
-			t.Errorf("%s for a page of another site: %d", path, w.Code)
-		}
-	}
-	wantProblem(t, newFixture(t, Settings{}, "bad.example\n").ask("GET", "/v1/requests", ""), http.StatusNotFound, "no such resource")
 }
 
 func TestDecisionsAboutRequests(t *testing.T) {
@@ -121,7 +103,7 @@ func TestGrantsAskForProof(t *testing.T) {
 		}
 		return answers[q.Sender]
 	}
-	f.Server = New(f.settings, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	f.serve(f.settings)
 	for i, want := range []string{"spf,dkim", "", "-", ""} {
 		w := f.ask("POST", "/v1/requests/grant?ref="+refs[i], "", f.write)
 		if want == "-" {

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"blockd/index/live/shared"
 	"blockd/index/live/shared/redis"
 	"blockd/internal/testkit"
@@ -31,7 +29,7 @@ func TestRightsOfTheFleetWithoutItsStore(t *testing.T) {
 	testkit.Must(t, os.WriteFile(shared.TokenFile(folder), rows, 0o600))
 	s := f.settings
 	s.Shared = node
-	f.Server = New(s, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	f.serve(s)
 	for _, tt := range []struct {
 		method, target, credential string
 		want                       int
@@ -68,7 +66,7 @@ func machine(t *testing.T, dsn string) (*entryFixture, *shared.Node) {
 	})
 	s := f.settings
 	s.Shared = node
-	f.Server = New(s, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	f.serve(s)
 	testkit.Eventually(t, "the store answers", func() bool { return node.Status().Up })
 	return f, node
 }
@@ -142,7 +140,7 @@ func TestTokensOfTheFleetAlone(t *testing.T) {
 	f, _ := machine(t, "redis://"+redisserver.Start(t).Address)
 	s := f.settings
 	s.Tokens, s.First = "", first
-	f.Server = New(s, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	f.serve(s)
 	decoded[MadeToken](t, f.ask("POST", "/v1/tokens", `{"name":"ann","scope":"read"}`, bearFirst, json1), 200, asJSON)
 	if w := f.ask("POST", "/v1/tokens", `{"name":"bob","scope":"read","local":true}`, bearFirst, json1); w.Code != 409 || !strings.Contains(w.Body.String(), "http.tokens") {
 		t.Errorf("%d %s", w.Code, w.Body)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -189,7 +188,7 @@ func TestSessionsEnd(t *testing.T) {
 	set, err := session.Open(session.Settings{Idle: time.Nanosecond, Max: time.Nanosecond})
 	testkit.Must(t, err)
 	f.settings.Sessions = set
-	f.Server = New(f.settings, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	f.serve(f.settings)
 	if got := status(signIn(t, f.fixture, f.write)); got != 401 {
 		t.Errorf("after its time: %d", got)
 	}
@@ -217,7 +216,7 @@ func TestCookies(t *testing.T) {
 		return w
 	}
 	body := fmt.Sprintf(`{"token":%q}`, strings.TrimPrefix(f.write, "Authorization: Bearer "))
-	behind := &fixture{Server: New(Settings{Tokens: f.settings.Tokens, Entries: f.set, URL: &url.URL{Scheme: "https", Host: "mail.example", Path: "/blockd/"}}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)}
+	behind := f.with(Settings{Tokens: f.settings.Tokens, Entries: f.set, URL: &url.URL{Scheme: "https", Host: "mail.example", Path: "/blockd/"}})
 	for _, tt := range []struct {
 		name      string
 		f         *fixture
@@ -254,10 +253,9 @@ func TestCookies(t *testing.T) {
 // A sign-in that fails counts for the address, as any request with a wrong token; those of one token have a bound, because each has a line in the journal.
 func TestSignInsAreBounded(t *testing.T) {
 	f := newEntryFixture(t)
-	folder := filepath.Join(t.TempDir(), "audit")
 	s := f.settings
-	s.MaxRate, s.Audit = 5, &Audit{audit.New(audit.Settings{Folder: folder, Max: 1 << 20, Keep: time.Hour}), folder}
-	slow := &fixture{Server: New(s, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)}
+	s.MaxRate, s.Audit = 5, newAudit(t)
+	slow := f.with(s)
 	got := map[int]int{}
 	for range 20 {
 		got[slow.ask("POST", "/v1/session", `{"token":"blockd_guess"}`, json1, fromPage).Code]++
@@ -266,7 +264,7 @@ func TestSignInsAreBounded(t *testing.T) {
 		t.Errorf("20 guesses at once: %v", got)
 	}
 	s.MaxRate = 0
-	f.Server = New(s, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	f.serve(s)
 	for range signInBurst {
 		signIn(t, f.fixture, f.read)
 	}
@@ -278,7 +276,7 @@ func TestSignInsAreBounded(t *testing.T) {
 	f.ask("DELETE", "/v1/session", "", cookie, fromPage)
 	q, err := ParseAuditQuery(url.Values{"action": {"session"}})
 	testkit.Must(t, err)
-	found, err := audit.Search(t.Context(), folder, q)
+	found, err := audit.Search(t.Context(), s.Audit.Folder, q)
 	if err != nil || len(found.Lines) != signInBurst+2 || found.Lines[0].Action != audit.SessionEnd || found.Lines[0].By != "helpdesk" || found.Lines[1].Action != audit.SessionBegin || !strings.Contains(found.Lines[1].Detail, "192.0.2.1") {
 		t.Errorf("%d lines, %v: %+v", len(found.Lines), err, found.Lines[:min(2, len(found.Lines))])
 	}

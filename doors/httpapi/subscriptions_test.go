@@ -3,15 +3,10 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
-
-	"blockd/reload"
 )
 
 const sendsJSON = "Content-Type: application/json"
@@ -47,37 +42,8 @@ func newSubscriptionFixture(t *testing.T) *subscriptionFixture {
 			f.made = append(f.made, c)
 			return SubscriptionChanged{List: "far", Mode: "shadow"}, nil
 		}}
-	f.Server = New(f.settings, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	f.serve(f.settings)
 	return f
-}
-
-func TestSubscriptionRights(t *testing.T) {
-	f := newSubscriptionFixture(t)
-	for _, r := range []struct{ method, path, body string }{
-		{"POST", subscriptionsPath, `{"what":"https://lists.example/a.txt"}`},
-		{"POST", subscriptionsPath + "/far/enforce", ""},
-		{"DELETE", subscriptionsPath + "/far", ""},
-	} {
-		for _, tt := range []struct {
-			headers []string
-			status  int
-		}{
-			{nil, http.StatusUnauthorized},
-			{[]string{f.read}, http.StatusForbidden},
-			{[]string{f.write}, http.StatusForbidden},
-			{[]string{f.admin, "Sec-Fetch-Site: cross-site"}, http.StatusForbidden},
-		} {
-			if w := f.ask(r.method, r.path, r.body, append(tt.headers, sendsJSON)...); w.Code != tt.status {
-				t.Errorf("%s %s with %q: %d, want %d", r.method, r.path, tt.headers, w.Code, tt.status)
-			}
-		}
-	}
-	if w := f.ask("GET", subscriptionsPath, ""); w.Code != http.StatusUnauthorized {
-		t.Errorf("GET without a token: %d", w.Code)
-	}
-	if len(f.made) > 0 {
-		t.Errorf("%+v was done", f.made)
-	}
 }
 
 func TestSubscriptionFaults(t *testing.T) {

@@ -11,23 +11,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/internal/testkit"
-	"blockd/records/history"
 	"blockd/reload"
 )
 
 // Who may read and who may write, by each way in.
 func TestWhoMayWhat(t *testing.T) {
 	f := newEntryFixture(t)
+	f.status.Ready = true
 	const entry = `{"entry":"x.example"}`
 	single := "Authorization: Bearer the-one-of-token_file"
-	past, err := history.Open(history.Settings{Folder: filepath.Join(t.TempDir(), "history"), Max: history.MinMax, Keep: time.Hour})
-	testkit.Must(t, err)
-	t.Cleanup(func() { past.Close() })
+	past := newHistory(t)
 	withTokens := New(Settings{Tokens: f.settings.Tokens, Entries: f.set, History: past}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	withFile := New(Settings{Token: "the-one-of-token_file", Entries: f.set, History: past}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	open := New(Settings{Entries: f.set, History: past, Events: NewEvents(), First: first}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
@@ -69,9 +66,11 @@ func TestWhoMayWhat(t *testing.T) {
 				{"GET", "/v1/lists?entries=3", "", cmp.Or(tt.secret, tt.read)}, {"GET", "/v1/lists", "", tt.read}, {"GET", "/openapi.json", "", tt.read},
 				{"GET", "/v1/check?sender=x@y.example", "", tt.read}, {"GET", "/metrics", "", tt.read},
 				{"POST", "/v1/entries", entry, tt.write}, {"DELETE", "/v1/entries?entry=x.example", "", tt.write}, {"GET", "/healthz", "", 200},
+				{"GET", "/readyz", "", tt.read}, {"GET", "/nothing", "", map[bool]int{true: 404, false: 401}[tt.read == 200]},
 			} {
-				if w := ask(r.method, r.target, r.body, headers...); w.Code != r.want {
-					t.Errorf("%s %s is %d, want %d: %s", r.method, r.target, w.Code, r.want, w.Body)
+				w := ask(r.method, r.target, r.body, headers...)
+				if w.Code != r.want || w.Code == http.StatusUnauthorized && w.Header().Get("WWW-Authenticate") == "" {
+					t.Errorf("%s %s is %d %v, want %d: %s", r.method, r.target, w.Code, w.Header(), r.want, w.Body)
 				}
 			}
 		})
@@ -81,7 +80,7 @@ func TestWhoMayWhat(t *testing.T) {
 // A page of another site gets nothing, whatever the browser sends along.
 func TestPagesOfOtherSites(t *testing.T) {
 	f := newEntryFixture(t)
-	open := &fixture{Server: New(Settings{Entries: f.set}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)}
+	open := f.with(Settings{Entries: f.set})
 	tests := []struct {
 		name, method, target string
 		headers              []string

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -11,13 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"blockd/index"
 	"blockd/index/kept"
 	"blockd/internal/testkit"
 	"blockd/lists"
-	"blockd/reload"
 )
 
 // newUndoFixture has list bulk, which held old.example, then keep.example and new.example; a proposal waits of it.
@@ -58,30 +54,8 @@ func newUndoFixture(t *testing.T) (f *entryFixture, store *kept.Store, waits str
 	}
 	f.settings.Undo = &Undo{Kept: store, Review: func(string) bool { return true }, Lists: func() []string { return []string{"bulk"} },
 		Serves: func(context.Context, string) error { return nil }, HeldBack: func(string) (int, []kept.HeldBack) { return 1, []kept.HeldBack{{Entry: "bank.example", Senders: 3}} }}
-	f.Server = New(f.settings, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	f.serve(f.settings)
 	return f, store, next.ID()
-}
-
-func TestUndoRights(t *testing.T) {
-	f, store, _ := newUndoFixture(t)
-	for _, what := range []string{"rollback", "adopt"} {
-		path := "/v1/lists/bulk/" + what
-		if w := f.ask("POST", path, ""); w.Code != http.StatusUnauthorized {
-			t.Errorf("%s without a token: %d", what, w.Code)
-		}
-		if w := f.ask("POST", path, "", f.read); w.Code != http.StatusForbidden {
-			t.Errorf("%s with a token that may read: %d", what, w.Code)
-		}
-		if w := f.ask("POST", path, "", f.write, "Sec-Fetch-Site: cross-site"); w.Code != http.StatusForbidden {
-			t.Errorf("%s for a page of another site: %d", what, w.Code)
-		}
-	}
-	if w := f.ask("GET", "/v1/lists/bulk/diff", ""); w.Code != http.StatusUnauthorized {
-		t.Errorf("diff without a token: %d", w.Code)
-	}
-	if pins, err := store.Pins(); err != nil || len(pins) != 1 || pins[0].Proposal == nil {
-		t.Errorf("%+v, %v: something was done", pins, err)
-	}
 }
 
 func TestUndoFaults(t *testing.T) {
@@ -183,7 +157,7 @@ func TestWhoAndWhyWantAToken(t *testing.T) {
 	const first = "the-token-of-the-first-start"
 	s := f.Server.settings
 	s.Tokens, s.First = "", first // so that others may ask without one
-	f.Server = New(s, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	f.serve(s)
 	for path, times := range map[string]int{"/v1/generations": 1, "/v1/lists": 2} {
 		for header, want := range map[string]int{"Authorization: Bearer " + first: times, "X-None: 1": 0} {
 			w := f.ask("GET", path, "", header)
