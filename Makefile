@@ -7,7 +7,7 @@ PREFIX   ?= /usr/local
 
 .PHONY: run
 run: ## filter on 127.0.0.1:2525, mail arrives in var/mail (config.toml)
-	$(GO) build -o blockd ./cmd/blockd
+	@GO="$(GO)" packaging/build.sh blockd
 # On a terminal blockd is a job of its own, so that Ctrl-C reaches blockd alone: it ends with
 # 0 when its transactions are over, and so does make.
 	@if [ -t 0 ]; then set -m; fi; ./blockd serve

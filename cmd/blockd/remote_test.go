@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -20,31 +19,6 @@ import (
 
 	"blockd/internal/testkit"
 )
-
-// TestMain makes the certificate of httptest's servers the system's only one, as
-// an operator makes that of a company: crypto/x509 reads it once a process.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == builderName { // a daemon in a test has started its builder
-		main()
-	}
-	server := httptest.NewTLSServer(http.NotFoundHandler())
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	server.Close()
-	file, err := os.CreateTemp("", "blockd-ca-*.pem")
-	if err == nil {
-		_, err = file.Write(ca)
-		file.Close()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	os.Setenv("SSL_CERT_FILE", file.Name())
-	os.Setenv("SSL_CERT_DIR", filepath.Join(os.TempDir(), "no such folder"))
-	code := m.Run()
-	os.Remove(file.Name())
-	os.Exit(code)
-}
 
 // publisher is a web server over https with one list, /bad.txt.
 type publisher struct {

@@ -323,6 +323,8 @@ for (const colorScheme of ['light', 'dark']) {
     expect(await faults()).toEqual([]);
     await page.getByLabel('Token', { exact: true }).fill(token);
     await page.keyboard.press('Enter');
+    await expect(page.locator('#token-dialog')).toBeHidden(); // nobody types behind it, and a question asked there has no session yet
+    await expect(page.locator('#link')).toHaveText('live');
     await mail('axe@listed.example');
     await ask(page).fill('axe@listed.example');
     await expect(answer(page)).toContainText('Mail from there');

@@ -14,7 +14,11 @@ import (
 // TestInstall installs as a packager does, aside: the units start the program that
 // was installed, the configuration can be used, and a second time keeps it.
 func TestInstall(t *testing.T) {
-	dir, dest := checkout(t), t.TempDir()
+	dir, dest := t.TempDir(), t.TempDir()
+	testkit.Must(t, e2e.CopyFile(filepath.Join(e2e.Root, "Makefile"), filepath.Join(dir, "Makefile")))
+	for _, folder := range []string{"packaging", "docs/man"} {
+		testkit.Must(t, os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(e2e.Root, folder))))
+	}
 	install := func() string {
 		t.Helper()
 		cmd := exec.Command("make", "install", "DESTDIR="+dest, "PREFIX=/opt/blockd")

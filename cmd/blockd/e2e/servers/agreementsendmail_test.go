@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"blockd/cmd/blockd/e2e"
+	"blockd/cmd/blockd/e2e/agreement"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/transaction"
 )
@@ -93,7 +94,7 @@ var eightBit = regexp.MustCompile(`^(501 5\.1\.7 8-bit character in mailbox addr
 // agrees shows a case to the milter through Sendmail, to the end.
 func (s *agreeingSendmail) agrees(t *testing.T, c *transaction.Case, text string) string {
 	got := s.ask(t, c, text)
-	if !isASCII(c.Sender) {
+	if !agreement.IsASCII(c.Sender) {
 		for _, o := range got {
 			if !eightBit.MatchString(o.List) {
 				t.Errorf("<%s>: %s, want that Sendmail itself refuses it", c.Sender, o)
@@ -101,7 +102,7 @@ func (s *agreeingSendmail) agrees(t *testing.T, c *transaction.Case, text string
 		}
 		return "-"
 	}
-	return each(t, c, "sendmail", got, inFull)
+	return agreement.Each(t, c, "sendmail", got, agreement.InFull)
 }
 
 // ask sends the case as a message, and looks what Sendmail has done with it.
@@ -115,16 +116,16 @@ func (s *agreeingSendmail) ask(t *testing.T, c *transaction.Case, text string) (
 			t.Fatalf("AUTH = %q", reply)
 		}
 	}
-	got, ok := sayEnvelope(talk, c)
-	if !ok || !taken(got) {
+	got, ok := agreement.SayEnvelope(talk, c)
+	if !ok || !agreement.Taken(got) {
 		return got
 	}
 	if reply := talk.Command("DATA"); !strings.HasPrefix(reply, "354") {
 		t.Fatalf("DATA = %q", reply)
 	}
 	talk.Write(e2e.Stuffed([]byte(text)))
-	if o := outcomeOf(talk.Command(".")); o.Word != "accept" {
-		return atTheEnd(got, o)
+	if o := agreement.OutcomeOf(talk.Command(".")); o.Word != "accept" {
+		return agreement.AtTheEnd(got, o)
 	}
 	for i, r := range c.Recipients {
 		if got[i].Word == "accept" {
@@ -145,7 +146,7 @@ func (s *agreeingSendmail) wentTo(t *testing.T, c *transaction.Case, recipient s
 			if !strings.EqualFold(mailbox(to), mailbox(recipient)) {
 				continue
 			}
-			if tag := tagged.FindStringSubmatch(a.text); tag != nil && strings.Contains(a.text, "X-Blockd: ") {
+			if tag := agreement.Tagged.FindStringSubmatch(a.text); tag != nil && strings.Contains(a.text, "X-Blockd: ") {
 				return transaction.Outcome{Word: "tag", List: tag[1]}
 			}
 			return transaction.Outcome{Word: "accept"}

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"blockd/cmd/blockd/e2e"
+	"blockd/cmd/blockd/e2e/agreement"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/redisserver"
 	"blockd/internal/testkit/script"
@@ -61,17 +62,16 @@ func TestAskedAtEachDoor(t *testing.T) {
 		do("sadd", "friends", fmt.Sprintf("excused%d.example", i))
 	}
 
-	a := &agreement{policy: e2e.FreeAddress(t), milter: e2e.FreeAddress(t)}
-	a.listen(t)
-	a.upstream.Store(&script.Server{Caps: []string{"PIPELINING"}})
+	a := agreement.New(t)
+	a.Upstream.Store(&script.Server{Caps: []string{"PIPELINING"}})
 	list := "[[list]]\nname = %q\naction = %q\nexceptions = %q\n[list.source]\nkind = \"redis\"\nmode = \"ask\"\ndsn = %q\nkey = %q\nevery = \"1h\"\ntimeout = \"2s\"\nbreaker = { failures = 2, pause = \"100ms\" }\n"
 	d = e2e.Serve(t, e2e.Setup{
-		Upstream: "smtp://" + a.next, Files: map[string]string{"bad.txt": "excused0.example\nexcused1.example\nexcused2.example\nexcused3.example\nexcused4.example\n"},
+		Upstream: "smtp://" + a.Next, Files: map[string]string{"bad.txt": "excused0.example\nexcused1.example\nexcused2.example\nexcused3.example\nexcused4.example\n"},
 		Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n" +
 			fmt.Sprintf(list, "asked", "block", "own", "redis://"+server.Address, "blocked") + fmt.Sprintf(list, "friends", "allow", "all", "redis://"+server.Address, "friends"),
 		SMTP:    "client_info = \"none\"\nallow_open_upstream = true\nproxy_from = [\"127.0.0.0/8\"]\nquarantine = \"aside\"\n",
-		Milter:  fmt.Sprintf("listen = %q", a.milter),
-		Postfix: fmt.Sprintf("policy_listen = %q", a.policy),
+		Milter:  fmt.Sprintf("listen = %q", a.Milter),
+		Postfix: fmt.Sprintf("policy_listen = %q", a.Policy),
 	})
 	d.Counted(t, `blockd_ask_filter_keys{list="asked"}`, "11")
 	d.Counted(t, `blockd_ask_filter_keys{list="friends"}`, "6")
@@ -92,9 +92,9 @@ func TestAskedAtEachDoor(t *testing.T) {
 					t.Fatal(err)
 				}
 				const text = "Subject: x\r\n\r\nx\r\n"
-				each(t, c, "smtp", a.askSMTP(t, c, d, text), inFull)
-				each(t, c, "policy", a.askPolicy(t, c), inFull)
-				each(t, c, "milter", a.askMilter(t, c, text), inFull)
+				agreement.Each(t, c, "smtp", a.AskSMTP(t, c, d, text), agreement.InFull)
+				agreement.Each(t, c, "policy", a.AskPolicy(t, c), agreement.InFull)
+				agreement.Each(t, c, "milter", a.AskMilter(t, c, text), agreement.InFull)
 			}
 		})
 	}

@@ -1,4 +1,3 @@
-// Package servers tests blockd with mail servers in front of it and behind it.
 package servers
 
 import (

@@ -1,89 +1,18 @@
-package program
+package servers
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"blockd/cmd/blockd/e2e"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/selfsigned"
 )
-
-// checkout copies the project's files, so that a trial leaves no trace in them.
-func checkout(t *testing.T) string {
-	t.Helper()
-	list := exec.Command("git", "ls-files", "-co", "--exclude-standard", "-z")
-	list.Dir = e2e.Root
-	out, err := list.Output()
-	if err != nil {
-		testkit.Missing(t, "this is no git checkout: "+err.Error())
-	}
-	dir := t.TempDir()
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		if err := e2e.CopyFile(filepath.Join(e2e.Root, name), filepath.Join(dir, name)); err != nil && !os.IsNotExist(err) {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
-// TestReadmeTrial does what a newcomer does: starts `make run` in a fresh copy
-// of the checkout and types the commands of "Try it".
-func TestReadmeTrial(t *testing.T) {
-	testkit.Peer(t, "curl")
-	blocks := e2e.Consoles(t, "README.md")
-	if len(blocks) < 3 {
-		t.Fatalf("README.md has %d console blocks, want the two commands, the trial and Postfix", len(blocks))
-	}
-	trial := slices.Concat(blocks[1 : len(blocks)-1]...)
-	if len(blocks[0]) != 2 || blocks[0][0].Text != "make run" || blocks[0][1].Text != "make test" {
-		t.Fatalf("README.md opens with %v, want make run and make test", blocks[0])
-	}
-	if e2e.Listens("127.0.0.1:2525") || e2e.Listens("127.0.0.1:8025") {
-		t.Fatal("somebody listens on 127.0.0.1:2525 or :8025, where the shipped configuration listens: stop it first")
-	}
-
-	dir := checkout(t)
-	log := &testkit.Log{}
-	run := exec.Command("make", "run")
-	run.Dir = dir
-	keys := e2e.OnTerminal(t, run, log)
-	ended := make(chan error, 1)
-	go func() { ended <- run.Wait() }()
-	t.Cleanup(func() {
-		io.WriteString(keys, "\x03") // Ctrl-C
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("make run ended by Ctrl-C: %v", err)
-			}
-		case <-time.After(60 * time.Second):
-			run.Process.Kill()
-			t.Error("make run did not end within 60 s of Ctrl-C")
-		}
-		if t.Failed() {
-			t.Logf("make run printed:\n%s", e2e.Tail(log.String(), 8000))
-		}
-	})
-	testkit.Within(t, "make run to build and serve", 15*time.Minute, func() bool { // drivers of databases are large: two to three minutes of processor time
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("make run ended: %v\n%s", err, log)
-		default:
-		}
-		return e2e.Listens("127.0.0.1:2525")
-	})
-	e2e.Perform(t, "README.md", dir, nil, trial)
-}
 
 // TestReadmePostfix follows README's "In front of Postfix" on a real Postfix:
 // its commands on that instance's configuration, its config.toml in blockd.

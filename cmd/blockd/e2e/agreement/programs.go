@@ -1,4 +1,4 @@
-package servers
+package agreement
 
 import (
 	"encoding/json"
@@ -20,14 +20,14 @@ import (
 // says of the same thing.
 var programs = []struct {
 	name string
-	ask  func(*agreement, *testing.T, *transaction.Case, *e2e.Daemon) string
+	ask  func(*Agreement, *testing.T, *transaction.Case, *e2e.Daemon) string
 }{
-	{"dns, domain", (*agreement).askDNSDomain}, {"dns, client", (*agreement).askDNSClient},
-	{"resp, sender", (*agreement).askRESPSender}, {"resp, client", (*agreement).askRESPClient},
+	{"dns, domain", (*Agreement).askDNSDomain}, {"dns, client", (*Agreement).askDNSClient},
+	{"resp, sender", (*Agreement).askRESPSender}, {"resp, client", (*Agreement).askRESPClient},
 }
 
 // programDoors are the lines of the configuration that open [dns] and [resp].
-func (a *agreement) programDoors() string {
+func (a *Agreement) programDoors() string {
 	return fmt.Sprintf("[resp]\nlisten = %q\n[dns]\nlisten = %q\n[[dns.zone]]\nname = %q\nkind = \"ip\"\n[[dns.zone]]\nname = %q\nkind = \"domain\"\n",
 		a.resp, a.dns, e2e.IPZone, e2e.DomainZone)
 }
@@ -41,7 +41,7 @@ const (
 )
 
 // askDNSDomain asks for the sender's domain, if DNS has room for its name.
-func (a *agreement) askDNSDomain(t *testing.T, c *transaction.Case, d *e2e.Daemon) string {
+func (a *Agreement) askDNSDomain(t *testing.T, c *transaction.Case, d *e2e.Daemon) string {
 	sender := transaction.Internal(c.Sender)
 	key, err := addr.DomainKey(sender[strings.LastIndexByte(sender, '@')+1:])
 	if _, fits := dns.IsDomainName(key.Text + "." + e2e.DomainZone); err != nil || !fits || key.Text == "" || key.Text[0] == '[' {
@@ -50,11 +50,11 @@ func (a *agreement) askDNSDomain(t *testing.T, c *transaction.Case, d *e2e.Daemo
 	return agrees(t, "dns", byDNS(t, a.dns, key.Text+"."+e2e.DomainZone), askedHTTP(t, d, "domain", key.Text))
 }
 
-func (a *agreement) askDNSClient(t *testing.T, c *transaction.Case, d *e2e.Daemon) string {
+func (a *Agreement) askDNSClient(t *testing.T, c *transaction.Case, d *e2e.Daemon) string {
 	return agrees(t, "dns", byDNS(t, a.dns, e2e.Reversed(c.Client)+"."+e2e.IPZone), askedHTTP(t, d, "ip", c.Client.String()))
 }
 
-func (a *agreement) askRESPSender(t *testing.T, c *transaction.Case, d *e2e.Daemon) string {
+func (a *Agreement) askRESPSender(t *testing.T, c *transaction.Case, d *e2e.Daemon) string {
 	text := c.Sender
 	if text == "" {
 		text = "<>"
@@ -62,7 +62,7 @@ func (a *agreement) askRESPSender(t *testing.T, c *transaction.Case, d *e2e.Daem
 	return agrees(t, "resp", byRESP(t, a.resp, text), askedHTTP(t, d, "sender", text))
 }
 
-func (a *agreement) askRESPClient(t *testing.T, c *transaction.Case, d *e2e.Daemon) string {
+func (a *Agreement) askRESPClient(t *testing.T, c *transaction.Case, d *e2e.Daemon) string {
 	return agrees(t, "resp", byRESP(t, a.resp, c.Client.String()), askedHTTP(t, d, "ip", c.Client.String()))
 }
 
