@@ -62,9 +62,7 @@ func TestAuditOverHTTP(t *testing.T) {
 			t.Errorf("%s: %d, %s", query, w.Code, w.Body)
 		}
 	}
-	if w := f.ask("GET", "/v1/audit", ""); w.Code != http.StatusUnauthorized {
-		t.Errorf("without a token: %d", w.Code)
-	}
+	f.gives(t, http.StatusUnauthorized, "GET", "/v1/audit", "")
 	wantProblem(t, newFixture(t, Settings{}, "bad.example\n").ask("GET", "/v1/audit", ""), http.StatusNotFound, "no such resource")
 }
 

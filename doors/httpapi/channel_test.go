@@ -65,9 +65,7 @@ func TestTheChannelIsHaltedAndGoesBack(t *testing.T) {
 		t.Error(said)
 	}
 	for path, want := range map[string]int{"/v1/fleet/sequences": 200, "/v1/fleet/halt": 405} {
-		if w := f.ask("GET", path, "", f.write); w.Code != want {
-			t.Errorf("GET %s: %d %s", path, w.Code, w.Body)
-		}
+		f.gives(t, want, "GET", path, "", f.write)
 	}
 	one, busy, away := newTestChannel(), newTestChannel(), newTestChannel()
 	one.State = func() (ChannelState, error) { return ChannelState{Sequences: []SequenceRow{{Sequence: 1}}}, nil }

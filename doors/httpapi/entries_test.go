@@ -239,9 +239,7 @@ func TestEntriesAreWrittenInPieces(t *testing.T) {
 	}
 	first := f.ask("GET", "/v1/entries", "", f.read)
 	tag := first.Header().Get("Etag")
-	if w := f.ask("GET", "/v1/entries", "", f.read, "If-None-Match: "+tag); w.Code != http.StatusNotModified {
-		t.Errorf("%d where nothing has changed", w.Code)
-	}
+	f.gives(t, http.StatusNotModified, "GET", "/v1/entries", "", f.read, "If-None-Match: "+tag)
 	if status, _, _ := f.post(`{"entry":"newer.example"}`); status != http.StatusOK {
 		t.Fatal(status)
 	}
@@ -276,9 +274,7 @@ func TestIfRev(t *testing.T) {
 		query string
 		want  int
 	}{{fmt.Sprintf("entry=one.example&if_rev=%d", rev), 409}, {"entry=one.example&if_rev=x", 400}, {"entry=one.example&entry=b.example&if_rev=1", 400}, {fmt.Sprintf("entry=one.example&if_rev=%d", rev+1), 200}} {
-		if w := f.ask("DELETE", "/v1/entries?"+tt.query, "", f.write); w.Code != tt.want {
-			t.Errorf("DELETE %s: %d, want %d: %s", tt.query, w.Code, tt.want, w.Body)
-		}
+		f.gives(t, tt.want, "DELETE", "/v1/entries?"+tt.query, "", f.write)
 	}
 	if n, _ := f.set.InForce(); n != 0 {
 		t.Errorf("%d entries, and a batch was refused", n)

@@ -130,9 +130,7 @@ func TestEntryExports(t *testing.T) {
 		t.Errorf("%d lines, %+v, %v", len(lines), e, err)
 	}
 	for _, target := range []string{"/v1/entries.csv", "/v1/entries.ndjson"} {
-		if w := f.ask("GET", target, ""); w.Code != http.StatusUnauthorized {
-			t.Errorf("%s without a token: %d", target, w.Code)
-		}
+		f.gives(t, http.StatusUnauthorized, "GET", target, "")
 		wantProblem(t, f.ask("GET", target+"?limit=1", "", f.read), http.StatusBadRequest, "limit: no such parameter; there are q")
 	}
 }

@@ -114,6 +114,14 @@ func (f *fixture) ask(method, target, body string, headers ...string) *httptest.
 	return w
 }
 
+// gives asks, and wants a status.
+func (f *fixture) gives(t *testing.T, status int, method, target, body string, headers ...string) {
+	t.Helper()
+	if w := f.ask(method, target, body, headers...); w.Code != status {
+		t.Errorf("%s %.200s with %q is %d, want %d: %s", method, target, headers, w.Code, status, w.Body)
+	}
+}
+
 // decoded is a JSON answer of the wanted status and type.
 func decoded[T any](t *testing.T, w *httptest.ResponseRecorder, status int, contentType string) (v T) {
 	t.Helper()

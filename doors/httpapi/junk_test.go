@@ -97,9 +97,7 @@ func TestProposals(t *testing.T) {
 	}
 	say := func(user, sender, query string) {
 		t.Helper()
-		if w := f.ask("POST", "/v1/owners/"+user+"/junk"+query, mailFrom(sender), desk, asMail); w.Code != 200 {
-			t.Fatalf("%d %s", w.Code, w.Body)
-		}
+		f.gives(t, 200, "POST", "/v1/owners/"+user+"/junk"+query, mailFrom(sender), desk, asMail)
 	}
 	complain := func(user string) ComplaintAnswer {
 		t.Helper()
@@ -141,9 +139,7 @@ func TestProposals(t *testing.T) {
 		testkit.Must(t, f.settings.Junk.Box.Say("victim@there.example", user, junk.Complaint, time.Now()))
 	}
 	wantProblem(t, f.ask("POST", "/v1/proposals/adopt?entry=victim@there.example", "", desk), 409, "nobody has moved mail of victim@there.example to Junk")
-	if w := f.ask("POST", "/v1/proposals/decline?entry=victim@there.example", "", desk); w.Code != 200 {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	f.gives(t, 200, "POST", "/v1/proposals/decline?entry=victim@there.example", "", desk)
 
 	// A correspondent of the users is blocked only with force.
 	for _, user := range []string{"ann@here.example", "bob@here.example"} {

@@ -21,9 +21,7 @@ func TestListPage(t *testing.T) {
 		t.Errorf("page is %+v", p)
 	}
 	wantProblem(t, f.ask("GET", "/v1/lists/other", "", bearFirst), http.StatusNotFound, `no list "other"`)
-	if w := f.ask("GET", "/v1/lists/bad", ""); w.Code != http.StatusUnauthorized {
-		t.Errorf("without a token: %d", w.Code)
-	}
+	f.gives(t, http.StatusUnauthorized, "GET", "/v1/lists/bad", "")
 }
 
 func TestLint(t *testing.T) {
@@ -54,9 +52,7 @@ func TestLint(t *testing.T) {
 	for query, fault := range map[string]string{"format=none": "format:", "action=no": "action:", "list=other": "list:", "list=hosts&action=block": "action:", "colour=red": "colour: no such parameter"} {
 		wantProblem(t, f.ask("POST", "/v1/lint?"+query, "a.example\n", bearFirst), http.StatusBadRequest, fault)
 	}
-	if w := f.ask("POST", "/v1/lint", strings.Repeat("a.example\n", maxLint/10+1), bearFirst); w.Code != http.StatusRequestEntityTooLarge {
-		t.Errorf("too long: %d", w.Code)
-	}
+	f.gives(t, http.StatusRequestEntityTooLarge, "POST", "/v1/lint", strings.Repeat("a.example\n", maxLint/10+1), bearFirst)
 }
 
 // TestOneReplayAtATime: another one is told when to come again.

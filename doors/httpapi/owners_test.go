@@ -84,9 +84,7 @@ func TestOwnersEntries(t *testing.T) {
 	if len(first.Entries) != 1 || first.Total != 1 || first.Owner != "ann@here.example" || first.Entries[0].Entry != "promo@bulk.example" {
 		t.Errorf("entries: %+v", first)
 	}
-	if w := f.ask("GET", path, "", ann, "If-None-Match: "+tag); w.Code != http.StatusNotModified {
-		t.Errorf("the same again: %d", w.Code)
-	}
+	f.gives(t, http.StatusNotModified, "GET", path, "", ann, "If-None-Match: "+tag)
 	f.ask("POST", path, `{"entries":[{"entry":"a@x.example"},{"entry":"b@x.example","action":"allow"},{"entry":"c@x.example"}]}`, ann, json1, "If-Match: "+tag)
 	wantProblem(t, f.ask("POST", path, `{"entry":"d@x.example"}`, ann, json1, "If-Match: "+tag), 412, "have changed meanwhile")
 	wantProblem(t, f.ask("DELETE", path+"?entry=a@x.example", "", ann, "If-Match: "+tag), 412, "have changed meanwhile")
@@ -174,18 +172,14 @@ func TestBoundTokensAgreeWithModel(t *testing.T) {
 		t.Errorf("an owner with entries: %d %s, one without: %d %s", known.Code, known.Body, unknown.Code, unknown.Body)
 	}
 	for _, target := range []string{"/v1/entries", "/v1/entries?owner=ann@here.example", "/v1/entries.csv", "/v1/lists", "/v1/serving", "/metrics", "/readyz", "/v1/check?sender=a@b.example", "/v1/check?sender=a@b.example&recipient=bob@here.example", "/"} {
-		if w := f.ask("GET", target, "", tokens[0].header); w.Code != http.StatusForbidden {
-			t.Errorf("GET %s: %d", target, w.Code)
-		}
+		f.gives(t, http.StatusForbidden, "GET", target, "", tokens[0].header)
 	}
 	for _, target := range []string{"/v1/entries", "/v1/check", "/v1/owners/bob@here.example/entries"} {
 		if w := f.ask("POST", target, `{"entry":"x@y.example"}`, tokens[0].header, json1); w.Code != http.StatusForbidden && w.Code != http.StatusNotFound {
 			t.Errorf("POST %s: %d", target, w.Code)
 		}
 	}
-	if w := f.ask("GET", "/v1/check?sender=spam@x.example&recipient=ann%2Bnews@here.example", "", tokens[0].header); w.Code != http.StatusOK {
-		t.Errorf("a check for its own: %d %s", w.Code, w.Body)
-	}
+	f.gives(t, http.StatusOK, "GET", "/v1/check?sender=spam@x.example&recipient=ann%2Bnews@here.example", "", tokens[0].header)
 }
 
 // A panel can add for many owners in one request.

@@ -94,9 +94,7 @@ func TestQuarantinedMessage(t *testing.T) {
 		t.Errorf("as it is: %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	for query, want := range map[string]int{"": 400, "id=": 400, "id=170000000": 400, "id=x": 404, "id=../../etc/passwd": 404, "id=1700000001&x=1": 400} {
-		if w := f.ask("GET", "/v1/quarantine/message?"+query, "", f.write); w.Code != want {
-			t.Errorf("%q: %d, want %d", query, w.Code, want)
-		}
+		f.gives(t, want, "GET", "/v1/quarantine/message?"+query, "", f.write)
 	}
 }
 

@@ -123,9 +123,7 @@ func TestTooManyRequests(t *testing.T) {
 			t.Errorf("a second later: %d", got)
 		}
 		for range 5 {
-			if w := f.ask("GET", "/healthz", ""); w.Code != http.StatusOK {
-				t.Errorf("/healthz = %d", w.Code)
-			}
+			f.gives(t, http.StatusOK, "GET", "/healthz", "")
 		}
 	})
 }

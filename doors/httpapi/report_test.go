@@ -42,9 +42,7 @@ func TestReport(t *testing.T) {
 		{"twice", "GET", "/v1/report?since=&since=", []string{read}, http.StatusBadRequest},
 		{"a word that it has not", "GET", "/v1/report?to=x@evil.example", []string{read}, http.StatusBadRequest},
 	} {
-		if w := f.ask(tt.method, tt.target, "", tt.headers...); w.Code != tt.want {
-			t.Errorf("%s: %d %s, want %d", tt.what, w.Code, w.Body, tt.want)
-		}
+		f.gives(t, tt.want, tt.method, tt.target, "", tt.headers...)
 	}
 	if len(from) > 0 || sent > 0 {
 		t.Errorf("%d letters made and %d sent for who may not", len(from), sent)
@@ -71,11 +69,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("letters about %v, %d sent", from, sent)
 	}
 	away = errors.New("smtp.upstream: connection refused")
-	if w := f.ask("POST", "/v1/report", "", write); w.Code != http.StatusBadGateway || !strings.Contains(w.Body.String(), "connection refused") {
-		t.Errorf("away: %d %s", w.Code, w.Body)
-	}
+	wantProblem(t, f.ask("POST", "/v1/report", "", write), http.StatusBadGateway, "connection refused")
 	fails = errors.New("no space left on device")
-	if w := f.ask("GET", "/v1/report", "", read); w.Code != http.StatusInternalServerError {
-		t.Errorf("a full disk: %d %s", w.Code, w.Body)
-	}
+	f.gives(t, http.StatusInternalServerError, "GET", "/v1/report", "", read)
 }

@@ -103,12 +103,8 @@ func TestTokensOfTheFleetOverHTTP(t *testing.T) {
 	if got, want := where(b, bossB), map[string]bool{"viewer": false, "helpdesk": false, "boss": false, "ann": true}; !maps.Equal(got, want) {
 		t.Errorf("the other machine lists %v", got)
 	}
-	if w := b.ask("POST", "/v1/tokens", `{"name":"ann","scope":"read"}`, bossB, json1); w.Code != 409 || !strings.Contains(w.Body.String(), "the fleet has a token named ann") {
-		t.Errorf("a second of its name: %d %s", w.Code, w.Body)
-	}
-	if w := b.ask("DELETE", "/v1/tokens?name=here", "", bossB); w.Code != 404 {
-		t.Errorf("one of another machine alone: %d %s", w.Code, w.Body)
-	}
+	wantProblem(t, b.ask("POST", "/v1/tokens", `{"name":"ann","scope":"read"}`, bossB, json1), 409, "the fleet has a token named ann")
+	b.gives(t, 404, "DELETE", "/v1/tokens?name=here", "", bossB)
 	if w := b.ask("DELETE", "/v1/tokens?name=ann&local=1", "", bossB); w.Code != 404 || worth(b) != 200 {
 		t.Errorf("local, of the fleet: %d %s", w.Code, w.Body)
 	}
@@ -117,9 +113,7 @@ func TestTokensOfTheFleetOverHTTP(t *testing.T) {
 		t.Errorf("revoked, it is worth %d where it was revoked; left are %+v", worth(b), left)
 	}
 	testkit.Eventually(t, "it is worthless on the other machine", func() bool { return worth(a) == 401 })
-	if w := a.ask("DELETE", "/v1/tokens?name=here", "", bossA); w.Code != 200 {
-		t.Errorf("of this machine: %d %s", w.Code, w.Body)
-	}
+	a.gives(t, 200, "DELETE", "/v1/tokens?name=here", "", bossA)
 
 	link.Set(testkit.Link{Down: true})
 	testkit.Eventually(t, "the store is away", func() bool { return !node.Status().Up })
@@ -129,9 +123,7 @@ func TestTokensOfTheFleetOverHTTP(t *testing.T) {
 		}
 	}
 	for _, ask := range [][3]string{{"POST", "/v1/tokens", `{"name":"new","scope":"read","local":true}`}, {"DELETE", "/v1/tokens?name=new", ""}} {
-		if w := b.ask(ask[0], ask[1], ask[2], bossB, json1); w.Code != 200 {
-			t.Errorf("without the store, of this machine: %s is %d %s", ask[0], w.Code, w.Body)
-		}
+		b.gives(t, 200, ask[0], ask[1], ask[2], bossB, json1)
 	}
 }
 
@@ -142,9 +134,7 @@ func TestTokensOfTheFleetAlone(t *testing.T) {
 	s.Tokens, s.First = "", first
 	f.serve(s)
 	decoded[MadeToken](t, f.ask("POST", "/v1/tokens", `{"name":"ann","scope":"read"}`, bearFirst, json1), 200, asJSON)
-	if w := f.ask("POST", "/v1/tokens", `{"name":"bob","scope":"read","local":true}`, bearFirst, json1); w.Code != 409 || !strings.Contains(w.Body.String(), "http.tokens") {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	wantProblem(t, f.ask("POST", "/v1/tokens", `{"name":"bob","scope":"read","local":true}`, bearFirst, json1), 409, "http.tokens")
 	if list := decoded[TokenList](t, f.ask("GET", "/v1/tokens", "", bearFirst), 200, asJSON); len(list.Tokens) != 1 || !list.Tokens[0].Fleet {
 		t.Errorf("%+v", list)
 	}

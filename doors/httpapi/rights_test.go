@@ -66,17 +66,13 @@ func TestTokensOverHTTP(t *testing.T) {
 		t.Errorf("%+v", made)
 	}
 	ann := "Authorization: Bearer " + made.Token
-	if w := f.ask("POST", "/v1/owners/ann@here.example/entries", `{"entry":"x@y.example"}`, ann, json1); w.Code != 200 {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	f.gives(t, 200, "POST", "/v1/owners/ann@here.example/entries", `{"entry":"x@y.example"}`, ann, json1)
 	w = f.ask("GET", "/v1/tokens", "", boss)
 	if list := decoded[TokenList](t, w, 200, asJSON); len(list.Tokens) != 4 || strings.Contains(w.Body.String(), made.Token) || strings.Contains(w.Body.String(), "sha256") {
 		t.Errorf("%+v", list)
 	}
 	for _, body := range []string{`{"name":"a b","scope":"read"}`, `{"name":"x","scope":"root"}`, `{"name":"x"}`, `{"name":"x","scope":"admin","owners":["a@b.example"]}`, `{"name":"x","scope":"read","owners":["?"]}`, `[]`, `{"name":"x","scope":"read","hash":"1"}`} {
-		if w := f.ask("POST", "/v1/tokens", body, boss, json1); w.Code != 400 {
-			t.Errorf("%s: %d %s", body, w.Code, w.Body)
-		}
+		f.gives(t, 400, "POST", "/v1/tokens", body, boss, json1)
 	}
 	one, other, own := signIn(t, f.fixture, ann), signIn(t, f.fixture, f.read), signIn(t, f.fixture, boss)
 	w = f.ask("GET", "/v1/sessions", "", own)
@@ -89,20 +85,14 @@ func TestTokensOverHTTP(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		if s.Name == "viewer" {
-			if w := f.ask("DELETE", "/v1/sessions?id="+s.ID, "", own, fromPage); w.Code != 200 {
-				t.Errorf("%d %s", w.Code, w.Body)
-			}
+			f.gives(t, 200, "DELETE", "/v1/sessions?id="+s.ID, "", own, fromPage)
 		}
 	}
-	if w := f.ask("GET", "/v1/entries", "", other); w.Code != 401 {
-		t.Errorf("an ended session: %d", w.Code)
-	}
+	f.gives(t, 401, "GET", "/v1/entries", "", other)
 	if !who(t, f.fixture, one).SignedIn || !who(t, f.fixture, own).SignedIn {
 		t.Error("other sessions have ended too")
 	}
-	if w := f.ask("DELETE", "/v1/tokens?name=ann", "", own, fromPage); w.Code != 200 {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	f.gives(t, 200, "DELETE", "/v1/tokens?name=ann", "", own, fromPage)
 	if who(t, f.fixture, one).SignedIn || f.ask("GET", "/v1/owners/ann@here.example/entries", "", ann).Code != 401 {
 		t.Error("a revoked token, or its session, is worth something")
 	}

@@ -77,13 +77,9 @@ func TestSessionsHaveTheRightsOfTheirTokens(t *testing.T) {
 			}{{"GET", "/v1/entries", tt.read}, {"POST", "/v1/entries", tt.write}, {"GET", "/v1/owners/ann@here.example/entries", tt.own},
 				{"POST", "/v1/owners/ann@here.example/entries", tt.ownWrite}, {"GET", "/v1/check?sender=a@b.example&recipient=ann@here.example", 200},
 				{"GET", "/v1/check?sender=a@b.example&recipient=bob@here.example", tt.read}} {
-				if w := f.ask(r.method, r.target, `{"entry":"x@y.example"}`, credential, json1, fromPage); w.Code != r.want {
-					t.Errorf("%s: %s %s is %d, want %d: %s", name, r.method, r.target, w.Code, r.want, w.Body)
-				}
+				f.gives(t, r.want, r.method, r.target, `{"entry":"x@y.example"}`, credential, json1, fromPage)
 			}
-			if w := f.ask("GET", "/", "", credential, asBrowser, "Sec-Fetch-Site: none", "Sec-Fetch-Mode: navigate"); w.Code != 200 {
-				t.Errorf("%s: the page is %d", name, w.Code)
-			}
+			f.gives(t, 200, "GET", "/", "", credential, asBrowser, "Sec-Fetch-Site: none", "Sec-Fetch-Mode: navigate")
 			if i := who(t, f, credential); !i.SignedIn || i.Scope != tt.scope.String() || strings.Join(i.Owners, " ") != tt.owner {
 				t.Errorf("%s is %+v", name, i)
 			}
@@ -115,19 +111,13 @@ func TestNoOtherPageChangesByACookie(t *testing.T) {
 	for _, tt := range tests {
 		headers := append([]string{cookie, json1}, tt.headers...)
 		for _, change := range []struct{ method, target, body string }{{"POST", "/v1/entries", `{"entry":"x.example"}`}, {"DELETE", "/v1/entries?entry=x.example", ""}} {
-			if w := f.ask(change.method, change.target, change.body, headers...); w.Code != tt.change {
-				t.Errorf("%s: %s is %d, want %d: %s", tt.name, change.method, w.Code, tt.change, w.Body)
-			}
+			f.gives(t, tt.change, change.method, change.target, change.body, headers...)
 		}
-		if w := f.ask("GET", "/v1/entries", "", headers...); w.Code != tt.query {
-			t.Errorf("%s: GET is %d, want %d: %s", tt.name, w.Code, tt.query, w.Body)
-		}
+		f.gives(t, tt.query, "GET", "/v1/entries", "", headers...)
 		if tt.change == 200 {
 			continue
 		}
-		if w := f.ask("DELETE", "/v1/session", "", headers...); w.Code != 403 {
-			t.Errorf("%s signs out: %d", tt.name, w.Code)
-		}
+		f.gives(t, 403, "DELETE", "/v1/session", "", headers...)
 	}
 	// Nobody is signed in by another page, to whatever token.
 	body := fmt.Sprintf(`{"token":%q}`, strings.TrimPrefix(f.read, "Authorization: Bearer "))
@@ -146,9 +136,7 @@ func TestTheHeaderComesFirst(t *testing.T) {
 		headers []string
 		want    int
 	}{{[]string{f.write, reads}, 200}, {[]string{f.read, writes}, 403}, {[]string{f.write + "x", writes}, 401}, {[]string{"Authorization: Basic YTpi", writes, fromPage}, 200}} {
-		if w := f.ask("POST", "/v1/entries", `{"entry":"x.example"}`, append(tt.headers, json1)...); w.Code != tt.want {
-			t.Errorf("%q: %d, want %d: %s", tt.headers, w.Code, tt.want, w.Body)
-		}
+		f.gives(t, tt.want, "POST", "/v1/entries", `{"entry":"x.example"}`, append(tt.headers, json1)...)
 	}
 }
 
@@ -172,9 +160,7 @@ func TestSessionsEnd(t *testing.T) {
 	if w := f.ask("GET", "/v1/entries", "", one); !strings.Contains(w.Header().Get("WWW-Authenticate"), "invalid_token") {
 		t.Error("a cookie that has ended is no wrong token")
 	}
-	if w := f.ask("DELETE", "/v1/session", "", one, fromPage); w.Code != 200 {
-		t.Errorf("signed out twice: %d", w.Code)
-	}
+	f.gives(t, 200, "DELETE", "/v1/session", "", one, fromPage)
 	one = signIn(t, f.fixture, f.write, other)
 	wantBoth("another sign-in of the same browser", one, other, 200, 401)
 	other = signIn(t, f.fixture, f.read)
@@ -245,9 +231,7 @@ func TestCookies(t *testing.T) {
 		}
 	}
 	cookie := cookieOf(t, ask(f.fixture, false, "127.0.0.1:8025", "", "", "/v1/session", body))
-	if w := f.ask("GET", "/v1/entries", "", "Cookie: "+plainCookie+"=planted; other=x; "+strings.TrimPrefix(cookie, "Cookie: ")); w.Code != 200 {
-		t.Errorf("a neighbour's cookie of the same name shuts out: %d", w.Code)
-	}
+	f.gives(t, 200, "GET", "/v1/entries", "", "Cookie: "+plainCookie+"=planted; other=x; "+strings.TrimPrefix(cookie, "Cookie: "))
 }
 
 // A sign-in that fails counts for the address, as any request with a wrong token; those of one token have a bound, because each has a line in the journal.

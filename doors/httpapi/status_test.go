@@ -80,9 +80,7 @@ func TestRoutes(t *testing.T) {
 	if w := f.ask("GET", "/", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "/v1/check") || !strings.Contains(w.Body.String(), "/metrics") {
 		t.Errorf("/ is %d:\n%s", w.Code, w.Body)
 	}
-	if w := f.ask("HEAD", "/v1/lists", ""); w.Code != http.StatusOK {
-		t.Errorf("HEAD is %d", w.Code)
-	}
+	f.gives(t, http.StatusOK, "HEAD", "/v1/lists", "")
 	wantProblem(t, f.ask("GET", "/v1/nothing", ""), http.StatusNotFound, "no such resource")
 	wantProblem(t, f.ask("GET", "/v1/check/x", ""), http.StatusNotFound, "no such resource")
 	for path, allow := range map[string]string{"/v1/check": "GET, HEAD, POST", "/v1/lists": "GET, HEAD", "/readyz": "GET, HEAD", "/": "GET, HEAD"} {
@@ -114,9 +112,7 @@ func TestHostWithoutToken(t *testing.T) {
 	// With a token every name is good.
 	closed := newFixture(t, Settings{Token: "0123456789abcdef"}, "bad.example\n")
 	for path, header := range map[string]string{"/readyz": "Authorization: Bearer 0123456789abcdef", "/healthz": "X: "} {
-		if w := closed.ask("GET", path, "", header, "Host: evil.example"); w.Code != http.StatusOK {
-			t.Errorf("%s with a token: %d", path, w.Code)
-		}
+		closed.gives(t, http.StatusOK, "GET", path, "", header, "Host: evil.example")
 	}
 }
 

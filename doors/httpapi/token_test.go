@@ -100,9 +100,7 @@ func TestPagesOfOtherSites(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if w := open.ask(tt.method, tt.target, "", tt.headers...); w.Code != tt.want {
-				t.Errorf("without tokens: %d, want %d: %s", w.Code, tt.want, w.Body)
-			}
+			open.gives(t, tt.want, tt.method, tt.target, "", tt.headers...)
 			if w := f.ask(tt.method, tt.target, "", append(tt.headers, f.write)...); w.Code != tt.want && tt.want == 403 {
 				t.Errorf("with a token: %d, want %d: %s", w.Code, tt.want, w.Body)
 			}

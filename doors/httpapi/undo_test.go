@@ -145,9 +145,7 @@ func TestWhoAndWhyWantAToken(t *testing.T) {
 			list, body = "bad", `{"for":"1h"}`
 		}
 		body = body[:len(body)-1] + `,"author":"jo","why":"refuses pat@bank.example"}`
-		if w := f.ask("POST", "/v1/lists/"+list+"/"+name, body, f.write, "Content-Type: application/json"); w.Code != http.StatusOK {
-			t.Fatalf("%s: %d %s", name, w.Code, w.Body)
-		}
+		f.gives(t, http.StatusOK, "POST", "/v1/lists/"+list+"/"+name, body, f.write, "Content-Type: application/json")
 	}
 	store := f.Server.settings.Undo.Kept
 	f.status.Pins = append(f.status.Pins, kept.Pin{List: "new", Waits: true, How: kept.Review, By: "jo", Why: "refuses pat@bank.example"})
