@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -77,73 +76,6 @@ func mails(t *testing.T, maildir string) (texts []string) {
 		texts = append(texts, string(text))
 	}
 	return texts
-}
-
-func TestListedSenderIsRefusedAndAllOthersDelivered(t *testing.T) {
-	r, maildir := filter(t)
-	message := "Subject: hi\r\n\r\n.dot\r\n"
-	c, err := smtp.Dial(r.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	err = c.SendMail("x@sub.bad.example", []string{"bob@here.example"}, strings.NewReader(message))
-	var refused *smtp.SMTPError
-	if !errors.As(err, &refused) || refused.Code != 550 || !strings.Contains(refused.Message, "listed in bad (ref ") {
-		t.Errorf("listed sender: %v, want 550 with the list's name", err)
-	}
-	if err := c.Reset(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.SendMail("x@sub.bad.example", []string{"postmaster"}, strings.NewReader(message)); err != nil {
-		t.Errorf("listed sender to postmaster: %v, want 250", err)
-	}
-	if err := c.SendMail("x@notbad.example", []string{"bob@here.example", "eve@here.example"}, strings.NewReader(message)); err != nil {
-		t.Errorf("clear sender: %v, want 250", err)
-	}
-	if got := mails(t, maildir); len(got) != 2 || got[0] != message || got[1] != message {
-		t.Errorf("the Maildir holds %q, want the message twice", got)
-	}
-}
-
-// A stop lets the transaction in hand end well, and turns everybody else away.
-func TestStopKeepsTheMessageInHand(t *testing.T) {
-	r, maildir := filter(t)
-	idle, line := r.dial(t)
-	if !strings.HasPrefix(line, "220 us.example") {
-		t.Fatalf("greeting %q", line)
-	}
-	c, err := smtp.Dial(r.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if err := c.Mail("a@b.example", nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Rcpt("c@d.example", nil); err != nil {
-		t.Fatal(err)
-	}
-	w, err := c.Data()
-	if err != nil {
-		t.Fatal(err)
-	}
-	io.WriteString(w, "first half\r\n")
-	r.stop()
-	if got, _ := io.ReadAll(idle); !strings.HasPrefix(string(got), "421 4.3.2 ") {
-		t.Errorf("the idle client reads %q, want 421 4.3.2", got)
-	}
-	io.WriteString(w, "second half\r\n")
-	if err := w.Close(); err != nil {
-		t.Errorf("the message in hand: %v, want 250", err)
-	}
-	c.Close()
-	if err := r.end(t); err != nil {
-		t.Errorf("Serve: %v", err)
-	}
-	if got := mails(t, maildir); len(got) != 1 || got[0] != "first half\r\nsecond half\r\n" {
-		t.Errorf("the Maildir holds %q, want the message", got)
-	}
 }
 
 // The connections of all clients are counted down to zero, however they end.

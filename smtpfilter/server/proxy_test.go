@@ -4,13 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"io"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -133,21 +130,6 @@ func FuzzReadProxy(f *testing.F) {
 			t.Fatalf("readProxy leaves %q, the library %q", data[len(read):], rest)
 		}
 	})
-}
-
-// TestCorpusOfReadProxy keeps the committed seeds readable: each is a header of a
-// real balancer, or a defect of one.
-func TestCorpusOfReadProxy(t *testing.T) {
-	files, err := filepath.Glob("testdata/fuzz/FuzzReadProxy/*")
-	if err != nil || len(files) < 4 {
-		t.Fatalf("%d seeds, %v", len(files), err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil || !bytes.HasPrefix(text, []byte("go test fuzz v1\n")) {
-			t.Errorf("%s: %v, %s", file, err, hex.EncodeToString(text[:min(len(text), 16)]))
-		}
-	}
 }
 
 // behindProxy dials r, sends header and returns what comes back line by line.

@@ -88,14 +88,3 @@ func TestRateNeverRefusesWhoKeepsTheDistance(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkRatesWhenFull(b *testing.B) {
-	r := newRates(10)
-	now := time.Unix(1e9, 0)
-	var ip [16]byte
-	b.ReportAllocs()
-	for i := uint64(0); b.Loop(); i++ {
-		binary.BigEndian.PutUint64(ip[:], i)
-		r.allow(netip.PrefixFrom(netip.AddrFrom16(ip), 64), now)
-	}
-}

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -267,20 +266,29 @@ func TestRefusalsDoNotBlock(t *testing.T) {
 	}
 }
 
-// A session that forgets to close does not keep its place, nor its client.
+// Neither a session that forgets to close nor one with a defect keeps its place, or its client.
 func TestPlaceIsFreeWhenRunReturns(t *testing.T) {
-	r := start(t, Settings{MaxConnections: 1}, func(_ context.Context, conn net.Conn, _ netip.AddrPort) {
-		io.WriteString(conn, "220 x\r\n")
-	}, (&peer{}).embedded())
-	for range 3 {
-		conn, line := r.dial(t)
-		if line != "220 x" {
-			t.Errorf("first line %q", line)
+	for name, run := range map[string]Run{
+		"forgets": func(_ context.Context, conn net.Conn, _ netip.AddrPort) { io.WriteString(conn, "220 x\r\n") },
+		"panics": func(_ context.Context, conn net.Conn, _ netip.AddrPort) {
+			io.WriteString(conn, "220 x\r\n")
+			panic("defect")
+		},
+	} {
+		r := start(t, Settings{MaxConnections: 1}, run, (&peer{}).embedded())
+		for range 3 {
+			conn, line := r.dial(t)
+			if line != "220 x" {
+				t.Errorf("%s: first line %q", name, line)
+			}
+			if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+				t.Errorf("%s: Read = %v, want EOF", name, err)
+			}
+			testkit.Eventually(t, "the place is free", func() bool { return r.clients.open() == 0 })
 		}
-		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("Read = %v, want EOF", err)
+		if got, want := r.metric(t, "blockd_smtp_connections_refused_total", "why=panic"), map[string]float64{"panics": 3}[name]; got != want {
+			t.Errorf("%s: refused{panic} = %v, want %v", name, got, want)
 		}
-		testkit.Eventually(t, "the place is free", func() bool { return r.clients.open() == 0 })
 	}
 }
 
@@ -335,38 +343,26 @@ func TestStopTimeoutClosesSessions(t *testing.T) {
 	}
 }
 
-// flaky is a listener without file descriptors for its first calls.
+// flaky is a listener without file descriptors for its first calls, and closed then.
 type flaky struct {
 	net.Listener
 	fails int
-	calls []time.Time
 }
 
 func (f *flaky) Accept() (net.Conn, error) {
-	f.calls = append(f.calls, time.Now())
-	if len(f.calls) <= f.fails {
+	if f.fails--; f.fails >= 0 {
 		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
 	}
 	return nil, net.ErrClosed
 }
 
-func (f *flaky) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
-func (f *flaky) Close() error   { return nil }
-
+// How long each pause is: internal/listener.
 func TestAcceptErrorsAreWaitedOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &flaky{fails: 12}
-		s := New(Settings{}, (&peer{}).embedded(), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-		if err := s.Serve(t.Context(), echo, f); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Serve: %v, want the listener's error", err)
-		}
-		for i := range f.calls[1:] {
-			want := min(5*time.Millisecond<<i, time.Second)
-			if got := f.calls[i+1].Sub(f.calls[i]); got != want {
-				t.Errorf("pause %d is %s, want %s", i+1, got, want)
-			}
-		}
-	})
+	f := &flaky{testkit.Listen(t), 3}
+	s := New(Settings{}, (&peer{}).embedded(), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err := s.Serve(t.Context(), echo, f); !errors.Is(err, net.ErrClosed) || f.fails != -1 {
+		t.Errorf("Serve: %v, %d calls left, want the listener's last error", err, f.fails+1)
+	}
 }
 
 func TestOwnListenerIsNoUpstream(t *testing.T) {
@@ -426,25 +422,5 @@ func TestClientsAgreeWithAModel(t *testing.T) {
 	}
 	if c.open() != 0 || len(c.each) != 0 {
 		t.Errorf("all have left: open() = %d, clients %v", c.open(), c.each)
-	}
-}
-
-// A defect ends one connection and gives its place back.
-func TestPanicEndsOneConnection(t *testing.T) {
-	r := start(t, Settings{MaxConnections: 1}, func(context.Context, net.Conn, netip.AddrPort) { panic("defect") }, (&peer{}).embedded())
-	for i := range 3 {
-		conn, err := net.Dial("tcp", r.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn.SetDeadline(time.Now().Add(time.Minute))
-		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("connection %d: Read = %v, want EOF", i+1, err)
-		}
-		conn.Close()
-		testkit.Eventually(t, "the place is free", func() bool { return r.clients.open() == 0 })
-	}
-	if got := r.metric(t, "blockd_smtp_connections_refused_total", "why=panic"); got != 3 {
-		t.Errorf("refused{panic} = %v, want 3", got)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/emersion/go-smtp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
@@ -79,16 +78,26 @@ func (c *talk) secure(config *tls.Config) {
 	c.conn, c.r = secured, bufio.NewReader(secured)
 }
 
-// withTLS is a filter that shows cert, and what its clients need to trust it.
-func withTLS(t *testing.T) (*running, string, *tls.Config) {
+// withTLS is a filter that shows a certificate, and what its clients need to trust it.
+func withTLS(t *testing.T, set Settings, limits session.Limits) (*running, string, *tls.Config) {
 	t.Helper()
 	cert := selfsigned.New(t, "us.example")
-	r, maildir := filterWith(t, Settings{TLS: cert.Config(t)}, session.Limits{})
+	set.TLS = cert.Config(t)
+	r, maildir := filterWith(t, set, limits)
 	return r, maildir, &tls.Config{ServerName: "us.example", RootCAs: cert.Pool()}
 }
 
+// hello begins a session in the clear.
+func hello(t *testing.T, r *running) *talk {
+	t.Helper()
+	c := dialTalk(t, r.address)
+	c.want("", "220 ")
+	c.want("EHLO c\r\n", "250 ")
+	return c
+}
+
 func TestStartTLS(t *testing.T) {
-	r, maildir, trust := withTLS(t)
+	r, maildir, trust := withTLS(t, Settings{}, session.Limits{})
 	c := dialTalk(t, r.address)
 	c.want("", "220 ")
 	if got := c.want("EHLO c\r\n", "250 "); !strings.Contains(got, "STARTTLS\r\n") {
@@ -117,48 +126,23 @@ func TestStartTLS(t *testing.T) {
 	}
 }
 
-func TestImplicitTLS(t *testing.T) {
-	r, maildir, trust := withTLS(t)
-	conn, err := tls.Dial("tcp", r.tlsAddress, trust)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := smtp.NewClient(conn)
-	defer c.Close()
-	if err := c.SendMail("a@b.example", []string{"bob@here.example"}, strings.NewReader("Subject: hi\r\n\r\nhello\r\n")); err != nil {
-		t.Error(err)
-	}
-	if ok, _ := c.Extension("STARTTLS"); ok {
-		t.Error("STARTTLS is offered under TLS")
-	}
-	if got := mails(t, maildir); len(got) != 1 {
-		t.Errorf("%d messages in the Maildir, want 1", len(got))
-	}
-}
-
 // Whatever goes wrong around STARTTLS, not one command that came in the clear
 // behind it is run, and nobody goes on in the clear.
 func TestStartTLSAbused(t *testing.T) {
-	r, maildir, trust := withTLS(t)
+	r, maildir, trust := withTLS(t, Settings{}, session.Limits{})
 	envelope := "MAIL FROM:<a@b.example>\r\nRCPT TO:<bob@here.example>\r\nDATA\r\ninjected\r\n.\r\n"
-	hello := func(t *testing.T) *talk {
-		c := dialTalk(t, r.address)
-		c.want("", "220 ")
-		c.want("EHLO c\r\n", "250 ")
-		return c
-	}
 	t.Run("commands behind it in one segment", func(t *testing.T) { // CVE-2011-0411
-		c := hello(t)
+		c := hello(t, r)
 		c.want("STARTTLS\r\n"+envelope, "501 5.5.4 ")
 		c.want("", "")
 	})
 	t.Run("half a command behind it", func(t *testing.T) {
-		c := hello(t)
+		c := hello(t, r)
 		c.want("STARTTLS\r\nMA", "501 5.5.4 ")
 		c.want("", "")
 	})
 	t.Run("commands behind the 220", func(t *testing.T) {
-		c := hello(t)
+		c := hello(t, r)
 		c.want("STARTTLS\r\n", "220 ")
 		io.WriteString(c.conn, envelope)
 		// An alert of TLS may come, and no reply.
@@ -167,10 +151,8 @@ func TestStartTLSAbused(t *testing.T) {
 		}
 	})
 	t.Run("a handshake that nobody finishes", func(t *testing.T) {
-		r, _ := filterWith(t, Settings{TLS: selfsigned.New(t, "us.example").Config(t), TLSTimeout: 100 * time.Millisecond}, session.Limits{})
-		c := dialTalk(t, r.address)
-		c.want("", "220 ")
-		c.want("EHLO c\r\n", "250 ")
+		r, _, _ := withTLS(t, Settings{TLSTimeout: 100 * time.Millisecond}, session.Limits{})
+		c := hello(t, r)
 		c.want("STARTTLS\r\n", "220 ")
 		io.WriteString(c.conn, "\x16\x03\x01")
 		if got, err := io.ReadAll(c.r); len(got) > 0 && got[0] != 0x15 {
@@ -178,7 +160,7 @@ func TestStartTLSAbused(t *testing.T) {
 		}
 	})
 	t.Run("what was learnt before is void", func(t *testing.T) {
-		c := hello(t)
+		c := hello(t, r)
 		c.want("MAIL FROM:<a@b.example>\r\n", "250 ")
 		c.want("RCPT TO:<bob@here.example>\r\n", "250 ")
 		c.want("STARTTLS\r\n", "220 ")
@@ -194,13 +176,13 @@ func TestStartTLSAbused(t *testing.T) {
 		c.want("STARTTLS\r\n", "503 5.5.1 ")
 	})
 	t.Run("another word", func(t *testing.T) {
-		c := hello(t)
+		c := hello(t, r)
 		c.want("STARTTLSFOO\r\n", "500 5.5.2 ")
 		c.want("STARTTLS now\r\n", "501 5.5.4 ")
 		c.want("NOOP\r\n", "250 ")
 	})
 	t.Run("TLS 1.1", func(t *testing.T) {
-		c := hello(t)
+		c := hello(t, r)
 		c.want("STARTTLS\r\n", "220 ")
 		old := trust.Clone()
 		old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
@@ -229,8 +211,7 @@ func TestStartTLSAbused(t *testing.T) {
 
 // A client over a limit is not told so in the clear where it expects TLS.
 func TestRefusalWhereTLSComesFirst(t *testing.T) {
-	cert := selfsigned.New(t, "us.example")
-	r, _ := filterWith(t, Settings{TLS: cert.Config(t), MaxPerClient: 1}, session.Limits{})
+	r, _, _ := withTLS(t, Settings{MaxPerClient: 1}, session.Limits{})
 	first := dialTalk(t, r.address)
 	first.want("", "220 ")
 	conn, err := net.Dial("tcp", r.tlsAddress)
@@ -246,19 +227,18 @@ func TestRefusalWhereTLSComesFirst(t *testing.T) {
 
 // A PROXY header goes ahead of TLS, and not one octet of the handshake is lost.
 func TestProxyHeaderAheadOfTLS(t *testing.T) {
-	cert := selfsigned.New(t, "us.example")
-	r, _ := filterWith(t, Settings{TLS: cert.Config(t), Proxies: loopbackNet}, session.Limits{})
+	r, _, trust := withTLS(t, Settings{Proxies: loopbackNet}, session.Limits{})
 	for _, header := range []string{string(proxy2(t, "203.0.113.7:4711")), "PROXY TCP4 203.0.113.7 192.0.2.25 4711 25\r\n"} {
 		c := dialTalk(t, r.tlsAddress)
 		io.WriteString(c.conn, header)
-		c.secure(&tls.Config{ServerName: "us.example", RootCAs: cert.Pool()})
+		c.secure(trust)
 		c.want("", "220 ")
 	}
 	c := dialTalk(t, r.address)
 	c.want(string(proxy2(t, "203.0.113.7:4711")), "220 ")
 	c.want("EHLO c\r\n", "250 ")
 	c.want("STARTTLS\r\n", "220 ")
-	c.secure(&tls.Config{ServerName: "us.example", RootCAs: cert.Pool()})
+	c.secure(trust)
 	c.want("EHLO c\r\n", "250 ")
 }
 
@@ -307,10 +287,8 @@ func TestStressShortensPatience(t *testing.T) {
 
 // A stop reaches those behind TLS as it reaches everybody else.
 func TestStopUnderTLS(t *testing.T) {
-	r, maildir, trust := withTLS(t)
-	c := dialTalk(t, r.address)
-	c.want("", "220 ")
-	c.want("EHLO c\r\n", "250 ")
+	r, maildir, trust := withTLS(t, Settings{}, session.Limits{})
+	c := hello(t, r)
 	c.want("STARTTLS\r\n", "220 ")
 	c.secure(trust)
 	c.want("EHLO c\r\n", "250 ")
@@ -336,9 +314,7 @@ func TestStopUnderTLS(t *testing.T) {
 // Who talks before the greeting is sent away, in the clear and under TLS; who
 // waits is greeted.
 func TestGreetWait(t *testing.T) {
-	cert := selfsigned.New(t, "us.example")
-	r, _ := filterWith(t, Settings{TLS: cert.Config(t)}, session.Limits{GreetWait: 2 * time.Second}) // time to talk too early
-	trust := &tls.Config{ServerName: "us.example", RootCAs: cert.Pool()}
+	r, _, trust := withTLS(t, Settings{}, session.Limits{GreetWait: 2 * time.Second}) // time to talk too early
 	early := dialTalk(t, r.address)
 	early.want("EHLO c\r\n", "521 5.5.1 ")
 	secured := dialTalk(t, r.tlsAddress)
@@ -348,14 +324,14 @@ func TestGreetWait(t *testing.T) {
 	patient := dialTalk(t, r.tlsAddress)
 	patient.secure(trust)
 	patient.want("", "220 ")
-	patient.want("EHLO c\r\n", "250 ")
+	if got := patient.want("EHLO c\r\n", "250 "); strings.Contains(got, "STARTTLS") {
+		t.Errorf("EHLO under TLS: %q, want no STARTTLS", got)
+	}
 }
 
 func TestCommandRate(t *testing.T) {
 	r, _ := filterWith(t, Settings{}, session.Limits{CommandRate: 5})
-	c := dialTalk(t, r.address)
-	c.want("", "220 ")
-	c.want("EHLO c\r\n", "250 ")
+	c := hello(t, r)
 	for range 4 {
 		c.want("NOOP\r\n", "250 ")
 	}

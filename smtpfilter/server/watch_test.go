@@ -17,43 +17,40 @@ import (
 )
 
 func TestOpenRelayIsNotServed(t *testing.T) {
-	p := &peer{rcpt: "250 anybody"}
-	up := upstream.New(upstream.Settings{Network: "tcp", Address: p.listen(t), Hostname: "us.example"})
-	r := start(t, Settings{}, echo, up)
-	testkit.Eventually(t, "the self-test finds the open relay", func() bool {
-		return errors.Is(r.Status().Err, upstream.ErrOpenRelay)
-	})
-	if _, line := r.dial(t); line != "421 4.3.0 us.example Service not available, try again later" {
-		t.Errorf("client reads %q", line)
-	}
-	if _, err := up.Open(t.Context(), upstream.Client{}); !errors.Is(err, upstream.ErrOpenRelay) {
-		t.Errorf("Open: %v, want ErrOpenRelay", err)
-	}
-	for label, want := range map[string]float64{"result=open-relay": 1, "result=passed": 0} {
-		if got := r.metric(t, "blockd_upstream_selftest_total", label); got != want {
-			t.Errorf("selftest{%s} = %v, want %v", label, got, want)
+	for _, tt := range []struct {
+		rcpt   string
+		err    error
+		line   string
+		up     float64
+		result string
+	}{
+		{"250 anybody", upstream.ErrOpenRelay, "421 4.3.0 us.example Service not available, try again later", 0, "open-relay"},
+		{"454 4.7.1 relay access denied", nil, "220 127.0.0.1", 1, "passed"},
+	} {
+		p := &peer{rcpt: tt.rcpt}
+		up := upstream.New(upstream.Settings{Network: "tcp", Address: p.listen(t), Hostname: "us.example"})
+		r := start(t, Settings{}, echo, up)
+		testkit.Eventually(t, "the self-test finds what upstream is", func() bool { return errors.Is(r.Status().Err, tt.err) })
+		if _, line := r.dial(t); line != tt.line {
+			t.Errorf("%s: client reads %q", tt.rcpt, line)
 		}
-	}
-	if got := r.metric(t, "blockd_smtp_connections_refused_total", "why=open-relay"); got != 1 {
-		t.Errorf("refused{open-relay} = %v, want 1", got)
-	}
-}
-
-func TestClosedRelayIsServed(t *testing.T) {
-	p := &peer{rcpt: "454 4.7.1 relay access denied"}
-	up := upstream.New(upstream.Settings{Network: "tcp", Address: p.listen(t), Hostname: "us.example"})
-	r := start(t, Settings{}, echo, up)
-	testkit.Eventually(t, "the self-test passes", func() bool { return r.Status().Err == nil })
-	if _, line := r.dial(t); line != "220 127.0.0.1" {
-		t.Errorf("client reads %q", line)
-	}
-	conn, err := up.Open(t.Context(), upstream.Client{})
-	if err != nil {
-		t.Fatalf("Open: %v", err)
-	}
-	conn.Close()
-	if got := r.metric(t, "blockd_upstream_up", ""); got != 1 {
-		t.Errorf("up = %v, want 1", got)
+		conn, err := up.Open(t.Context(), upstream.Client{})
+		if !errors.Is(err, tt.err) {
+			t.Errorf("%s: Open: %v, want %v", tt.rcpt, err, tt.err)
+		} else if err == nil {
+			conn.Close()
+		}
+		for _, result := range []string{"open-relay", "passed"} {
+			if got, want := r.metric(t, "blockd_upstream_selftest_total", "result="+result), map[string]float64{tt.result: 1}[result]; got != want {
+				t.Errorf("%s: selftest{%s} = %v, want %v", tt.rcpt, result, got, want)
+			}
+		}
+		if got := r.metric(t, "blockd_smtp_connections_refused_total", "why=open-relay"); got != 1-tt.up {
+			t.Errorf("%s: refused{open-relay} = %v", tt.rcpt, got)
+		}
+		if got := r.metric(t, "blockd_upstream_up", ""); tt.up == 1 && got != 1 {
+			t.Errorf("%s: up = %v", tt.rcpt, got)
+		}
 	}
 }
 
@@ -78,24 +75,31 @@ func TestOpenUpstreamCanBeAllowed(t *testing.T) {
 	}
 }
 
-// relaying is a watch on p that tests it, though p is reached without a network:
-// the clock of a bubble stands still while real sockets are read.
-func relaying(p *peer, log *slog.Logger) *watch {
-	clients := newClients(1, 1, 0)
-	return newWatch(p.embedded(), true, newMetrics(prometheus.NewRegistry(), clients.open), log)
-}
-
-func TestWatchFollowsUpstream(t *testing.T) {
+// watched plays with a watch that runs on p and tests it, though p is reached without a
+// network: the clock of a bubble stands still while real sockets are read.
+func watched(t *testing.T, p *peer, log *slog.Logger, play func(ctx context.Context, w *watch, wait func(time.Duration))) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		var log testkit.Log
-		p := &peer{rcpt: "550 5.7.1 no", down: true}
-		w := relaying(p, log.Logger())
+		clients := newClients(1, 1, 0)
+		w := newWatch(p.embedded(), true, newMetrics(prometheus.NewRegistry(), clients.open), log)
 		if s := w.status(); !errors.Is(s.Err, upstream.ErrUntested) || !s.Since.IsZero() {
 			t.Errorf("before the first look: %v", s)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
 		defer cancel()
 		go w.run(ctx)
+		play(ctx, w, func(d time.Duration) {
+			<-time.After(d)
+			synctest.Wait()
+		})
+	})
+}
+
+func TestWatchFollowsUpstream(t *testing.T) {
+	var log testkit.Log
+	p := &peer{rcpt: "550 5.7.1 no", down: true}
+	watched(t, p, log.Logger(), func(ctx context.Context, w *watch, wait func(time.Duration)) {
 		var refused *upstream.RefusedError
 		steps := []struct {
 			what  string
@@ -116,8 +120,7 @@ func TestWatchFollowsUpstream(t *testing.T) {
 		}
 		for _, step := range steps {
 			p.set(step.rcpt, step.down)
-			<-time.After(step.wait)
-			synctest.Wait()
+			wait(step.wait)
 			err := w.status().Err
 			if (err == nil) != step.ready || errors.Is(err, upstream.ErrOpenRelay) != step.open {
 				t.Errorf("%s: %v", step.what, err)
@@ -134,26 +137,19 @@ func TestWatchFollowsUpstream(t *testing.T) {
 				conn.Close()
 			}
 		}
-		cancel()
-		synctest.Wait()
-		// Down, ready, open relay, down, open relay, ready: one line each, none for what lasts.
-		if n := strings.Count(log.String(), "\n"); n != 6 {
-			t.Errorf("%d log lines, want 6:\n%s", n, log.String())
-		}
 	})
+	// Down, ready, open relay, down, open relay, ready: one line each, none for what lasts.
+	if n := strings.Count(log.String(), "\n"); n != 6 {
+		t.Errorf("%d log lines, want 6:\n%s", n, log.String())
+	}
 }
 
 // A client that finds upstream stopped has it looked at, so that the metric and readiness say
 // so before the minute is over; many such clients cost one look in 5 s.
 func TestClientsTroubleHastensTheProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &peer{rcpt: "550 5.7.1 no"}
-		w := relaying(p, slog.New(slog.DiscardHandler))
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go w.run(ctx)
-		<-time.After(2 * probeAgain)
-		synctest.Wait()
+	p := &peer{rcpt: "550 5.7.1 no"}
+	watched(t, p, slog.New(slog.DiscardHandler), func(ctx context.Context, w *watch, wait func(time.Duration)) {
+		wait(2 * probeAgain)
 		if err := w.status().Err; err != nil {
 			t.Fatalf("before: %v", err)
 		}
@@ -161,7 +157,7 @@ func TestClientsTroubleHastensTheProbe(t *testing.T) {
 		if _, err := w.up.Open(ctx, upstream.Client{}); err == nil {
 			t.Fatal("Open has a session with a stopped upstream")
 		}
-		synctest.Wait()
+		wait(0)
 		if err := w.status().Err; err == nil {
 			t.Error("the status is as before, though a client has met a stopped upstream")
 		}
@@ -169,8 +165,7 @@ func TestClientsTroubleHastensTheProbe(t *testing.T) {
 		for range 100 {
 			w.up.Open(ctx, upstream.Client{})
 		}
-		<-time.After(probeAgain - time.Millisecond)
-		synctest.Wait()
+		wait(probeAgain - time.Millisecond)
 		if looks := p.count() - begun - 100; looks != 0 {
 			t.Errorf("%d looks within 5 s", looks)
 		}
@@ -178,14 +173,9 @@ func TestClientsTroubleHastensTheProbe(t *testing.T) {
 }
 
 func TestInconclusiveSelfTestIsRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &peer{rcpt: "421 4.7.0 slow down"}
-		w := relaying(p, slog.New(slog.DiscardHandler))
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go w.run(ctx)
-		<-time.After(time.Minute)
-		synctest.Wait()
+	p := &peer{rcpt: "421 4.7.0 slow down"}
+	watched(t, p, slog.New(slog.DiscardHandler), func(ctx context.Context, w *watch, wait func(time.Duration)) {
+		wait(time.Minute)
 		if err := w.status().Err; err == nil {
 			t.Error("ready without an answer")
 		}
@@ -193,8 +183,7 @@ func TestInconclusiveSelfTestIsRepeated(t *testing.T) {
 			t.Errorf("Open: %v, want ErrUntested", err)
 		}
 		p.set("550 5.7.1 no", false)
-		<-time.After(probeAgain)
-		synctest.Wait()
+		wait(probeAgain)
 		if err := w.status().Err; err != nil {
 			t.Errorf("after an answer: %v", err)
 		}
@@ -204,15 +193,10 @@ func TestInconclusiveSelfTestIsRepeated(t *testing.T) {
 // A server that puts the test off, because it greylists, may be served: the log
 // warns, once, the test is repeated, and what it finds later counts.
 func TestUndecidedSelfTestIsServedAndRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log testkit.Log
-		p := &peer{rcpt: "451 4.7.1 greylisted"}
-		w := relaying(p, log.Logger())
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go w.run(ctx)
-		<-time.After(5*time.Minute + time.Second)
-		synctest.Wait()
+	var log testkit.Log
+	p := &peer{rcpt: "451 4.7.1 greylisted"}
+	watched(t, p, log.Logger(), func(ctx context.Context, w *watch, wait func(time.Duration)) {
+		wait(5*time.Minute + time.Second)
 		if err := w.status().Err; !errors.Is(err, upstream.ErrUndecided) {
 			t.Errorf("status: %v, want ErrUndecided", err)
 		}
@@ -225,8 +209,7 @@ func TestUndecidedSelfTestIsServedAndRepeated(t *testing.T) {
 			t.Errorf("%d warnings, want 1:\n%s", n, log.String())
 		}
 		p.set("250 ok", false)
-		<-time.After(probeEvery)
-		synctest.Wait()
+		wait(probeEvery)
 		if _, err := w.up.Open(ctx, upstream.Client{}); !errors.Is(err, upstream.ErrOpenRelay) {
 			t.Errorf("Open: %v, want ErrOpenRelay when the greylisting is over", err)
 		}

@@ -2,13 +2,11 @@ package upstream
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -196,45 +194,6 @@ func TestProbeAndSelfTestUseTLS(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Nothing of the client or of its mail is on the wire in the clear.
-func TestNothingOfTheClientInTheClear(t *testing.T) {
-	cert := selfsigned.New(t, "mail.example")
-	near, far := net.Pipe()
-	var wire bytes.Buffer
-	done := make(chan error, 1)
-	go func() {
-		done <- secret{startTLS, cert.Config(t), script{"C: EHLO us.example", "S: 250-them", "S: 250 XCLIENT ADDR HELO",
-			"C: XCLIENT HELO=secret.example ADDR=192.0.2.99", "S: 220 again", "C: EHLO secret.example", "S: 250 them", "C: MAIL FROM:<a@secret.example>"}, false}.run(far)
-	}()
-	d := New(Settings{Hostname: "us.example", TLS: TLSStart, ClientInfo: ClientInfoXCLIENT, Trust: Trust{Pins: []Pin{PinOf(cert.Leaf)}},
-		Dial: func(context.Context) (net.Conn, error) { return tapped{near, &wire}, nil }})
-	conn, err := d.Open(t.Context(), Client{Addr: netip.MustParseAddrPort("192.0.2.99:1"), Helo: "secret.example", ESMTP: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(conn, "MAIL FROM:<a@secret.example>\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	conn.Close()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if got := wire.String(); !strings.Contains(got, "EHLO us.example") || strings.Contains(got, "secret") || strings.Contains(got, "192.0.2.99") {
-		t.Errorf("on the wire: %q", got)
-	}
-}
-
-// tapped records what is written to a connection.
-type tapped struct {
-	net.Conn
-	to *bytes.Buffer
-}
-
-func (c tapped) Write(p []byte) (int, error) {
-	c.to.Write(p)
-	return c.Conn.Write(p)
 }
 
 func TestTLSHandshakeHasADeadline(t *testing.T) {

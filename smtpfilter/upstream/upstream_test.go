@@ -294,35 +294,9 @@ func TestPROXYHeader(t *testing.T) {
 	}
 }
 
-func TestPROXYHeaderComesFirst(t *testing.T) {
-	near, far := net.Pipe()
-	source := make(chan string, 1)
-	go func() {
-		r := bufio.NewReader(far)
-		h, err := proxyproto.Read(r)
-		if err != nil {
-			source <- err.Error()
-			far.Close()
-			return
-		}
-		source <- h.SourceAddr.String()
-		io.WriteString(far, "220 hi\r\n")
-		r.ReadString('\n')
-		io.WriteString(far, "250 them\r\n")
-	}()
-	d := New(Settings{
-		Dial:       func(context.Context) (net.Conn, error) { return near, nil },
-		Hostname:   "us.example",
-		ClientInfo: ClientInfoPROXY,
-	})
-	conn, err := d.Open(t.Context(), client)
-	if got := <-source; got != "192.0.2.7:4321" {
-		t.Errorf("upstream reads source %q, want 192.0.2.7:4321", got)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.Close()
+func TestPROXYNeedsAnAddress(t *testing.T) {
+	dial, _ := script{"hang"}.pipe(t)
+	d := New(Settings{Dial: dial, Hostname: "us.example", ClientInfo: ClientInfoPROXY})
 	if _, err := d.Open(t.Context(), Client{}); !errors.Is(err, ErrNoAddress) {
 		t.Errorf("Open for an unknown client: %v, want ErrNoAddress", err)
 	}
