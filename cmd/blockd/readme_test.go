@@ -11,11 +11,13 @@ import (
 
 	"blockd/cmd/blockd/e2e"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 // TestReadmeTrial does what a newcomer does: it types the commands of README.md's "Try it" beside `make run`. The program is
 // this binary; that Go builds it is seen where README.md's two commands run in an empty Debian.
 func TestReadmeTrial(t *testing.T) {
+	race.Skip(t)
 	for _, command := range []string{"make", "bash", "curl"} {
 		if _, err := exec.LookPath(command); err != nil {
 			testkit.Missing(t, command+" is not installed, and README.md types it")

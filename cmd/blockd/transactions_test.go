@@ -7,6 +7,7 @@ import (
 
 	"blockd/cmd/blockd/e2e"
 	"blockd/cmd/blockd/e2e/agreement"
+	"blockd/internal/testkit/race"
 	"blockd/internal/testkit/transaction"
 )
 
@@ -15,6 +16,7 @@ import (
 // case finds the recent senders, held entries and folded refusals of another. Real mail servers in front of these doors see
 // the same files in cmd/blockd/e2e/servers.
 func TestTransactions(t *testing.T) {
+	race.Skip(t)
 	cases, err := transaction.Load(filepath.Join(e2e.Root, "testdata", "transactions"))
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs README.md's two commands where nothing of this machine is: in an empty Debian with
-# Go, make, git, a C compiler and curl, as root and as another user, and beside a Postfix that is
+# Go, make, git, a C compiler and curl. `make run` takes a mail as root and as another user, who runs `make test`.
+# With --all it runs everything: all tests as that user, and all tests as root beside a Postfix that is
 # installed and not configured. Needs root, for chroot and mounts in a namespace of its own, and
 # mmdebstrap, which is installed under CI=true. Elsewhere what is missing ends it with a word.
 #
@@ -9,6 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 checkout=$PWD
+all=${1:-}
 
 packages=make,git,gcc,libc6-dev,curl
 user=somebody
@@ -34,7 +36,7 @@ unshare --mount --pid --net --fork --kill-child sh -c 'mount -t proc proc /proc 
 	missing "no namespaces of its own are to be had here, with mounts and a loopback (a container without CAP_SYS_ADMIN?); skipped"
 
 go mod download
-(cd internal/bench && go mod download)
+[ -z "$all" ] || (cd internal/bench && go mod download)
 (cd packaging/tools && go mod download)
 goroot=$(go env GOROOT) modules=$(go env GOMODCACHE) compiled=$(go env GOCACHE)
 checked=${STATICCHECK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/staticcheck}
@@ -118,8 +120,6 @@ run='
 
 empty=$work/empty postfix=$work/postfix
 unpack "$empty" "$packages"
-unpack "$postfix" "$packages,postfix" & # mostly waits for the network and the disk
-unpacked=$!
 say "unpacked"
 
 clone "$empty" root
@@ -131,12 +131,15 @@ within "$empty" "$user" "$run"
 say "make run as $user: a mail got through"
 within "$empty" "$user" 'set -o pipefail; make test 2>&1 | tee make-test.log; ! grep "matched no packages" make-test.log'
 say "make test as $user: green"
+[ -n "$all" ] || exit 0
+
+within "$empty" "$user" 'go test -vet=off -timeout=60m ./...'
+say "all tests as $user: green"
 rm -rf --one-file-system "$empty"
 
-wait "$unpacked"
-# As Debian leaves it where its questions are not answered. As root, for servers start as root only; what else root may do and others may
-# not is tested by make test outside.
+# As Debian leaves it where its questions are not answered. As root, for servers start as root only.
+unpack "$postfix" "$packages,postfix"
 rm -f "$postfix"/etc/postfix/main.cf "$postfix"/etc/postfix/master.cf "$postfix"/etc/aliases*
 clone "$postfix" root
-within "$postfix" root 'go test -race -vet=off -shuffle=on -timeout=30m ./cmd/blockd/e2e'
-say "Postfix without a configuration, as root: green"
+within "$postfix" root 'go test -vet=off -timeout=60m ./...'
+say "Postfix without a configuration, all tests as root: green"

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,11 +45,13 @@ type Server struct {
 // Start starts a provider that brings people back to these addresses.
 func Start(t testing.TB, users []User, redirects ...string) *Server {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
+	if !testkit.Peers() {
+		testkit.Missing(t, "")
+	}
 	dir := t.TempDir()
 	s := &Server{binary: filepath.Join(dir, "server")}
 	build := exec.Command("go", "build", "-o", s.binary, "github.com/zitadel/oidc/v3/example/server")
-	build.Dir = filepath.Join(filepath.Dir(here), "example")
+	build.Dir = filepath.Join(testkit.Root(t), "internal/testkit/oidcserver/example")
 	if out, err := build.CombinedOutput(); err != nil {
 		testkit.Missing(t, "the identity provider of tests cannot be built: "+string(out))
 	}

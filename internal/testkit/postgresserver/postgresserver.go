@@ -38,6 +38,9 @@ host all all all trust
 
 // Find returns the path of a program of PostgreSQL. Debian keeps them in a folder of each version, outside the PATH.
 func Find(program string) (string, error) {
+	if !testkit.Peers() {
+		return "", exec.ErrNotFound
+	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + program)
 	if len(found) > 0 {
 		return slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) }), nil

@@ -1,9 +1,8 @@
 // Package race tells tests whether they run under the race detector.
 //
-// It makes a test ten times slower, and finds nothing in one that computes in a single
-// goroutine. Such a test calls Skip if it takes long; one that repeats what it does with
-// several asks Enabled, and repeats it less often. "make test" runs all tests under the
-// detector, and then these without it (tests.sh finds them), so that no case is lost.
+// It makes a test ten times slower, and finds nothing in one that computes in a single goroutine. Such a test calls Skip if it
+// takes long; one that repeats what it does with several asks Enabled, and repeats it less often. Without the detector is the
+// rule, in which make test runs all cases; make check runs under it what starts goroutines (packages.sh finds that).
 package race
 
 import "testing"
@@ -12,6 +11,6 @@ import "testing"
 func Skip(t testing.TB) {
 	t.Helper()
 	if Enabled {
-		t.Skip("runs without the race detector: make test does so, or go test without -race")
+		t.Skip("runs without the race detector: make test, or go test without -race")
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"blockd/internal/testkit"
@@ -36,10 +35,12 @@ type Toxic struct {
 // Start builds the server, whose module is beside this package, and starts it.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
+	if !testkit.Peers() {
+		testkit.Missing(t, "")
+	}
 	binary := filepath.Join(t.TempDir(), "toxiproxy")
 	build := exec.Command("go", "build", "-o", binary, "github.com/Shopify/toxiproxy/v2/cmd/server")
-	build.Dir = filepath.Join(filepath.Dir(here), "server")
+	build.Dir = filepath.Join(testkit.Root(t), "internal/testkit/toxiproxy/server")
 	if out, err := build.CombinedOutput(); err != nil {
 		testkit.Missing(t, "Toxiproxy cannot be built: "+string(out))
 	}
