@@ -127,42 +127,6 @@ func TestSameNamesInOtherSyntax(t *testing.T) {
 	}
 }
 
-// TestConvertedListsCoverTheSame: in the formats that write a name and what is below
-// it apart, each name is there twice, and with the reason that its line gives.
-func TestConvertedListsCoverTheSame(t *testing.T) {
-	for name, format := range map[string]string{"converted/blocklist_from.cf": "spamassassin", "converted/scam.rpz.zone": "rpz"} {
-		scopes := map[string]int{}
-		if _, err := lists.ReadFile(t.Context(), data(t, name), lists.Settings{Format: format}, func(it *lists.Item) error {
-			if it.Kind == lists.Domain {
-				scopes[strings.Clone(it.Name())] += 1 << it.Scope
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		for key, got := range scopes {
-			if got != 1<<lists.Exact+1<<lists.Sub {
-				t.Errorf("%s: %s has scopes %b", name, key, got)
-			}
-		}
-	}
-	for name, want := range map[string][2]string{
-		"converted/access.sendmail":           {"sendmail", `"550 5.7.1 listed as scam"`},
-		"converted/sender_access":             {"postfix", `"listed as scam"`},
-		"converted/scam.dnset":                {"rbldnsd", `"listed as scam: `},
-		"converted/spam-senders.exim-lsearch": {"lsearch", `"listed"`},
-	} {
-		if _, err := lists.ReadFile(t.Context(), data(t, name), lists.Settings{Format: want[0]}, func(it *lists.Item) error {
-			if text := show(it); it.Kind == lists.Domain && !strings.Contains(text, want[1]) {
-				t.Errorf("%s: line %d is %s", name, it.Line, text)
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestRspamdMapsThatHoldUnsupportedKeys: patterns are refused and said.
 func TestRspamdMapsThatHoldUnsupportedKeys(t *testing.T) {
 	for _, tt := range []struct {
@@ -181,27 +145,13 @@ func TestRspamdMapsThatHoldUnsupportedKeys(t *testing.T) {
 			}
 			return nil
 		})
+		if tt.entries == 0 { // nor is it read as something else
+			if got := refused(t, data(t, tt.name), lists.Settings{}); got != lists.Ambiguous {
+				t.Errorf("%s, guessed: refused as %s", tt.name, got)
+			}
+		}
 		if sum.Entries != tt.entries || sum.Errors != tt.errors || (err != nil) != (tt.entries == 0) {
 			t.Errorf("%s: %+v, %v", tt.name, sum, err)
-		}
-	}
-}
-
-// TestListsThatAreNotGuessed: nothing that needs a declared format is read as
-// something else.
-func TestListsThatAreNotGuessed(t *testing.T) {
-	for _, name := range []string{
-		"converted/spam-senders.exim-lsearch",
-		"converted/spam-senders.crlf.csv",
-		"ipsum-scored.txt.gz",
-		"rspamd/mid.inc",
-		"rspamd/test-regexp.list",
-		"rspamd/test-utf.list",
-		"rspamd/test-multiple.list",
-		"rspamd/suspicious_tlds.inc",
-	} {
-		if got := refused(t, data(t, name), lists.Settings{}); got != lists.Ambiguous {
-			t.Errorf("%s: refused as %s", name, got)
 		}
 	}
 }
@@ -220,9 +170,10 @@ var shipped = []struct {
 func TestShippedLists(t *testing.T) {
 	readme := testkit.Read(t, testkit.Root(t)+"/testdata/lists/README.md")
 	for _, tt := range shipped {
-		_, sum := keysOf(t, filepath.Join(testkit.Root(t), "testdata/lists", tt.name), tt.format)
-		if sum.Entries != tt.entries || sum.Errors != 0 {
-			t.Errorf("%s: %+v, want %d entries", tt.name, sum, tt.entries)
+		sum, err := lists.ReadFile(t.Context(), filepath.Join(testkit.Root(t), "testdata/lists", tt.name),
+			lists.Settings{Format: tt.format, Guard: newGuard(t, lists.DefaultGuard())}, none)
+		if err != nil || sum.Entries != tt.entries || sum.Errors != 0 {
+			t.Errorf("%s: %+v, %v, want %d entries", tt.name, sum, err, tt.entries)
 		}
 		if !strings.Contains(string(readme), "| `"+tt.name+"` | "+tt.format+" | ") {
 			t.Errorf("README.md does not have %s", tt.name)
@@ -288,20 +239,8 @@ func TestShippedListsMeetNoHam(t *testing.T) {
 // TestScoresOfARealList: who stands on four lists or more is what the publisher
 // puts into a list of its own.
 func TestScoresOfARealList(t *testing.T) {
-	keys := func(name, format string) map[string]bool {
-		all := map[string]bool{}
-		_, err := lists.ReadFile(t.Context(), data(t, name), lists.Settings{Format: format}, func(it *lists.Item) error {
-			if it.Kind != lists.Skip && it.Kind != lists.Err {
-				all[strings.Clone(it.Name())] = true
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all
-	}
-	if scored, level := keys("ipsum-scored.txt.gz", "csv:1,2>=4"), keys("ipsum-level4.txt", "plain"); !maps.Equal(scored, level) || len(level) != 5354 {
+	scored, _ := keysOf(t, data(t, "ipsum-scored.txt.gz"), "csv:1,2>=4")
+	if level, _ := keysOf(t, data(t, "ipsum-level4.txt"), "plain"); !maps.Equal(scored, level) || len(level) != 5354 {
 		t.Errorf("%d addresses of four lists or more, the publisher has %d", len(scored), len(level))
 	}
 }

@@ -1,20 +1,13 @@
 package lists_test
 
 import (
-	"bufio"
-	"compress/gzip"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"blockd/internal/testkit"
-	"blockd/internal/testkit/race"
 	"blockd/lists"
-	"blockd/mail/addr"
 )
 
 func newGuard(t testing.TB, s lists.GuardSettings) *lists.Guard {
@@ -278,148 +271,6 @@ func TestGuardAgreesWithItsRules(t *testing.T) {
 			if want := slowGuard(name, scope, s.Protected); (got[0] == "err protected") != want {
 				t.Errorf("%s as %s: %s, want protected: %t", name, scope, got[0], want)
 			}
-		}
-	}
-}
-
-// TestShippedListsPassTheGuard: what blockd ships loads whole, by its defaults.
-func TestShippedListsPassTheGuard(t *testing.T) {
-	guard := newGuard(t, lists.DefaultGuard())
-	for file, format := range map[string]string{
-		"example.txt": "plain", "spam-senders.txt": "plain", "sender_access": "postfix", "disposable_email_blocklist.conf": "plain",
-	} {
-		sum, err := lists.ReadFile(t.Context(), filepath.Join(testkit.Root(t), "testdata/lists", file), lists.Settings{Format: format, Guard: guard},
-			func(it *lists.Item) error { return nil })
-		if err != nil || sum.Errors > 0 || sum.Entries == 0 {
-			t.Errorf("%s: %+v, %v", file, sum, err)
-		}
-	}
-}
-
-// TestUnionUnderGuard counts what the guard says of a million real names. The
-// README beside them counts the 452 that are rules of a list of 2023. This
-// program's list is younger, wildcard rules match further names, and most of
-// them all are of the private section.
-func TestUnionUnderGuard(t *testing.T) {
-	race.Skip(t)
-	union := data(t, "union-domains.txt.gz")
-	file := suffixesOfTheFile(t)
-	found := map[string]int{}
-	var refused []string
-	byFile, missed := 0, 0
-	names := unpack(t, union)
-	sum, err := lists.ReadFile(t.Context(), union, lists.Settings{Format: "plain", Guard: newGuard(t, lists.DefaultGuard())}, func(it *lists.Item) error {
-		name := names[it.Line-1]
-		found[it.Kind.String()+" "+string(it.Class)]++
-		if it.Kind == lists.Err {
-			refused = append(refused, name)
-		}
-		if file[name] {
-			byFile++
-			if it.Class != lists.PublicSuffix {
-				missed++
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d entries, %d refused: %v", sum.Entries, sum.Errors, refused)
-	t.Logf("by class: %v", found)
-	t.Logf("%d are rules of the list of 2023, of which %d are none of this program's", byFile, missed)
-	if byFile != 452 || missed > 45 {
-		t.Errorf("the list of 2023 has %d, want 452; %d of them are gone, want a tenth at most", byFile, missed)
-	}
-	suffixes := found["err public-suffix"] + found["domain public-suffix"]
-	if suffixes < 400 || found["err public-suffix"] == 0 || sum.Errors != found["err public-suffix"]+found["err protected"] {
-		t.Errorf("%d suffixes, %v", suffixes, found)
-	}
-	if sum.Entries+sum.Errors != 1_006_826 {
-		t.Errorf("%d entries and %d errors are not all names", sum.Entries, sum.Errors)
-	}
-}
-
-// suffixFile is a Public Suffix List read in the slow and plain way.
-type suffixFile map[string]bool // rules as they stand
-
-func suffixesOfTheFile(t *testing.T) suffixFile {
-	t.Helper()
-	f, err := os.Open(testkit.Shared(t, "psl/public_suffix_list.dat"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	rules := suffixFile{}
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if line := strings.TrimSpace(lines.Text()); line != "" && !strings.HasPrefix(line, "//") {
-			mark := line[:len(line)-len(strings.TrimPrefix(strings.TrimPrefix(line, "!"), "*."))]
-			key, err := addr.DomainKey(line[len(mark):])
-			if err != nil {
-				t.Fatal(err)
-			}
-			rules[mark+key.Text] = true
-		}
-	}
-	return rules
-}
-
-func unpack(t *testing.T, path string) []string {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	zip, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for lines := bufio.NewScanner(zip); lines.Scan(); {
-		names = append(names, lines.Text())
-	}
-	return names
-}
-
-// Beside 0.15 µs for reading a name the guard takes 0.3 µs, nearly all of it in
-// the Public Suffix List: 0.3 s for a million names.
-func BenchmarkGuard(b *testing.B) {
-	var text strings.Builder
-	for i := range 10_000 {
-		fmt.Fprintf(&text, "shop-%d.%s\n", i, [...]string{"com", "co.uk", "example", "github.io"}[i%4])
-	}
-	path := testkit.File(b, "list", text.String())
-	for name, guard := range map[string]*lists.Guard{"none": nil, "default": newGuard(b, lists.DefaultGuard())} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := lists.ReadFile(b.Context(), path, lists.Settings{Format: "plain", Guard: guard}, func(*lists.Item) error { return nil }); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10_000, "ns/entry")
-		})
-	}
-}
-
-// An exception for everybody below a public suffix is loaded, and told of.
-func TestGuardWarnsOfExceptionsForSuffixes(t *testing.T) {
-	g, err := lists.NewGuard(lists.DefaultGuard())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for text, want := range map[string]lists.Class{
-		"co.uk": lists.PublicSuffix, ".com": lists.PublicSuffix, "github.io": lists.PublicSuffix,
-		"=co.uk": "", "x.co.uk": "", "a@co.uk": "", "gmail.com": "",
-	} {
-		_, _, err := lists.Lint(t.Context(), testkit.File(t, "list", text+"\n"), lists.Settings{Format: "plain", Action: lists.Allow, Guard: g}, func(it *lists.Item) error {
-			if it.Kind == lists.Err || it.Class != want {
-				t.Errorf("allow %s: %s %s %q, want class %q", text, it.Kind, it.Class, it.Message, want)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Error(err)
 		}
 	}
 }

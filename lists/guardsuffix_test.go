@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/net/publicsuffix"
-
 	"blockd/internal/testkit"
 	"blockd/mail/addr"
 )
@@ -179,38 +177,6 @@ func TestSuffixVectors(t *testing.T) {
 	}
 	if n < 70 {
 		t.Errorf("%d vectors", n)
-	}
-}
-
-// The default rule of the package must not make a suffix of anything: a name of
-// two labels below a top-level domain that nobody knows is one like others.
-func TestUnknownTopLevelDomain(t *testing.T) {
-	if s, icann := publicsuffix.PublicSuffix("unknowntld"); s != "unknowntld" || icann {
-		t.Errorf("the package says %q, %t by now: read suffix again", s, icann)
-	}
-	g, err := NewGuard(DefaultGuard())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		name string
-		want Class
-	}{{"unknowntld", PublicSuffix}, {"a.unknowntld", ""}, {"com", PublicSuffix}, {"[198.51.100.23]", ""}} {
-		key, err := addr.DomainKey(tt.name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c, _, _ := g.judge(key, Tree); c != tt.want {
-			t.Errorf("tree entry %s: %q, want %q", tt.name, c, tt.want)
-		}
-	}
-}
-
-func BenchmarkIsSuffix(b *testing.B) {
-	names := []string{"example.com", "mail.example.co.uk", "a.b.c.bulk.test", "somebody.github.io", "promo-2024.shop-online.xyz"}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		isSuffix(names[i%len(names)])
 	}
 }
 

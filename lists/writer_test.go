@@ -2,18 +2,14 @@ package lists
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"blockd/internal/testkit"
-	"blockd/internal/testkit/race"
 	"blockd/mail/addr"
 )
 
@@ -300,38 +296,6 @@ func TestWriterKeepsReasons(t *testing.T) {
 		back := entriesOf(t, tt.format, b.String())
 		if tt.format != "plain" && (len(back) != 1 || back[0].Reason != items[0].Reason) {
 			t.Errorf("%s as %s came back as %+v", tt.text, tt.format, back)
-		}
-	}
-}
-
-// TestWriterOnRealLists takes what real lists hold through every format.
-func TestWriterOnRealLists(t *testing.T) {
-	race.Skip(t)
-	dir := testkit.Shared(t, "lists")
-	for _, tt := range []struct{ file, format string }{
-		{"disposable_email_blocklist.conf", "plain"},
-		{"spam-senders.txt", "plain"},
-		{"scam.hosts", "hosts"},
-		{"cidr-mixed.txt", "plain"},
-		{"phishing.txt.gz", "plain"},
-	} {
-		data := testkit.Read(t, filepath.Join(dir, tt.file))
-		if strings.HasSuffix(tt.file, ".gz") {
-			z, err := gzip.NewReader(bytes.NewReader(data))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if data, err = io.ReadAll(z); err != nil {
-				t.Fatal(err)
-			}
-		}
-		items := entriesOf(t, tt.format, string(data))
-		for _, format := range WritableFormats() {
-			want, have, unsaid := writeAndRead(t, format, items)
-			if !slices.Equal(want, have) {
-				t.Errorf("%s as %s: %d entries became %d", tt.file, format, len(want), len(have))
-			}
-			t.Logf("%s as %s: %d lines, %d entries cannot be said", tt.file, format, len(have), unsaid)
 		}
 	}
 }
