@@ -82,7 +82,7 @@ func TestFile(t *testing.T) {
 
 	// After a restart with the same generation nothing is written, and what was is known.
 	k = keeper(t, dir, k.settings.Filters...)
-	if metric(t, k.reg, "blockd_filter_keys", "bl") != 2 {
+	if testkit.Samples(t, k.reg, "blockd_filter_keys", "bl")[0] != 2 {
 		t.Error("the metrics have forgotten what was written")
 	}
 	k.Served(first)
@@ -110,22 +110,6 @@ func TestFile(t *testing.T) {
 	if k = keeper(t, dir, changed...); k.Status()[0].Generation != "" {
 		t.Error("a torn state was read")
 	}
-}
-
-// metric is the value of a metric of one filter.
-func metric(t *testing.T, reg *prometheus.Registry, name, of string) float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	testkit.Must(t, err)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == name && m.GetLabel()[0].GetValue() == of {
-				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
-			}
-		}
-	}
-	t.Fatalf("no metric %s of %s", name, of)
-	return 0
 }
 
 // TestTheNewestWins: a generation that is overtaken is never written.
@@ -167,7 +151,7 @@ func TestFailures(t *testing.T) {
 		t.Error(err)
 	}
 	log := k.log.String()
-	if metric(t, k.reg, "blockd_filter_failures_total", "bl") != 10 || strings.Count(log, "filter not written") != 1 || strings.Count(log, "filter written") != 2 {
+	if testkit.Samples(t, k.reg, "blockd_filter_failures_total", "bl")[0] != 10 || strings.Count(log, "filter not written") != 1 || strings.Count(log, "filter written") != 2 {
 		t.Errorf("%d pauses, log:\n%s", len(pauses), log)
 	}
 	if !slices.IsSorted(pauses) || pauses[0] != firstPause || pauses[9] != lastPause {

@@ -1,17 +1,14 @@
 package postfix
 
 import (
-	"bufio"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
 	"testing"
 
 	"blockd/internal/testkit"
-	"blockd/policy"
 )
 
 // benchRequests are of many senders, so that nothing is remembered by chance, and
@@ -33,11 +30,7 @@ func benchRequests(n int) []string {
 func BenchmarkPolicy(b *testing.B) {
 	for _, connections := range []int{1, 8} {
 		for _, together := range []int{1, 16} {
-			name := fmt.Sprintf("connections=%d/one-at-a-time", connections)
-			if together > 1 {
-				name = fmt.Sprintf("connections=%d/pipelined=%d", connections, together)
-			}
-			b.Run(name, func(b *testing.B) { benchmarkPolicy(b, connections, together) })
+			b.Run(fmt.Sprintf("connections=%d/together=%d", connections, together), func(b *testing.B) { benchmarkPolicy(b, connections, together) })
 		}
 	}
 }
@@ -82,49 +75,6 @@ func batches(requests []string, together int) (all [][]byte) {
 		all = append(all, []byte(strings.Join(requests[at:at+together], "")))
 	}
 	return all
-}
-
-// BenchmarkTables measures look-ups one at a time on one connection.
-func BenchmarkTables(b *testing.B) {
-	for name, service := range map[string]struct {
-		make         func(Settings, *policy.Checker, *Metrics, *slog.Logger) *Server
-		request, end string
-	}{
-		"socketmap": {Socketmap, netstring("senders user@mx.there.example"), ","},
-		"tcp":       {TCPTable, "get user@mx.there.example\n", "\n"},
-	} {
-		b.Run(name, func(b *testing.B) {
-			address, _ := serve(b, benchRig(b).service(service.make))
-			c, err := net.Dial("tcp", address)
-			testkit.Must(b, err)
-			defer c.Close()
-			answers := bufio.NewReader(c)
-			b.ReportAllocs()
-			for b.Loop() {
-				io.WriteString(c, service.request)
-				if _, err := answers.ReadSlice(service.end[0]); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkDecide measures a request without the network.
-func BenchmarkDecide(b *testing.B) {
-	d := benchRig(b).speak(Policy)
-	texts := batches(benchRequests(1024), 1)
-	out := make([]byte, 0, 1024)
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		n, err := d.measure(texts[i&1023], 0)
-		if err != nil || n == 0 {
-			b.Fatal(n, err)
-		}
-		if out, err = d.answer(out[:0], texts[i&1023]); err != nil {
-			b.Fatal(err)
-		}
-	}
 }
 
 // benchRig has 100,000 addresses listed, none of them a sender's.

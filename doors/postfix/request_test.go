@@ -66,18 +66,6 @@ func TestPolicyRequestLimits(t *testing.T) {
 	}
 }
 
-func TestPolicyRequestEndsWithAnEmptyLine(t *testing.T) {
-	const one = "request=smtpd_access_policy\nsender=a@there.example\n\n"
-	for n := range len(one) {
-		if got, err := measurePolicyRequest([]byte(one)[:n+1], n); n+1 < len(one) && (got != 0 || err != nil) || n+1 == len(one) && got != len(one) {
-			t.Errorf("measure of %d octets = %d, %v", n+1, got, err)
-		}
-	}
-	if got, _ := measurePolicyRequest([]byte(one+one), 0); got != len(one) {
-		t.Errorf("measure of two = %d, want that of the first, %d", got, len(one))
-	}
-}
-
 // FuzzPolicyRequest holds the reader against one that is slow and obvious, and
 // whatever the borders at which the octets arrive.
 func FuzzPolicyRequest(f *testing.F) {

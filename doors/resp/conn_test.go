@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -11,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"blockd/index"
 	"blockd/internal/testkit"
@@ -82,25 +82,6 @@ func TestAnswersDoNotDependOnPackets(t *testing.T) {
 	}
 }
 
-// Clients that write all commands before they read an answer are common.
-func TestTenThousandPipelined(t *testing.T) {
-	r := newRig(t)
-	address, _ := r.serve(t)
-	p := dial(t, address)
-	const n = 10_000
-	if _, err := p.Write(bytes.Repeat(encode("HGET", "access", "someone.with.a.long.name@new.example"), n)); err != nil {
-		t.Fatal(err)
-	}
-	want := strings.Repeat("$10\r\nseen today\r\n", n)
-	got := make([]byte, len(want))
-	if _, err := io.ReadFull(p.r, got); err != nil || string(got) != want {
-		t.Fatalf("%v, or other answers", err)
-	}
-	if told := r.count(t, "blockd_resp_answers_total", "listed"); told != n {
-		t.Errorf("%v counted, want %d", told, n)
-	}
-}
-
 func TestBoundsOfOneCommand(t *testing.T) {
 	r := newRig(t)
 	address, _ := r.serve(t)
@@ -127,7 +108,7 @@ func TestBoundsOfOneCommand(t *testing.T) {
 		{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\x00", 2000), "-ERR Protocol error: too big", "too-long"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			before := r.count(t, "blockd_resp_faults_total", cmpOr(tt.fault, "panic"))
+			before := r.count(t, "blockd_resp_faults_total", cmp.Or(tt.fault, "panic"))
 			p := dial(t, address)
 			go io.WriteString(p, tt.input)
 			var got []byte
@@ -145,13 +126,6 @@ func TestBoundsOfOneCommand(t *testing.T) {
 			}
 		})
 	}
-}
-
-func cmpOr(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a
 }
 
 // Without a generation, or with a defect, the answer is an error that clients know.
@@ -232,11 +206,7 @@ func TestPasswords(t *testing.T) {
 	r.settings.Users = map[string]string{"rspamd": testkit.File(t, "rspamd", "open sesame\n"), "default": testkit.File(t, "default", "other")}
 	address, _ := r.serve(t)
 	// Tests come from loopback, which need not log in: this session is one of another machine.
-	near, far := socketPair(t)
-	c := newConn(r.server, far)
-	c.trusted = false
-	go c.Run()
-	p := &peer{near, newReader(near)}
+	p, c, _ := r.session(t, func(c *conn) { c.trusted = false })
 	for _, tt := range []struct {
 		words []string
 		want  string
@@ -358,41 +328,16 @@ func TestHeldMemoryIsBounded(t *testing.T) {
 func TestWaitingConnectionHoldsNothing(t *testing.T) {
 	r := newRig(t)
 	s := r.open(t)
-	near, far := socketPair(t)
-	c := newConn(s, far)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.Run()
-	}()
-	p := &peer{near, newReader(near)}
+	p, c, done := r.session(t, nil)
 	p.Write(bytes.Repeat(encode("SISMEMBER", "spam", "x@bad.example"), 1000))
 	for range 1000 {
 		p.answer(t)
 	}
 	p.Write([]byte("*1\r\n$4"))
-	near.(*net.UnixConn).CloseWrite()
+	p.Conn.(*net.UnixConn).CloseWrite()
 	<-done
 	if cap(c.in) > 16 || c.batch != nil || c.out != nil || c.args != nil || s.held.Load() != 0 {
 		t.Errorf("in %d, out %d, arguments %d, held %d", cap(c.in), cap(c.out), cap(c.args), s.held.Load())
-	}
-}
-
-func BenchmarkAnswer(b *testing.B) {
-	for _, n := range []int{1, 16, 128} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			r := newRig(b)
-			c := newConn(r.open(b), nil)
-			input := bytes.Repeat(encode("SISMEMBER", "senders", "someone@clear.example"), n)
-			start := time.Now()
-			for b.Loop() {
-				c.in, c.r, c.out = append(c.in[:0], input...), 0, c.out[:0]
-				if _, err := c.answerAll(); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(time.Since(start).Nanoseconds())/float64(b.N*n), "ns/command")
-		})
 	}
 }
 
@@ -422,14 +367,7 @@ func TestStopWithinPipeline(t *testing.T) {
 func TestTransactionIsBounded(t *testing.T) {
 	r := newRig(t)
 	s := r.open(t)
-	near, far := socketPair(t)
-	c := newConn(s, far)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.Run()
-	}()
-	p := &peer{near, newReader(near)}
+	p, _, done := r.session(t, nil)
 	p.ask(t, "MULTI")
 	p.ask(t, "ECHO", strings.Repeat("x", 2000))
 	if n := s.held.Load(); n < 2000 {
@@ -467,7 +405,7 @@ func TestTransactionIsBounded(t *testing.T) {
 			t.Fatalf("%.100q", one)
 		}
 	}
-	near.Close()
+	p.Close()
 	<-done
 	if n := s.held.Load(); n != 0 {
 		t.Errorf("%d octets are held at the end", n)

@@ -178,7 +178,21 @@ func readAnswer(r *bufio.Reader) (string, error) {
 	return line, nil
 }
 
-func newReader(c net.Conn) *bufio.Reader { return bufio.NewReader(c) }
+// session runs a session without a listener, which change may change first. done is closed at its end.
+func (r *rig) session(t testing.TB, change func(*conn)) (p *peer, c *conn, done <-chan struct{}) {
+	t.Helper()
+	near, far := socketPair(t)
+	c = newConn(r.server, far)
+	if change != nil {
+		change(c)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.Run()
+	}()
+	return &peer{near, bufio.NewReader(near)}, c, ended
+}
 
 // socketPair is a connection without a listener.
 func socketPair(t testing.TB) (near, far net.Conn) {

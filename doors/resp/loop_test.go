@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -62,6 +63,9 @@ func TestPipelinesOfManyClients(t *testing.T) {
 		if why := <-done; why != "" {
 			t.Error(why)
 		}
+	}
+	if told := r.count(t, "blockd_resp_answers_total", "listed"); told != 8*5*1000 {
+		t.Errorf("%v are counted as listed, want %d", told, 8*5*1000)
 	}
 }
 
@@ -148,7 +152,7 @@ func TestTurnIsBounded(t *testing.T) {
 	}
 	defer syscall.Close(c.fd)
 	answers := make(chan error)
-	p := &peer{near, newReader(near)}
+	p := &peer{near, bufio.NewReader(near)}
 	go func() {
 		var err error
 		for range n {
