@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 var (
@@ -16,9 +18,7 @@ var (
 func TestSubscribeAndUnsubscribe(t *testing.T) {
 	for _, before := range []string{"", "# mine\n", "# mine, without an end", "[smtp]\nlisten = \"\" # mine\n\n\n", "[[list]]\nname = \"x\"\n[list.source]\nkind = \"y\"\n"} {
 		with, err := Subscribe([]byte(before), example, "/var/lib/blockd/subscribed/some-list", day)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if !strings.HasPrefix(string(with), before) {
 			t.Errorf("%q became %q", before, with)
 		}
@@ -57,9 +57,7 @@ func TestOtherSubscriptionsStay(t *testing.T) {
 	other.Name = "other"
 	text, _ := Subscribe([]byte("# mine\n"), example, "/a", day)
 	text, err := Subscribe(text, other, "/b", day)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text, err = Unsubscribe(text, "some-list")
 	if err != nil || !strings.HasPrefix(string(text), "# mine\n") || strings.Contains(string(text), "some-list") {
 		t.Errorf("%v\n%s", err, text)

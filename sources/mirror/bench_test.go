@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // made is a source of so many addresses, in an order of their own, and of one change.
@@ -39,9 +41,7 @@ func BenchmarkCopy(b *testing.B) {
 		n = 1_000_000
 	}
 	m, err := Open(Options{Folder: filepath.Join(b.TempDir(), "copy")})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	defer m.Close()
 	var stats runtime.MemStats
 	b.Run("read", func(b *testing.B) {

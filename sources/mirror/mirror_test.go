@@ -161,9 +161,7 @@ func bring(ctx context.Context, m *Mirror, s *table) (*Report, error) {
 func mustOpen(t testing.TB, folder string) *Mirror {
 	t.Helper()
 	m, err := Open(Options{Folder: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { m.Close() })
 	return m
 }
@@ -193,9 +191,7 @@ func TestCopyFollowsTheSource(t *testing.T) {
 				m = mustOpen(t, folder)
 			}
 			told, err := bring(t.Context(), m, s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			want := s.lines(t)
 			if got := served(t, folder); !slices.Equal(got, want) || told.Entries != int64(len(want)) {
 				t.Fatalf("seed %d: %+v, %d lines, want %d\n%q\n%q", seed, told, len(got), len(want), got, want)
@@ -289,9 +285,7 @@ func roundsOf(seed uint64) func(func(int, *table) bool) {
 func killedProcess(t *testing.T, at string) {
 	number, folder, _ := strings.Cut(at, " ")
 	left, err := strconv.Atoi(number)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m, err := open(Options{Folder: folder}, func(what string) error {
 		if counts(what) {
 			left--
@@ -302,9 +296,7 @@ func killedProcess(t *testing.T, at string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	out := bufio.NewWriter(os.Stdout)
 	for _, s := range roundsOf(7) {
 		if _, err := bring(t.Context(), m, s); err != nil {
@@ -332,9 +324,7 @@ func TestDiskFailsAtAnyStep(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := bring(t.Context(), m, s); err != nil {
 			t.Fatal(err)
 		}
@@ -456,9 +446,7 @@ func TestRowsOfFiles(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return rows
 	}
 	var got []string
@@ -485,9 +473,7 @@ func TestRowsOfFiles(t *testing.T) {
 func TestTooManyRows(t *testing.T) {
 	s, _ := newTable(5)
 	m, err := Open(Options{Folder: filepath.Join(t.TempDir(), "copy"), MaxRows: int64(len(s.rows)) - 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer m.Close()
 	_, err = m.Read(t.Context(), s)
 	if failed, ok := errors.AsType[*Error](err); !ok || failed.Class != ClassRows {
@@ -583,9 +569,7 @@ func TestUnchangedFilesStay(t *testing.T) {
 	inodes := func() (all []uint64) {
 		for n := range files {
 			info, err := os.Stat(filepath.Join(folder, currentName, fileName(n)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			all = append(all, info.Sys().(*syscall.Stat_t).Ino)
 		}
 		return all
@@ -636,9 +620,7 @@ func TestDamagedCopyIsReadAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.Close()
-		if err := damage(folder); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, damage(folder))
 		s.edit(rng)
 		m = mustOpen(t, folder)
 		if _, err := bring(t.Context(), m, s); err != nil || !slices.Equal(served(t, folder), s.lines(t)) {
@@ -651,18 +633,14 @@ func TestDamagedCopyIsReadAnew(t *testing.T) {
 func FuzzJournal(f *testing.F) {
 	good := testkit.File(f, "journal", "")
 	file, err := os.OpenFile(good, os.O_RDWR, 0)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, err)
 	j := journal{f: file}
 	j.append(encode([]string{"a@bulk.test\tx"}, map[string][]string{"a@bulk.test\tx": {"a@bulk.test\tb\tx\t\t\t\n"}}, "7"))
 	file.Close()
 	f.Add(testkit.Read(f, good))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		file, err := os.Open(testkit.File(t, "journal", string(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer file.Close()
 		j := journal{f: file}
 		p := pending{}
@@ -679,9 +657,7 @@ func TestEditedList(t *testing.T) {
 	s := &table{name: "a", rows: map[string]Row{"1": {Entry: "bulk.test"}, "2": {Entry: "x@bulk.test"}}}
 	for _, settings := range []lists.Settings{{}, {Action: lists.Allow}, {Action: lists.Allow, Subdomains: &no}, {Subdomains: &no}} {
 		m, err := Open(Options{Folder: folder, Settings: settings})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := m.Follow(t.Context(), s); !errors.Is(err, ErrTooOld) {
 			t.Errorf("%+v: Follow = %v", settings, err)
 		}
@@ -705,12 +681,8 @@ func TestEditedList(t *testing.T) {
 // What others have put into the folder of a copy, or behind a link in it, stays.
 func TestFilesOfOthersStay(t *testing.T) {
 	folder, other := filepath.Join(t.TempDir(), "copy"), t.TempDir()
-	if err := os.Mkdir(folder, 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(other, filepath.Join(folder, filesName)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(folder, 0o750))
+	testkit.Must(t, os.Symlink(other, filepath.Join(folder, filesName)))
 	var stay []string
 	for _, name := range []string{"g-notes", "g-12", "current.txt", "files/passwd", "files/00-list", "files/zz-0000000001", "files/00-1"} {
 		path := filepath.Join(folder, name)
@@ -744,9 +716,7 @@ func TestFilesOfOthersStay(t *testing.T) {
 func TestOneSortsAtATime(t *testing.T) {
 	turn, folder := make(chan struct{}, 1), filepath.Join(t.TempDir(), "copy")
 	m, err := Open(Options{Folder: folder, turn: turn})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer m.Close()
 	s, rng := newTable(1)
 	if _, err := m.Read(t.Context(), s); err != nil || len(turn) != 0 {

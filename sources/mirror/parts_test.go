@@ -49,9 +49,7 @@ func TestManyReads(t *testing.T) {
 	dir, before := t.TempDir(), open()
 	for i := range lists {
 		m, err := Open(Options{Folder: filepath.Join(dir, fmt.Sprint(i))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer m.Close()
 		go func() {
 			told, err := m.Read(t.Context(), endless{rows, full, release})

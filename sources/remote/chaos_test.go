@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 const good = "HTTP/1.1 200 OK\r\nContent-Length: 26\r\n\r\n" + list
@@ -275,9 +277,7 @@ func TestOnlySoManyAtATime(t *testing.T) {
 		})
 		defer stop()
 		began := time.Now()
-		if err := x.Fetch(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, x.Fetch(t.Context()))
 		if took := time.Since(began); took != 3*time.Second || most != maxFetches {
 			t.Errorf("%d at a time, %s for all", most, took)
 		}

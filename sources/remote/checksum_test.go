@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestWhereAChecksumIsPublished(t *testing.T) {
@@ -25,9 +27,7 @@ func TestWhereAChecksumIsPublished(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			list, err := url.Parse(tt.list)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			c, err := parseChecksum(tt.checksum, list)
 			got := c.sum
 			if c.url != nil {

@@ -55,9 +55,7 @@ func TestWhatCannotBeACopyIsLeftAlone(t *testing.T) {
 				folder = filepath.Join(folder, "file")
 			}
 			x := newFixture(t, Source{URL: server.URL, Path: filepath.Join(folder, "spam.txt")})
-			if err := tt.make(x.path); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, tt.make(x.path))
 			x.isError(x.Fetch(t.Context()), Disk, tt.text)
 			x.counted(0, 0, 1, 0)
 			x.tidy()
@@ -119,9 +117,7 @@ func TestDraftsOfACrashAreRemoved(t *testing.T) {
 	_, server := publish(t, list, "")
 	x := newFixture(t, Source{URL: server.URL})
 	folder := filepath.Join(filepath.Dir(x.path), HiddenFolder)
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(folder, 0o700))
 	for name, age := range map[string]time.Duration{
 		"OLD" + draftMark:   2 * time.Hour,
 		"YOUNG" + draftMark: 0, // another daemon is writing it
@@ -129,9 +125,7 @@ func TestDraftsOfACrashAreRemoved(t *testing.T) {
 	} {
 		path := testkit.Write(t, filepath.Join(folder, name), "")
 		at := time.Now().Add(-age)
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chtimes(path, at, at))
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -142,9 +136,7 @@ func TestDraftsOfACrashAreRemoved(t *testing.T) {
 	stop()
 	<-done
 	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())

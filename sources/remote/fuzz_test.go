@@ -73,9 +73,7 @@ func FuzzReceipt(f *testing.F) {
 		x.write(list)
 		text = bytes.ReplaceAll(text, []byte("SOURCE"), []byte(s.key()))
 		text = bytes.ReplaceAll(text, []byte("SUM"), []byte(sumOf(list)))
-		if err := os.Mkdir(filepath.Dir(receiptPath(x.path)), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(filepath.Dir(receiptPath(x.path)), 0o700))
 		testkit.Write(t, receiptPath(x.path), text)
 		sum, r, err := s.recall()
 		if err != nil || sum != sumOf(list) {

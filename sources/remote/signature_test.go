@@ -196,9 +196,7 @@ func TestChecked(t *testing.T) {
 		t.Errorf("Checked() = %s of another URL", at)
 	}
 	backup := began.Add(-365 * 24 * time.Hour)
-	if err := os.Chtimes(x.path, backup, backup); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chtimes(x.path, backup, backup))
 	if at := s.Checked(); !at.IsZero() {
 		t.Errorf("Checked() = %s of a file that is not what was stored", at)
 	}
@@ -231,14 +229,10 @@ func TestFetchDue(t *testing.T) {
 	x.holds("bulk.example\n")
 	r := readReceipt(x.path)
 	r.Checked = r.Checked.Add(-time.Hour)
-	if err := x.sources[0].remember(r); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, x.sources[0].remember(r))
 	due(3, "an hour ago")
 	r.Checked = time.Now().Add(time.Hour)
-	if err := x.sources[0].remember(r); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, x.sources[0].remember(r))
 	due(4, "in the future")
 }
 
@@ -252,9 +246,7 @@ func FuzzSignature(f *testing.F) {
 	f.Add([]byte("\n\ntrusted comment: \n\n"))
 	f.Add([]byte(strings.ReplaceAll(golden, "\n", "\r\n") + "more"))
 	s, err := parseSignature(publicKey(testdata(f, "key.pub")), &url.URL{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, err)
 	want := strings.Split(golden, "\n")[1:4]
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if _, err := s.key.Signature(text); err != nil {

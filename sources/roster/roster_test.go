@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // The example of docs/fleet.md: a list that refuses one of a thousand good senders is seen after 15 minutes of 1 % of 1,000 nodes with 100
@@ -59,9 +61,7 @@ func TestBrake(t *testing.T) {
 func TestBook(t *testing.T) {
 	b, now := NewBook(), time.Unix(1_790_000_000, 0)
 	for i := range MostNodes {
-		if err := b.Put(Report{Node: fmt.Sprint(i)}, 1000, now); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, b.Put(Report{Node: fmt.Sprint(i)}, 1000, now))
 	}
 	if err := b.Put(Report{Node: "more"}, 1000, now); err != ErrFull {
 		t.Errorf("one node too many: %v", err)
@@ -100,9 +100,7 @@ func TestBook(t *testing.T) {
 // A report comes from another machine: it is within its bounds, or refused.
 func TestDecode(t *testing.T) {
 	whole, err := Report{Node: "mx1", Problems: []string{"two\nlines", strings.Repeat("x", 10_000)}, Checks: 2, Refused: 1}.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r, err := Decode(whole)
 	if err != nil || r.Problems[0] != "two lines" || len(r.Problems[1]) > maxText+3 || r.Share() != 0.5 {
 		t.Errorf("Decode() = %+v, %v", r, err)

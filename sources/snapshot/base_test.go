@@ -7,15 +7,15 @@ import (
 	"testing"
 
 	"github.com/zeebo/xxh3"
+
+	"blockd/internal/testkit"
 )
 
 // based counts the shards of the last sequence whose object is an earlier file, and the octets of all their objects.
 func (c *channel) based() (shards int, last *Manifest) {
 	c.t.Helper()
 	text, err := os.ReadFile(PublishedFile(c.folder))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	if last, err = ParseManifest(text); err != nil {
 		c.t.Fatal(err)
 	}
@@ -68,9 +68,7 @@ func TestASmallChangeWritesLittle(t *testing.T) {
 	if n, _ := c.based(); n < shardCount/2 || written > first.Written/5 {
 		t.Errorf("%d shards go back to an earlier file; %d octets were written, and %d at first", n, written, first.Written)
 	}
-	if err := os.RemoveAll(c.folder); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.RemoveAll(c.folder))
 	change(5, 20)
 	if told := c.publish(); told.Added != 20 || told.Removed != 20 {
 		t.Errorf("without the folder: %+v", told)
@@ -151,9 +149,7 @@ func TestLostObjectsAreWrittenAgain(t *testing.T) {
 	c.add("spam", addresses(0, 3000)...)
 	c.publish()
 	for _, path := range []string{filepath.Join(c.folder, filesName), filepath.Join(c.folder, objectsName), c.store.path("objects")} {
-		if err := os.RemoveAll(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.RemoveAll(path))
 	}
 	if told := c.publish(); told.Written == 0 {
 		t.Errorf("%+v", told)

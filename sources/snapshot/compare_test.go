@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 )
 
@@ -29,13 +30,9 @@ func (c *channel) whole() *Manifest {
 func (c *channel) asWhole() {
 	c.t.Helper()
 	text, err := os.ReadFile(PublishedFile(c.folder))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	m, err := ParseManifest(text)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	want := c.whole()
 	if len(m.Lists) != len(want.Lists) {
 		c.t.Fatalf("%d lists, want %d", len(m.Lists), len(want.Lists))
@@ -147,9 +144,7 @@ func TestLittleIsSortedForALittleChange(t *testing.T) {
 			})
 		}
 		told, err := p.Publish(t.Context(), content, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return told, walks, lines
 	}
 	if told, walks, _ := publish(); walks != 1 || told.Added+told.Removed+told.Altered != 0 || told.Written != 0 {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blockd/internal/minisign"
+	"blockd/internal/testkit"
 )
 
 // twoSequences is a channel with a node that has taken the first of two.
@@ -34,30 +35,22 @@ func twoSequences(t *testing.T) (c *channel, n *Node, old []string) {
 func (c *channel) read(name string) []byte {
 	c.t.Helper()
 	text, err := os.ReadFile(c.store.path(name))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	return text
 }
 
 func (c *channel) write(name string, text []byte) {
 	c.t.Helper()
-	if err := os.WriteFile(c.store.path(name), text, 0o644); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, os.WriteFile(c.store.path(name), text, 0o644))
 }
 
 // wanted are the files that a node with the first sequence reads for the second.
 func (c *channel) wanted(t *testing.T) (all []string) {
 	t.Helper()
 	two, err := ParseManifest(c.read(manifestName(2)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	one, err := ParseManifest(c.read(manifestName(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, name := range []string{latestName("prod"), manifestName(2)} {
 		all = append(all, name, name+minisign.Suffix)
 	}
@@ -87,9 +80,7 @@ func TestEachFaultOfEachFile(t *testing.T) {
 				"twice": append(slices.Clone(good), good...), "swapped": c.read(another), "huge": make([]byte, 9<<20),
 			} {
 				if what == "missing" {
-					if err := os.Remove(c.store.path(name)); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, os.Remove(c.store.path(name)))
 				} else {
 					c.write(name, text)
 				}
@@ -114,13 +105,9 @@ func TestEachFaultOfEachFile(t *testing.T) {
 // rewind brings a fresh node to the first sequence.
 func rewind(t *testing.T, n *Node) {
 	t.Helper()
-	if err := SetPin(n.Folder, 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, SetPin(n.Folder, 1))
 	once(t, n)
-	if err := SetPin(n.Folder, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, SetPin(n.Folder, 0))
 }
 
 // One bit off, at a thousand places of the files of a sequence: never served.
@@ -169,9 +156,7 @@ func TestWhatIsSignedForAnotherPlace(t *testing.T) {
 
 		one := c.read(manifestName(1))
 		m, err := ParseManifest(one)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		l := encode(m.Latest(one))
 		put(l, c.key.Sign(l, sequenceComment("prod", 1)))
 		refused("an older one", Replayed)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"blockd/internal/minisign"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -107,9 +108,7 @@ func linesOf(all func(yield func(list int, line string))) func(context.Context, 
 func (c *channel) publisher() *Publisher {
 	c.t.Helper()
 	p, err := OpenPublisher(PublisherOptions{Folder: c.folder, Channel: "prod", Key: c.key, To: c.store, Keep: c.keep, Stages: c.stages, Version: "test", Log: quiet()})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	p.leastBase = 2 << 10 // so that small lists try it
 	return p
 }
@@ -122,9 +121,7 @@ func (c *channel) publish() *Published {
 	p := c.publisher()
 	defer p.Close()
 	told, err := p.Publish(c.t.Context(), c.content(), false)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	return told
 }
 
@@ -136,9 +133,7 @@ func (c *channel) options() Options {
 func (c *channel) node(o Options) *Node {
 	c.t.Helper()
 	n := New(o, nil)
-	if err := n.Open(); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, n.Open())
 	c.t.Cleanup(func() { n.Close() })
 	return n
 }
@@ -146,24 +141,18 @@ func (c *channel) node(o Options) *Node {
 // once looks, and wants no error.
 func once(t testing.TB, n *Node) {
 	t.Helper()
-	if err := n.Once(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.Once(t.Context()))
 }
 
 // served are the lines of a list in a node's folder, as a list reads them.
 func served(t testing.TB, folder, list string) []string {
 	t.Helper()
 	files, err := filepath.Glob(ListFiles(folder, list))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var all []string
 	for _, path := range files {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		body, ok := strings.CutPrefix(string(text), head)
 		if !ok {
 			t.Fatalf("%s: no head", path)

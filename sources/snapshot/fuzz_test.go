@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -99,16 +100,12 @@ func FuzzDelta(f *testing.F) {
 // FuzzUnpack: no octets make more than is allowed.
 func FuzzUnpack(f *testing.F) {
 	e, err := zstd.NewWriter(nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, err)
 	f.Add(e.EncodeAll(bytes.Repeat([]byte("x"), 1<<20), nil))
 	f.Add(e.EncodeAll([]byte("short"), nil))
 	f.Fuzz(func(t *testing.T, packed []byte) {
 		path := filepath.Join(t.TempDir(), "object")
-		if err := os.WriteFile(path, packed, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, packed, 0o600))
 		in, end, err := unpackFile(path, 1000)
 		if err != nil {
 			return

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http/httptest"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // gone is a store that gives nothing.
@@ -27,9 +29,7 @@ func TestARelayServesWhatItHas(t *testing.T) {
 	server := httptest.NewServer(relay.Relay())
 	defer server.Close()
 	web, err := NewWeb(server.URL, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	o = c.options()
 	o.From, o.Relays = gone{}, []Store{web}
 	behind := c.node(o)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blockd/internal/minisign"
+	"blockd/internal/testkit"
 )
 
 // After any changes, and for nodes that look at any of them, a node has what the publisher had.
@@ -75,9 +76,7 @@ func TestAPublisherThatLostItsFolder(t *testing.T) {
 	c.publish()
 	n := c.node(c.options())
 	once(t, n)
-	if err := os.RemoveAll(c.folder); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.RemoveAll(c.folder))
 	c.add("spam", "one@more.example")
 	if told := c.publish(); told.Sequence != 2 || told.Added != 1 || told.Removed != 0 {
 		t.Errorf("%+v", told)
@@ -176,9 +175,7 @@ func TestHaltAndPin(t *testing.T) {
 	halted := map[string][]byte{}
 	for _, name := range []string{pinName("prod"), pinName("prod") + minisign.Suffix} {
 		text, err := os.ReadFile(c.store.path(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		halted[name] = text
 	}
 	c.remove("spam", "wrong@good.example")
@@ -190,9 +187,7 @@ func TestHaltAndPin(t *testing.T) {
 	once(t, old)
 	c.agrees(old)
 	for name, text := range halted { // somebody puts the pin back
-		if err := os.WriteFile(c.store.path(name), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(c.store.path(name), text, 0o644))
 	}
 	if err := old.Once(t.Context()); reasonOf(err) != Replayed || old.Status().Sequence != 3 {
 		t.Errorf("a pin that was taken back: %v, %+v", err, old.Status())
@@ -208,16 +203,12 @@ func TestAnOperatorsPinHolds(t *testing.T) {
 	c.add("spam", "more@bulk.example")
 	c.publish()
 	once(t, n)
-	if err := SetPin(n.Folder, 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, SetPin(n.Folder, 1))
 	once(t, n)
 	if s := n.Status(); s.Sequence != 1 || s.Pinned != 1 || s.ByChannel {
 		t.Errorf("pinned: %+v", s)
 	}
-	if err := SetPin(n.Folder, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, SetPin(n.Folder, 0))
 	once(t, n)
 	if s := n.Status(); s.Sequence != 2 || s.Pinned != 0 {
 		t.Errorf("not pinned any more: %+v", s)

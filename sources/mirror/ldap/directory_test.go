@@ -19,9 +19,7 @@ import (
 func mustOpen(t testing.TB, o Options) *Source {
 	t.Helper()
 	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -191,9 +189,7 @@ func TestDirectory(t *testing.T) {
 		out := server.Folder(t, "elsewhere")
 		server.Sender(t, out, "max", "mail", "max@bulk.test", "blockdActive", "TRUE")
 		c.Follow(t)
-		if err := server.Admin.ModifyDN(ldap.NewModifyDNRequest("cn=max,"+out, "cn=max", true, base)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, server.Admin.ModifyDN(ldap.NewModifyDNRequest("cn=max,"+out, "cn=max", true, base)))
 		c.Follow(t)
 		c.Want(t, "moved in", "max@bulk.test b", "new@bulk.test b")
 	})
@@ -209,9 +205,7 @@ func TestDirectory(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if got, _ := mirrortest.Changes(t, s, mark); !slices.Contains(got, "early@bulk.test ") || !slices.Contains(got, "late@bulk.test ") {
 			t.Errorf("%q", got)
 		}

@@ -128,9 +128,7 @@ func testOtherTable(t *testing.T, d *database) {
 	d.do(t, "insert into senders (id, address) values (1, 'a@bulk.example')")
 	s := d.source(t, Options{Changes: "log"})
 	before, err := s.Fingerprint(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, mark := mirrortest.Rows(t, s)
 	d.do(t, "truncate table senders; "+afterTruncate(s.options.Table()))
 	mirrortest.WantTooOld(t, "after TRUNCATE", s, mark)

@@ -94,9 +94,7 @@ func (d *database) bare(t testing.TB, o Options) *Source {
 	o.DSN, o.List = cmp.Or(o.DSN, d.URL("reader", password, d.name)), "abuse-desk"
 	o.Query = cmp.Or(o.Query, rows)
 	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -121,9 +119,7 @@ func (d *database) asked() func(testing.TB) int {
 	return func(t testing.TB) (n int) {
 		t.Helper()
 		var name string
-		if err := d.DB.QueryRow("show global status like 'Questions'").Scan(&name, &n); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, d.DB.QueryRow("show global status like 'Questions'").Scan(&name, &n))
 		own++
 		return n - own
 	}

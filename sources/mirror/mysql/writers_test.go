@@ -25,9 +25,7 @@ func (d *database) connections(t testing.TB) *sql.DB {
 	c := client.NewConfig()
 	c.User, c.Net, c.Addr, c.DBName, c.Logger, c.InterpolateParams = "root", "unix", d.Socket, d.name, &client.NopLogger{}, true
 	connector, err := client.NewConnector(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { db.Close() })
 	return db
@@ -88,9 +86,7 @@ func testOrderOfCommits(t *testing.T, d *database) {
 	_, mark := mirrortest.Rows(t, source)
 	db := d.connections(t)
 	first, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := first.Exec("insert into senders (id, address) values (1, 'first@bulk.example')"); err != nil {
 		t.Fatal(err)
 	}
@@ -104,12 +100,8 @@ func testOrderOfCommits(t *testing.T, d *database) {
 		return err == nil && waits
 	})
 	mark = mirrortest.WantChanges(t, source, mark) // before a commit
-	if err := first.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-second; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, first.Commit())
+	testkit.Must(t, <-second)
 	mark = mirrortest.WantChanges(t, source, mark, "first@bulk.example ", "second@bulk.example ")
 	// A transaction that is rolled back leaves no gap.
 	d.do(t, "begin; delete from senders; rollback")

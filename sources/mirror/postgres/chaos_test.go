@@ -1,8 +1,6 @@
 package postgres
 
 import (
-	"blockd/lists"
-	"blockd/sources/mirror/mirrortest"
 	"context"
 	"flag"
 	"fmt"
@@ -15,6 +13,10 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"blockd/internal/testkit"
+	"blockd/lists"
+	"blockd/sources/mirror/mirrortest"
 )
 
 var soak = flag.Bool("soak", false, "more writers' changes, and more crashes")
@@ -180,13 +182,9 @@ func TestRandomWriters(t *testing.T) {
 		switch {
 		case crashes > 0 && i%10 == 4:
 			crashes--
-			if err := shared.Crash(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, shared.Crash())
 			step()
-			if err := shared.Start(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, shared.Start())
 		case i%10 == 9:
 			c.Source.Close()
 			c.Restart(t)

@@ -60,9 +60,7 @@ func TestServerCrashesDuringFullRead(t *testing.T) {
 	if now, _ := c.State(); now != before {
 		t.Errorf("the copy is %+v, was %+v", now, before)
 	}
-	if err := shared.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, shared.Start())
 	if told := c.Update(t); told.Entries != 50001 {
 		t.Errorf("when it is back: %+v", told)
 	}
@@ -277,9 +275,7 @@ func TestHints(t *testing.T) {
 		if errors.Is(err, context.DeadlineExceeded) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	if more >= 10 {
 		t.Errorf("twenty changes are %d hints", more+1)

@@ -24,12 +24,8 @@ func TestPooler(t *testing.T) {
 			host, port, _ := net.SplitHostPort(testkit.Unused(t))
 			_, behind, _ := net.SplitHostPort(shared.Address)
 			dir, err := os.MkdirTemp(shared.Dir, "bouncer-")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chmod(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
+			testkit.Must(t, os.Chmod(dir, 0o755))
 			file := filepath.Join(dir, "ini")
 			testkit.Write(t, file, fmt.Sprintf(`[databases]
 * = host=%s port=%s user=reader
@@ -41,9 +37,7 @@ auth_type = any
 pool_mode = %s
 `, shared.Dir, behind, host, port, tt.mode))
 			cmd := shared.Command(program, file)
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, cmd.Start())
 			ended := make(chan struct{})
 			go func() { defer close(ended); _ = cmd.Wait() }()
 			t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })

@@ -68,9 +68,7 @@ func database(t *testing.T, options string, o Options, more ...string) (name str
 func open(t testing.TB, o Options) *Source {
 	t.Helper()
 	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -158,14 +156,10 @@ func TestLateCommit(t *testing.T) {
 func session(t *testing.T, name string) func(sql string) {
 	t.Helper()
 	s := open(t, Options{DSN: shared.URL("postgres", name), Query: "select", Changes: query.None})
-	if err := s.connect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.connect(t.Context()))
 	return func(sql string) {
 		t.Helper()
-		if err := execute(t.Context(), s.conn, sql); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, execute(t.Context(), s.conn, sql))
 	}
 }
 
@@ -302,9 +296,7 @@ func TestFingerprint(t *testing.T) {
 	print := func(o Options) string {
 		t.Helper()
 		text, err := open(t, o).Fingerprint(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return text
 	}
 	first := print(o)

@@ -19,9 +19,7 @@ func postmap(t *testing.T, kind, path string, keys []string) map[string]string {
 	t.Helper()
 	program := testkit.Peer(t, "postmap")
 	folder, err := exec.Command("postconf", "-dh", "shlib_directory").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	library := filepath.Join(strings.TrimSpace(string(folder)), "postfix-"+kind+".so")
 	if _, err := os.Stat(library); err != nil {
 		testkit.Missing(t, "postfix-"+kind+" is not installed (make peers)")
@@ -62,9 +60,7 @@ func agree(t *testing.T, path, kind, postfixKind string, open func(p *Preset) (m
 	judged := postmap(t, postfixKind, path, keys)
 	p := find(t, "postfix:"+path, kind)
 	s, err := open(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer s.Close()
 	ours := map[string]lists.Action{}
 	_, err = p.Source(s, nil).All(t.Context(), func(row mirror.Row) error {
@@ -73,9 +69,7 @@ func agree(t *testing.T, path, kind, postfixKind string, open func(p *Preset) (m
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	want := map[string]lists.Action{"REJECT bulk mail": lists.Block, "550 5.7.1 go away": lists.Block, "DEFER": lists.Tempfail, "OK": lists.Allow, "REJECT": lists.Block, "reject": lists.Block,
 		"DISCARD": lists.Discard, "450 later": lists.Tempfail, "12345": lists.Allow, "DUNNO": lists.Allow}
 	for _, key := range keys {

@@ -27,9 +27,7 @@ func lines(t *testing.T, p *Preset, s mirror.Source) (all []string) {
 		all = append(all, line)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	slices.Sort(all)
 	return all
 }
@@ -39,9 +37,7 @@ func database(t *testing.T, statements ...string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "mail.db")
 	db, err := sql.Open("sqlite", "file:"+path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer db.Close()
 	for _, s := range statements {
 		if _, err := db.Exec(s); err != nil {
@@ -55,13 +51,9 @@ func database(t *testing.T, statements ...string) (path string) {
 func ofOwners(t *testing.T, name, path string) (all []string) {
 	t.Helper()
 	p, err := FindForOwners(name, "sqlite")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s, err := sqlite.Open(sqlite.Options{DSN: "sqlite:" + path, Query: p.Query, Changes: "none", List: "users", PerRecipient: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, err = p.Source(s, nil).All(t.Context(), func(row mirror.Row) error {
 		line, no := mirror.Say(row, lists.Settings{PerRecipient: true})
 		if no != nil {
@@ -70,9 +62,7 @@ func ofOwners(t *testing.T, name, path string) (all []string) {
 		all = append(all, line)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	slices.Sort(all)
 	return all
 }
@@ -110,18 +100,14 @@ func TestTablesOfOwners(t *testing.T) {
 func ofFile(t *testing.T, p *Preset, path string) []string {
 	t.Helper()
 	s, err := sqlite.Open(sqlite.Options{DSN: "sqlite:" + path, Query: p.Query, Changes: "none", List: "senders"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return lines(t, p, s)
 }
 
 func find(t *testing.T, name, kind string) *Preset {
 	t.Helper()
 	p, err := Find(name, kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return p
 }
 

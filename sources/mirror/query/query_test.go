@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/sources/mirror"
 )
 
@@ -31,9 +32,7 @@ func TestJudge(t *testing.T) {
 
 func TestColumns(t *testing.T) {
 	c, err := NewColumns([]string{"Updated_At", "id", "deleted", "entry"}, "updated_at")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	row := []string{"7", "12", "t", "a@bulk.example"}
 	if got := c.Row(row); got != (mirror.Row{Entry: "a@bulk.example", ID: "12"}) || c.Watermark != 0 || !c.Gone(row) {
 		t.Errorf("%+v of %+v", got, c)

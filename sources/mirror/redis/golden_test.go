@@ -114,9 +114,7 @@ func TestEveryServedStateIsAPrefix(t *testing.T) {
 
 	// The log says in which order the changes came about.
 	log, err := client(t, address).XRange(t.Context(), k.log, "-", "+").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var list writers.Sums
 	states := []uint64{list.Now()}
 	for _, change := range log {

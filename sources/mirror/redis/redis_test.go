@@ -72,9 +72,7 @@ func client(t testing.TB, address string) *goredis.Client {
 func open(t testing.TB, o Options) *Source {
 	t.Helper()
 	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -104,9 +102,7 @@ func (w *writer) try(args ...any) (rev int64, err error) {
 func (w *writer) do(args ...any) (rev int64) {
 	w.t.Helper()
 	rev, err := w.try(args...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, err)
 	return rev
 }
 
@@ -116,9 +112,7 @@ type table map[string]mirror.Row
 func (x table) read(t testing.TB, s *Source) mirror.Mark {
 	t.Helper()
 	mark, err := x.all(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return mark
 }
 
@@ -130,9 +124,7 @@ func (x table) all(ctx context.Context, s *Source) (mirror.Mark, error) {
 func (x table) follow(t testing.TB, s *Source, since mirror.Mark) mirror.Mark {
 	t.Helper()
 	mark, err := x.changes(t.Context(), s, since)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return mark
 }
 
@@ -171,9 +163,7 @@ func TestDriver(t *testing.T) {
 			Asked: func(t testing.TB) int { // a script counts as one request, and what it calls is none
 				own++
 				n, err := strconv.Atoi(form.FindStringSubmatch(c.Info(t.Context(), "stats").Val())[1])
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				return n - own
 			},
 		}
@@ -280,9 +270,7 @@ func TestTooOld(t *testing.T) {
 			for i := 5; i < 8; i++ {
 				w.do("put", fmt.Sprintf("%d.example", i), "")
 			}
-			if err := damage.do(keysOf(o)[0], w); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, damage.do(keysOf(o)[0], w))
 			_, err := x.changes(ctx, s, mark)
 			if damage.fine != (err == nil) || err != nil && !errors.Is(err, mirror.ErrTooOld) {
 				t.Errorf("%v", err)
@@ -310,21 +298,15 @@ func TestLostAfterTheRead(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	k := keysOf(o)[0]
 	last, err := c.XRevRangeN(t.Context(), k.log, "+", "-", 1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	x := table{}
 	x.follow(t, s, mark)
 	x.want(t, mirror.Row{Entry: "late.example"})
 	// As if this change had never come here, and another one had.
-	if err := errors.Join(c.XDel(t.Context(), k.log, last[0].ID).Err(), c.HDel(t.Context(), k.entries, "late.example").Err(), c.Decr(t.Context(), k.rev).Err()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(c.XDel(t.Context(), k.log, last[0].ID).Err(), c.HDel(t.Context(), k.entries, "late.example").Err(), c.Decr(t.Context(), k.rev).Err()))
 	w.do("put", "other.example", "")
 	mirrortest.WantTooOld(t, "another change came", s, mark)
 }
@@ -400,9 +382,7 @@ func TestWait(t *testing.T) {
 		heard := make(chan error, 1)
 		go func() { heard <- s.Wait(t.Context()) }()
 		w.do("put", "b.example", "")
-		if err := <-heard; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, <-heard)
 		if err := s.Wait(t.Context()); err != nil { // at once: it was not read yet
 			t.Fatal(err)
 		}

@@ -54,9 +54,7 @@ func TestFaults(t *testing.T) {
 	orphan := redisserver.Start(t, "--replicaof", host+" "+port, "--replica-serve-stale-data", "no")
 	part := redisserver.Start(t, "--cluster-enabled", "yes")
 	for i, k := range []string{"e", "log", "rev"} {
-		if err := c.Set(ctx, fmt.Sprintf("{blockd:wrong%d}:%s", i, k), "no number", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.Set(ctx, fmt.Sprintf("{blockd:wrong%d}:%s", i, k), "no number", 0).Err())
 	}
 	if err := errors.Join(c.HSet(ctx, "{blockd:unlogged}:e", "a.example", "").Err(), c.LPush(ctx, "a list", "x").Err(),
 		c.Do(ctx, "ACL", "SETUSER", "other", "on", ">s3cr3t", "~other:*", "+@all").Err()); err != nil {
@@ -177,9 +175,7 @@ func TestKey(t *testing.T) {
 // A large set is not read every few seconds.
 func TestLargeKey(t *testing.T) {
 	r, c := server(t)
-	if err := c.SAdd(t.Context(), "large", 1, 2, 3).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.SAdd(t.Context(), "large", 1, 2, 3).Err())
 	for every, fine := range map[time.Duration]bool{5 * time.Second: false, seldom: true, 0: true} {
 		s := open(t, Options{DSN: r.URL(), Key: "large", Every: every})
 		s.large = 2
@@ -196,9 +192,7 @@ func TestRestrictedUser(t *testing.T) {
 	o := Options{DSN: "redis://blockd:p%23w@" + r.Address, List: "acl"}
 	err := c.Do(t.Context(), "ACL", "SETUSER", "blockd", "on", ">p#w", "%R~{blockd:acl*}:*", "+@connection",
 		"+hscan", "+hlen", "+hget", "+xrange", "+xrevrange", "+xlen", "+xread", "+exists", "+get", "+eval_ro", "+multi", "+exec").Err()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s, w, x := open(t, o), newWriter(t, c, o), table{}
 	w.do("put", "a.example", "")
 	mark := x.read(t, s)
@@ -217,9 +211,7 @@ func TestTLS(t *testing.T) {
 	testkit.Peer(t, "redis-server")
 	address := testkit.Unused(t)
 	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cert, key := selfsigned.New(t, host).Write(t, t.TempDir())
 	r := redisserver.StartAt(t, address, "--port", "0", "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
 		"--tls-ca-cert-file", cert, "--tls-auth-clients", "no", "--requirepass", "s3cr3t")
@@ -258,9 +250,7 @@ func TestFailoverThatLosesChanges(t *testing.T) {
 		n, err := next.HLen(ctx, keysOf(o)[0].entries).Result()
 		return err == nil && n == 5
 	})
-	if err := next.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, next.Do(ctx, "REPLICAOF", "NO", "ONE").Err())
 	for i := range 3 {
 		w.do("put", fmt.Sprintf("lost%d.example", i), "")
 	}
@@ -273,9 +263,7 @@ func TestFailoverThatLosesChanges(t *testing.T) {
 		w.do("put", fmt.Sprintf("new%d.example", i), "")
 	}
 	host, port, _ = net.SplitHostPort(replica.Address)
-	if err := errors.Join(watch.Do(ctx, "SENTINEL", "REMOVE", "master").Err(), watch.Do(ctx, "SENTINEL", "MONITOR", "master", host, port, 1).Err()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(watch.Do(ctx, "SENTINEL", "REMOVE", "master").Err(), watch.Do(ctx, "SENTINEL", "MONITOR", "master", host, port, 1).Err()))
 	testkit.Eventually(t, "the new master", func() bool {
 		_, err := (table{}).changes(ctx, s, mark)
 		if errors.Is(err, mirror.ErrTooOld) {
@@ -311,9 +299,7 @@ func TestFlushAll(t *testing.T) {
 			w.do("put", fmt.Sprintf("%d.example", i), "")
 		}
 		mark := x.read(t, s)
-		if err := c.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.FlushAll(t.Context()).Err())
 		if _, err := x.changes(t.Context(), s, mark); !errors.Is(err, mirror.ErrTooOld) || len(x) != 40 {
 			t.Errorf("%d entries, %v", len(x), err)
 		}
@@ -337,9 +323,7 @@ func TestCluster(t *testing.T) {
 		for i := range 300 {
 			w.do("put", fmt.Sprintf("%d.example", i), "")
 		}
-		if err := s.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Wait(t.Context()))
 		after := x.follow(t, s, mark)
 		if again := (table{}); len(x) != 300 || again.read(t, open(t, o)) != after || !maps.Equal(x, again) {
 			t.Errorf("%d shards: %d entries by changes, %d by reading", shards, len(x), len(again))

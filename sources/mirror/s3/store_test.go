@@ -15,6 +15,7 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
+	"blockd/internal/testkit"
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/mirrortest"
 )
@@ -49,9 +50,7 @@ func newStore(t testing.TB) *store {
 		handler.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Server.Close)
-	if err := s.files.CreateBucket("lists"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.files.CreateBucket("lists"))
 	return s
 }
 
@@ -76,9 +75,7 @@ func (s *store) url(prefix string) string {
 func mustOpen(t testing.TB, o Options) *Source {
 	t.Helper()
 	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -114,8 +111,6 @@ func packed(t testing.TB, text string) string {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	fmt.Fprint(w, text)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Close())
 	return b.String()
 }

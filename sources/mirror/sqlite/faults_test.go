@@ -77,9 +77,7 @@ func TestHotJournal(t *testing.T) {
 	d := newDatabase(t, "delete")
 	d.do(t, "insert into senders (id, address, why) values (1, 'a@bulk.example', hex(zeroblob(100000)))")
 	conn, err := d.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	for _, text := range []string{"pragma cache_size = 1", "begin immediate", "update senders set address = 'b@bulk.example', why = hex(zeroblob(200000))"} {
 		if _, err := conn.ExecContext(t.Context(), text); err != nil {
@@ -91,14 +89,10 @@ func TestHotJournal(t *testing.T) {
 		testkit.Write(t, crashed+suffix, string(testkit.Read(t, d.path+suffix)))
 	}
 	s, err := Open(Options{DSN: "sqlite:" + crashed, Query: rows, Changes: "none"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	mirrortest.WantFaultOf(t, s, mirror.ClassUnreachable, "hint")
 	other, err := sql.Open("sqlite", crashed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer other.Close()
 	if _, err := other.Exec("update senders set action = 'allow'"); err != nil {
 		t.Fatal(err)
@@ -113,17 +107,13 @@ func TestAnotherFile(t *testing.T) {
 	d := newDatabase(t, "wal")
 	s := d.source(t, Options{Changes: "log"})
 	before, err := s.Fingerprint(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if again, err := s.Fingerprint(t.Context()); again != before {
 		t.Errorf("%s, then %s, %v", before, again, err)
 	}
 	d.Close()
 	testkit.Write(t, d.path+".new", string(testkit.Read(t, d.path)))
-	if err := os.Rename(d.path+".new", d.path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(d.path+".new", d.path))
 	if again, err := s.Fingerprint(t.Context()); again == before || err != nil {
 		t.Errorf("%s, %v", again, err)
 	}
@@ -137,9 +127,7 @@ func TestNothingWritten(t *testing.T) {
 	_, mark := mirrortest.Rows(t, s)
 	mirrortest.WantTooOld(t, "a file of this moment may be written once more in it", s, mark)
 	past := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(d.path, past, past); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chtimes(d.path, past, past))
 	_, mark = mirrortest.Rows(t, s)
 	if again := mirrortest.WantChanges(t, s, mark); again != mark {
 		t.Errorf("%q", again)
@@ -184,15 +172,11 @@ func TestBusy(t *testing.T) {
 	d := newDatabase(t, "delete")
 	s := d.source(t, Options{Changes: "none"})
 	tx, err := d.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := tx.Exec("pragma locking_mode = exclusive; insert into senders (id, address) values (1, 'a@bulk.example')"); err != nil {
 		t.Fatal(err)
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, tx.Commit())
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := s.All(ctx, mirrortest.Skip); !errors.Is(err, context.DeadlineExceeded) {
@@ -284,9 +268,7 @@ func TestDDLOfAnyName(t *testing.T) {
 	} {
 		o.DSN, o.Changes = "sqlite:"+d.path, "log"
 		s, err := Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		d.do(t, s.DDL())
 		d.do(t, s.DDL())
 		_, mark := mirrortest.Rows(t, s)

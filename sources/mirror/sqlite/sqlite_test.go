@@ -11,6 +11,7 @@ import (
 
 	driver "modernc.org/sqlite"
 
+	"blockd/internal/testkit"
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/mirrortest"
 )
@@ -38,9 +39,7 @@ func newDatabase(t testing.TB, mode string) database {
 	path := filepath.Join(t.TempDir(), "mail? #1%20.db") // a path is no URL
 	url := "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?_txlock=immediate&_busy_timeout=60000&_journal_mode=" + mode
 	db, err := sql.Open("sqlite", url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	d := database{db, path, url}
 	d.do(t, table)
@@ -72,9 +71,7 @@ func (d database) bare(t testing.TB, o Options) *Source {
 		o.Query = rows
 	}
 	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -114,9 +111,7 @@ func TestRowsAndLog(t *testing.T) {
 func TestMissingFileIsNotMade(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none.db")
 	s, err := Open(Options{DSN: "sqlite:" + path, Query: rows, Changes: "none"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, err = s.Fingerprint(t.Context())
 	mirrortest.WantFault(t, err, mirror.ClassUnreachable, "")
 	if _, err := os.Stat(path); err == nil {

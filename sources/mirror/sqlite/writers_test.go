@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/writers"
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/mirrortest"
@@ -36,9 +37,7 @@ func startWriter(t testing.TB, url string) *process {
 		t.Fatal(err)
 	}
 	p.Stderr = os.Stderr
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.Start())
 	t.Cleanup(p.kill)
 	return p
 }
@@ -51,18 +50,14 @@ func (p *process) kill() {
 // write makes a change for each octet of its standard input.
 func write(t *testing.T, url string) {
 	db, err := sql.Open("sqlite", url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer db.Close()
 	rng := rand.New(rand.NewPCG(rand.Uint64(), 50))
 	for in := make([]byte, 1); ; {
 		if _, err := os.Stdin.Read(in); err != nil {
 			return
 		}
-		if err := writers.Change(t.Context(), db, rng, lastNumber); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, writers.Change(t.Context(), db, rng, lastNumber))
 	}
 }
 
