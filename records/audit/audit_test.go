@@ -16,6 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 var noon = time.Date(2026, 1, 24, 12, 0, 0, 0, time.UTC)
@@ -26,26 +28,20 @@ func journal(t *testing.T) *Log {
 
 func add(t *testing.T, l *Log, lines ...Line) {
 	t.Helper()
-	if err := l.Add(lines...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Add(lines...))
 }
 
 func verify(t *testing.T, l *Log, known string) Chain {
 	t.Helper()
 	c, err := Verify(context.Background(), l.settings.Folder, known)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return c
 }
 
 func search(t *testing.T, l *Log, q Query) Found {
 	t.Helper()
 	found, err := Search(context.Background(), l.settings.Folder, q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return found
 }
 
@@ -72,9 +68,7 @@ func TestAdd(t *testing.T) {
 		t.Error("the journal has a hash that no line has")
 	}
 	text, err := os.ReadFile(l.file(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	line, _, _ := strings.Cut(string(text), "\n")
 	part, _, _ := strings.Cut(line, `,"hash":"`)
 	sum := sha256.Sum256([]byte(part))
@@ -108,14 +102,10 @@ func TestVerifyTells(t *testing.T) {
 	}
 	for _, n := range files[:2] {
 		was, err := os.ReadFile(l.file(n))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		put := func(text []byte) {
 			t.Helper()
-			if err := os.WriteFile(l.file(n), text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(l.file(n), text, 0o600))
 		}
 		for i := range was {
 			text := slices.Clone(was)
@@ -139,19 +129,13 @@ func TestVerifyTells(t *testing.T) {
 		}
 		put(was)
 	}
-	if err := os.Rename(l.file(2), l.file(2)+".old"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(l.file(2), l.file(2)+".old"))
 	broken("a file is missing")
-	if err := os.Rename(l.file(2)+".old", l.file(2)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(l.file(2)+".old", l.file(2)))
 	if c := verify(t, l, end); !c.Has || c.Lines != 8 {
 		t.Errorf("as it was: %+v", c)
 	}
-	if err := os.Remove(l.file(files[len(files)-1])); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(l.file(files[len(files)-1])))
 	if c := verify(t, l, end); c.Has {
 		t.Error("the end is cut off, and a hash of it is there")
 	}
@@ -162,18 +146,12 @@ func TestTorn(t *testing.T) {
 	l := journal(t)
 	add(t, l, Line{By: "anna", Action: EntryAdd, Subject: "one"})
 	before, err := os.Stat(l.file(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	add(t, l, Line{By: "anna", Action: EntryAdd, Subject: "two"}, Line{By: "anna", Action: EntryAdd, Subject: "three"})
 	whole, err := os.ReadFile(l.file(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for size := int(before.Size()); size <= len(whole); size++ {
-		if err := os.WriteFile(l.file(1), whole[:size], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(l.file(1), whole[:size], 0o600))
 		kept := int64(bytes.Count(whole[:size], []byte("\n")))
 		if c := verify(t, l, ""); c.Lines != kept || c.Unfinished != (whole[size-1] != '\n') {
 			t.Fatalf("cut at %d: %+v, want %d lines", size, c, kept)
@@ -195,9 +173,7 @@ func TestDamagedEnd(t *testing.T) {
 		l := journal(t)
 		add(t, l, Line{By: "anna", Action: EntryAdd, Subject: "one"})
 		f, err := os.OpenFile(l.file(1), os.O_APPEND|os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := f.WriteString(bad); err != nil {
 			t.Fatal(err)
 		}
@@ -252,15 +228,11 @@ func TestKept(t *testing.T) {
 		add(t, l, Line{By: "anna", Action: EntryAdd, Subject: fmt.Sprint(i), Why: strings.Repeat("w", 200)})
 	}
 	files, err := filesOf(l.settings.Folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var total int64
 	for _, n := range files {
 		info, err := os.Stat(l.file(n))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		total += info.Size()
 	}
 	if total > l.settings.Max || total < l.settings.Max/2 {
@@ -281,14 +253,10 @@ func TestKeptForSoLong(t *testing.T) {
 		for i := range 100 {
 			add(t, l, Line{By: "anna", Action: EntryAdd, Subject: fmt.Sprint(i)})
 			files, err := filesOf(l.settings.Folder)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			for _, n := range files { // the clock of the file system is another one
 				if found := search(t, l, Query{Text: fmt.Sprint(i)}); n == files[len(files)-1] && len(found.Lines) > 0 {
-					if err := os.Chtimes(l.file(n), time.Now(), time.Now()); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, os.Chtimes(l.file(n), time.Now(), time.Now()))
 				}
 			}
 			time.Sleep(time.Hour)
@@ -304,21 +272,13 @@ func TestKeptForSoLong(t *testing.T) {
 func TestUnwritable(t *testing.T) {
 	l := journal(t)
 	add(t, l, Line{By: "anna", Action: EntryAdd, Subject: "one"})
-	if err := os.Rename(l.settings.Folder, l.settings.Folder+".away"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(l.settings.Folder, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(l.settings.Folder, l.settings.Folder+".away"))
+	testkit.Must(t, os.WriteFile(l.settings.Folder, nil, 0o600))
 	if err := l.Add(Line{By: "anna"}); !errors.Is(err, ErrUnwritable) || l.Problem() == nil {
 		t.Errorf("%v, problem %v", err, l.Problem())
 	}
-	if err := os.Remove(l.settings.Folder); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(l.settings.Folder+".away", l.settings.Folder); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(l.settings.Folder))
+	testkit.Must(t, os.Rename(l.settings.Folder+".away", l.settings.Folder))
 	add(t, l, Line{By: "anna", Action: EntryAdd, Subject: "two"})
 	if c := verify(t, l, ""); c.Lines != 2 || l.Problem() != nil {
 		t.Errorf("%+v, problem %v", c, l.Problem())
@@ -400,18 +360,14 @@ func FuzzFiles(f *testing.F) {
 	f.Add(line[:40])
 	f.Fuzz(func(t *testing.T, text []byte) {
 		l := New(Settings{Folder: t.TempDir(), Max: 1 << 20, Keep: time.Hour})
-		if err := os.WriteFile(l.file(1), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(l.file(1), text, 0o600))
 		ctx := context.Background()
 		before, wrong := Verify(ctx, l.settings.Folder, "")
 		found, err := Search(ctx, l.settings.Folder, Query{})
 		if err != nil || wrong == nil && int64(len(found.Lines)) != min(before.Lines, MaxFound) {
 			t.Fatalf("verified %+v, %v; found %d, %v", before, wrong, len(found.Lines), err)
 		}
-		if err := l.Add(Line{By: "anna"}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.Add(Line{By: "anna"}))
 		after, still := Verify(ctx, l.settings.Folder, "")
 		if (wrong == nil) != (still == nil) || wrong == nil && after.Lines != before.Lines+1 {
 			t.Fatalf("before %+v, %v; after %+v, %v", before, wrong, after, still)
@@ -422,8 +378,6 @@ func FuzzFiles(f *testing.F) {
 func BenchmarkAdd(b *testing.B) {
 	l := New(Settings{Folder: b.TempDir(), Max: 1 << 30, Keep: time.Hour})
 	for b.Loop() {
-		if err := l.Add(Line{By: "anna", Action: EntryAdd, Subject: "block b@bank.example", Why: "phishing"}); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, l.Add(Line{By: "anna", Action: EntryAdd, Subject: "block b@bank.example", Why: "phishing"}))
 	}
 }

@@ -264,9 +264,7 @@ func TestRestart(t *testing.T) {
 		if !w.events[1].Since.Equal(w.events[0].Since) {
 			t.Errorf("since %v after restarts, want %v", w.events[1].Since, w.events[0].Since)
 		}
-		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte("{"), 0o600))
 		log := new(testkit.Log)
 		w.be("audit")
 		_, stop = w.run(path, log)

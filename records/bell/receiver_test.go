@@ -97,9 +97,7 @@ func TestReceiver(t *testing.T) {
 		go server.Serve(r)
 		defer close(r.conns)
 		to, err := NewTarget(Settings{URL: "https://hooks.here.example/hook", Secret: receiverSecret, Version: "1.2.3"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		to.settings.URL = "http://hooks.here.example/hook" // TLS is of another test
 		to.transport.DialContext, to.transport.Proxy = r.dial, nil
 		var log testkit.Log
@@ -175,9 +173,7 @@ func FuzzTold(f *testing.F) {
 	path := f.TempDir() + "/notify"
 	noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, text, 0o600))
 		told, err := readTold(path)
 		if err != nil {
 			return

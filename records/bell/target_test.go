@@ -25,9 +25,7 @@ func target(t *testing.T, h http.HandlerFunc, s Settings) *Target {
 	t.Cleanup(srv.Close)
 	s.URL = srv.URL + "/secret-path"
 	to, err := NewTarget(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return to
 }
 
@@ -48,9 +46,7 @@ func TestRing(t *testing.T) {
 		t.Errorf("Ring = %+v, %v", a, err)
 	}
 	var e map[string]any
-	if err := json.Unmarshal(body, &e); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(body, &e))
 	if e["event"] != "test" || e["host"] != "mx.here.example" || e["version"] != "1.2.3" || e["text"] == "" || e["id"] == "" || e["ready"] != true {
 		t.Errorf("body %s", body)
 	}
@@ -159,18 +155,14 @@ func TestTLS(t *testing.T) {
 	srv.StartTLS()
 	defer srv.Close()
 	stranger, err := NewTarget(Settings{URL: srv.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := ring(t, stranger); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a stranger's certificate: %v", err)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(srv.Certificate())
 	known, err := NewTarget(Settings{URL: srv.URL, Roots: roots})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if a, err := ring(t, known); err != nil || a.Status != "204 No Content" {
 		t.Errorf("Ring = %+v, %v", a, err)
 	}

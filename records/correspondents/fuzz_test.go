@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // FuzzFile reads any file of correspondents: as it is, and as records with the right checksums. Each opens, takes a
@@ -38,21 +40,15 @@ func FuzzFile(f *testing.F) {
 			}
 		}
 		for name, text := range map[string][]byte{s.Path: text, s.Path + KeySuffix: []byte("00000000000000000000000000000000\n")} {
-			if err := os.WriteFile(name, text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(name, text, 0o600))
 		}
 		set, _, err := Open(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		set.Learn(parse(t, "anna@here.example"), parse(t, "bob@there.example"), time.Now())
 		known, has := set.Len(), set.Has(parse(t, "bob@there.example"))
 		err = set.Save()
 		set.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		again, anew, err := Open(s)
 		if err != nil || anew != nil {
 			t.Fatalf("again: %v, %v", anew, err)

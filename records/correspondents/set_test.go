@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
 	"blockd/mail/addr"
@@ -37,9 +38,7 @@ func open(t *testing.T, s Settings) *Set {
 
 func parse(t testing.TB, text string) addr.Addr {
 	a, err := addr.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return a
 }
 
@@ -219,9 +218,7 @@ func TestKeptThroughRestartAndKill(t *testing.T) {
 	if _, err := os.Stat(s.Path); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal("written before it was saved")
 	}
-	if err := set.Save(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, set.Save())
 	set.Learn(sender, eve, time.Now())
 	if err := set.Save(); err != nil { // this is appended
 		t.Fatal(err)
@@ -242,9 +239,7 @@ func TestKeptThroughRestartAndKill(t *testing.T) {
 		t.Fatalf("%d correspondents after a torn write", again.Len())
 	}
 	again.Learn(sender, parse(t, "new@far.example"), time.Now())
-	if err := again.Save(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, again.Save())
 	again.Close()
 	if last := open(t, s); last.Len() != 3 {
 		t.Errorf("%d correspondents after the torn end was mended, want 3", last.Len())
@@ -281,9 +276,7 @@ func TestUnreadableFileBeginsAnew(t *testing.T) {
 				t.Fatalf("Open = %v, %v", anew, err)
 			}
 			again.Learn(parse(t, "anna@here.example"), parse(t, "eve@there.example"), time.Now())
-			if err := again.Save(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, again.Save())
 			again.Close()
 			if _, err := os.Stat(s.Path + AsideSuffix); err != nil {
 				t.Error(err)
@@ -319,13 +312,9 @@ func TestHandingOver(t *testing.T) {
 	old.Learn(sender, bob, time.Now())
 	old.Save()
 	next, err := Read(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	old.Learn(sender, eve, time.Now())
-	if err := old.Yield(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, old.Yield())
 	if anew, err := next.Resume(); err != nil || anew != nil || !next.Has(bob) || !next.Has(eve) {
 		t.Fatalf("Resume = %v, %v; it knows %d", anew, err, next.Len())
 	}

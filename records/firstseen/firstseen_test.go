@@ -87,9 +87,7 @@ func TestAgeIsPassedTime(t *testing.T) {
 // TestFullDisk is logged once in ten minutes, counted, and costs nothing else.
 func TestFullDisk(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "folder")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(folder, 0o700))
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, filepath.Join(folder, "domains.bds"))
 		if err := os.RemoveAll(folder); err != nil { // as good as a full disk
@@ -104,9 +102,7 @@ func TestFullDisk(t *testing.T) {
 		if !s.Known("a.example") {
 			t.Error("forgotten")
 		}
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(folder, 0o700))
 		stop()
 		<-done
 		if n := strings.Count(out.String(), "not kept"); n != 1 {
@@ -130,9 +126,7 @@ func TestAnew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "domains.bds")
 	s := open(t, path)
 	s.AddIfAbsent("a.example")
-	if err := s.Save(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Save())
 	s.Close()
 	whole := testkit.Read(t, path)
 	newer := bytes.Clone(whole)
@@ -173,9 +167,7 @@ func TestOpenRefuses(t *testing.T) {
 	if _, _, err := Open(filepath.Join(dir, "none", "domains.bds"), settings); err == nil {
 		t.Error("without a folder")
 	}
-	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(filepath.Join(dir, "folder"), 0o700))
 	if _, _, err := Open(filepath.Join(dir, "folder"), settings); err == nil {
 		t.Error("of a folder")
 	}
@@ -201,9 +193,7 @@ func TestYield(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "domains.bds")
 	first := open(t, path)
 	first.AddIfAbsent("a.example")
-	if err := first.Yield(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, first.Yield())
 	second := open(t, path)
 	if !second.Known("a.example") {
 		t.Error("what the first knew is lost")
@@ -212,18 +202,14 @@ func TestYield(t *testing.T) {
 		t.Errorf("two have the set: %v", err)
 	}
 	second.AddIfAbsent("b.example")
-	if err := second.Save(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second.Save())
 	before := testkit.Read(t, path)
 	first.AddIfAbsent("c.example")
 	if err := first.Save(); err != nil || !bytes.Equal(before, testkit.Read(t, path)) {
 		t.Errorf("the first has written: %v", err)
 	}
 	second.Close()
-	if err := first.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, first.Resume())
 	if err := first.Save(); err != nil || bytes.Equal(before, testkit.Read(t, path)) {
 		t.Errorf("the first has not written: %v", err)
 	}

@@ -27,9 +27,7 @@ func busy(t testing.TB, l *Log, r *rand.Rand, start time.Time, segments, each in
 			v.Client = netip.AddrFrom4([4]byte{192, 0, byte(who >> 8), byte(who)})
 			l.Add(v)
 		}
-		if err := l.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.Flush())
 		if i < segments-1 {
 			l.writing.Lock()
 			l.finish()
@@ -50,13 +48,9 @@ func TestMostBySums(t *testing.T) {
 				{Since: start.Add(1000 * time.Millisecond)}, {Since: start.Add(700 * time.Millisecond), Until: start.Add(2900 * time.Millisecond)}, {Until: start}} {
 				q.Limit = 7
 				got, err := l.Most(t.Context(), TopQuery{Query: q, By: by})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				want, err := Most(t.Context(), l.settings.Folder, TopQuery{Query: q, By: by})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				for i := range got.Rows { // equal counts may be of any names
 					if got.Rows[i].Decisions == want.Rows[len(want.Rows)-1].Decisions {
 						got.Rows[i].Name = want.Rows[i].Name
@@ -69,9 +63,7 @@ func TestMostBySums(t *testing.T) {
 		}
 	}
 	compare("without sums")
-	if err := l.sumSegments(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.sumSegments(t.Context()))
 	files, _ := filepath.Glob(filepath.Join(l.settings.Folder, "*"+sumsSuffix))
 	if len(files) != 5 {
 		t.Fatalf("%d files of sums", len(files))
@@ -89,9 +81,7 @@ func TestMostBySums(t *testing.T) {
 	}
 	testkit.Write(t, files[2], text[:len(text)-30])
 	compare("cut")
-	if err := os.Remove(files[1]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(files[1]))
 	compare("removed")
 	for _, path := range files {
 		os.Remove(path)
@@ -99,23 +89,17 @@ func TestMostBySums(t *testing.T) {
 	if _, err := mostBySums(t.Context(), l.settings.Folder, TopQuery{Query: Query{Limit: 5}, By: "sender"}, 30_000); !errors.Is(err, errUnsummed) {
 		t.Errorf("more rows than memory: %v", err)
 	}
-	if err := l.sumSegments(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.sumSegments(t.Context()))
 	if _, err := l.Forget(t.Context(), func(r *Record) bool { return r.Sender == "u1@d1.example" }); err != nil {
 		t.Fatal(err)
 	}
 	compare("shortened")
-	if err := l.sumSegments(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.sumSegments(t.Context()))
 	compare("made anew")
 	for _, s := range l.older {
 		os.Remove(s.path)
 	}
-	if err := l.sumSegments(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.sumSegments(t.Context()))
 	if files, _ := filepath.Glob(filepath.Join(l.settings.Folder, "*"+sumsSuffix)); len(files) != 0 {
 		t.Errorf("%d files of sums without segments", len(files))
 	}
@@ -126,9 +110,7 @@ func TestOneFileWithoutSums(t *testing.T) {
 	l, r := open(t), rand.New(rand.NewPCG(3, 4))
 	busy(t, l, r, time.Now().Add(-time.Hour), 6, 700)
 	newest := l.older[len(l.older)-1]
-	if err := os.MkdirAll(filepath.Join(strings.TrimSuffix(newest.path, suffix)+sumsSuffix, "in the way"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Join(strings.TrimSuffix(newest.path, suffix)+sumsSuffix, "in the way"), 0o700))
 	if err := l.sumSegments(t.Context()); err == nil {
 		t.Error("no error")
 	}
@@ -148,9 +130,7 @@ func TestCursorsBack(t *testing.T) {
 		var pages []Found
 		for {
 			found, err := l.Search(t.Context(), q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if len(found.Records) > 0 {
 				pages = append(pages, found)
 			}
@@ -201,9 +181,7 @@ func BenchmarkTop(b *testing.B) {
 		v.Sender = fmt.Sprintf("somebody.%d@d%d.example", int(1_500_000*r.Float64()*r.Float64()), int(100_000*r.Float64()*r.Float64()))
 		l.Add(v)
 		if i%5000 == 0 {
-			if err := l.Flush(); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, l.Flush())
 		}
 	}
 	l.Flush()

@@ -25,9 +25,7 @@ func open(t testing.TB) *Log {
 func reopen(t testing.TB, s Settings) *Log {
 	t.Helper()
 	l, err := Open(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -74,9 +72,7 @@ func anything(r *rand.Rand, at time.Time) Record {
 // write makes a folder with segments of these records, a thousand each.
 func write(t testing.TB, folder string, all []Record) {
 	t.Helper()
-	if err := os.MkdirAll(folder, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(folder, 0o750))
 	for n := uint64(1); len(all) > 0; n++ {
 		text := []byte(fileHead)
 		for i := range all[:min(len(all), 1000)] {
@@ -94,9 +90,7 @@ func all(t testing.TB, folder string) (records []Record, damaged int) {
 		records = append(records, r.clone())
 		return true
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i, j := 0, len(records)-1; i < j; i, j = i+1, j-1 {
 		records[i], records[j] = records[j], records[i]
 	}

@@ -6,15 +6,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 func TestForget(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "history")
 	s := Settings{Folder: folder, Max: MinMax, Keep: 24 * time.Hour}
 	l, err := Open(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	add := func(sender, recipient string) {
 		l.Add(Record{Time: time.Now(), Door: "smtp", Outcome: "accept", Verdict: "clear", Sender: sender, Recipient: recipient})
 	}
@@ -27,9 +27,7 @@ func TestForget(t *testing.T) {
 		t.Fatalf("Forget = %d, %v", n, err)
 	}
 	add("carl@there.example", "anna@here.example")
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Close())
 	all := ""
 	files, _ := os.ReadDir(folder)
 	for _, f := range files {

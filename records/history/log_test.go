@@ -22,9 +22,7 @@ func TestAddAllocatesNothing(t *testing.T) {
 		for range 4000 {
 			l.Add(r)
 		}
-		if err := l.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.Flush())
 	}
 	if n := testing.AllocsPerRun(3000, func() { l.Add(r) }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -49,9 +47,7 @@ func TestNothingWaitsForTheDisk(t *testing.T) {
 	for i := range n {
 		l.Add(blocked(i))
 	}
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Flush())
 	got, _ := all(t, l.settings.Folder)
 	if lost := l.dropped.Load(); lost == 0 || len(got)+int(lost) != n || l.written.Load() != uint64(len(got)) {
 		t.Errorf("%d added, %d written, %d counted as dropped", n, len(got), lost)
@@ -84,9 +80,7 @@ func TestTornTail(t *testing.T) {
 		}
 		mark := Record{Time: clear(1).Time, Door: "tcp"} // shorter than what may be left of a line
 		l.Add(mark)
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.Close())
 		whole := max(bytes.Count(text[:n], []byte("\n"))-1, 0)
 		got, damaged := all(t, folder)
 		if !slices.Equal(got, append(slices.Clone(want[:whole]), mark)) || damaged > 0 {
@@ -104,9 +98,7 @@ func TestBounds(t *testing.T) {
 		for k := range each {
 			l.Add(blocked(i*each + k))
 		}
-		if err := l.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.Flush())
 		if size := size(t, l.settings.Folder); size > MinMax || size != l.octets.Load() {
 			t.Fatalf("%d octets on disk, counted %d, may be %d", size, l.octets.Load(), MinMax)
 		}
@@ -128,9 +120,7 @@ func TestBounds(t *testing.T) {
 func size(t *testing.T, folder string) (sum int64) {
 	t.Helper()
 	files, err := segments(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, f := range files {
 		sum += f.size
 	}
@@ -145,9 +135,7 @@ func TestAge(t *testing.T) {
 	old, aging, young := blocked(1), blocked(2), blocked(3)
 	old.Time, aging.Time = old.Time.Add(-49*time.Hour), aging.Time.Add(-47*time.Hour)
 	write(t, s.Folder, []Record{old, aging})
-	if err := os.Chtimes(segmentPath(s.Folder, 1), time.Time{}, aging.Time); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chtimes(segmentPath(s.Folder, 1), time.Time{}, aging.Time))
 	l := reopen(t, s)
 	l.Add(young)
 	found, err := l.Search(t.Context(), Query{})
@@ -177,9 +165,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	l := open(t)
 	l.Add(blocked(1))
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Flush())
 	l.file.Close()
 	l.file = full
 	l.Add(blocked(2))
@@ -200,9 +186,7 @@ func TestFullDisk(t *testing.T) {
 // TestFolderTakenAway: somebody deletes the files of a running daemon.
 func TestFolderTakenAway(t *testing.T) {
 	l := open(t)
-	if err := os.RemoveAll(l.settings.Folder); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.RemoveAll(l.settings.Folder))
 	l.Add(blocked(1))
 	if err := l.Flush(); err == nil || len(l.Problems()) != 1 {
 		t.Errorf("written into nowhere: %v, %q", err, l.Problems())
@@ -214,9 +198,7 @@ func TestOneWriter(t *testing.T) {
 	if _, err := Open(l.settings); !errors.Is(err, ErrLocked) {
 		t.Errorf("a second writer: %v", err)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Close())
 	l.Add(blocked(1)) // a session that ends late
 	if err := l.Flush(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("written after Close: %v", err)
@@ -228,9 +210,7 @@ func TestOneWriter(t *testing.T) {
 func TestModes(t *testing.T) {
 	l := open(t)
 	l.Add(clear(1))
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Flush())
 	for path, want := range map[string]os.FileMode{l.settings.Folder: 0o750, segmentPath(l.settings.Folder, 1): 0o600, filepath.Join(l.settings.Folder, "lock"): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm()&^want != 0 {
 			t.Errorf("%s has mode %v, %v, want %v", path, info.Mode(), err, want)
@@ -265,9 +245,7 @@ func TestTogether(t *testing.T) {
 	adding.Wait()
 	cancel()
 	running.Wait()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Close())
 	got, damaged := all(t, l.settings.Folder)
 	if len(got)+int(l.dropped.Load()) != writers*each || damaged > 0 || l.failed.Load() > 0 {
 		t.Errorf("%d of %d are there, %d dropped, %d failed, %d damaged", len(got), writers*each, l.dropped.Load(), l.failed.Load(), damaged)
@@ -297,9 +275,7 @@ func BenchmarkSearch(b *testing.B) {
 			l.Add(clear(n))
 			n++
 		}
-		if err := l.Flush(); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, l.Flush())
 	}
 	for _, q := range []Query{{Sender: "nobody@there.example"}, {Ref: "nothing123"}} {
 		b.Run(strings.Fields(q.Sender + " " + q.Ref)[0], func(b *testing.B) {

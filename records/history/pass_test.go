@@ -20,9 +20,7 @@ import (
 func passedBy(t *testing.T, l *Log, q Query) (n int) {
 	t.Helper()
 	all, err := segments(l.settings.Folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, s := range all {
 		if passingBy(l.settings.Folder, &q).passes(s) {
 			n++
@@ -50,9 +48,7 @@ func TestPassing(t *testing.T) {
 				l.Add(v)
 				records = append(records, v)
 			}
-			if err := l.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, l.Flush())
 			l.writing.Lock()
 			l.finish()
 			l.writing.Unlock()
@@ -101,9 +97,7 @@ func TestPassing(t *testing.T) {
 	}
 	made := func() {
 		t.Helper()
-		if err := l.sumSegments(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.sumSegments(t.Context()))
 	}
 	fill(8)
 	made()
@@ -142,25 +136,19 @@ func TestForgottenIsNotGuessed(t *testing.T) {
 	gone := clear(1)
 	gone.Sender = "jane.q@elsewhere.example"
 	l.Add(gone)
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Flush())
 	l.writing.Lock()
 	l.finish()
 	l.writing.Unlock()
 	for _, q := range []Query{{Text: "jane.q@"}, {Sender: gone.Sender}, {Sender: "elsewhere.example"}} {
-		if err := l.sumSegments(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.sumSegments(t.Context()))
 		if _, err := l.Forget(t.Context(), func(r *Record) bool { return r.Sender == gone.Sender }); err != nil {
 			t.Fatal(err)
 		}
 		if files, _ := filepath.Glob(filepath.Join(l.settings.Folder, "*"+sumsSuffix)); q.Text != "" && len(files) != 0 {
 			t.Error("sums with the forgotten")
 		}
-		if err := l.sumSegments(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.sumSegments(t.Context()))
 		if passedBy(t, l, q) != 1 {
 			t.Errorf("%+v: perhaps there", q)
 		}
@@ -175,22 +163,16 @@ func TestCrowdedSums(t *testing.T) {
 		v := blocked(i)
 		v.Time, v.List = start, fmt.Sprint("list", i)
 		if l.Add(v); i%1000 == 999 {
-			if err := l.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, l.Flush())
 		}
 	}
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Flush())
 	l.writing.Lock()
 	l.finish()
 	s := l.older[0]
 	l.writing.Unlock()
 	seed, err := seedOf(l.settings.Folder, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, want := range []bool{true, false} {
 		if made, err := l.sumSegment(s, seed); err != nil || made != want {
 			t.Fatalf("made: %v, %v, want %v", made, err, want)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 )
 
@@ -14,9 +15,7 @@ import (
 // list's sample is drawn from all of its refusals.
 func TestRefusals(t *testing.T) {
 	l, err := Open(Settings{Folder: t.TempDir(), Max: MinMax, Keep: 30 * 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	now := time.Now()
 	add := func(r Record) {
 		r.Door = "smtp"
@@ -51,9 +50,7 @@ func TestRefusals(t *testing.T) {
 		add(r)
 	}
 	found, err := l.Refusals(t.Context(), now.Add(-7*24*time.Hour), 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := found["bad"]; got == nil || got.Count != 1 || len(got.Sample) != 1 ||
 		got.Sample[0] != (Refusal{Sender: "x@bad.example", Recipient: "bob@here.example", Client: refused.Client, Weight: 1}) {
 		t.Errorf("bad: %+v", got)
@@ -89,9 +86,7 @@ func TestRefusalsOfManySegments(t *testing.T) {
 	race.Skip(t)
 	folder := t.TempDir()
 	l, err := Open(Settings{Folder: folder, Max: 64 << 20, Keep: 30 * 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	since := time.Now().Add(-7 * 24 * time.Hour)
 	n := 0
 	add := func(more int) {
@@ -108,13 +103,9 @@ func TestRefusalsOfManySegments(t *testing.T) {
 	for _, more := range []int{150_000, 50, 70_000} {
 		add(more)
 		kept, err := l.Refusals(t.Context(), since, 4)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		fresh, err := Refusals(t.Context(), folder, since, 4)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for name, found := range map[string]map[string]*Refused{"kept": kept, "fresh": fresh} {
 			sum := 0.
 			for _, r := range found["bad"].Sample {
@@ -135,9 +126,7 @@ func TestRefusalsOfManySegments(t *testing.T) {
 func BenchmarkRefusals(b *testing.B) {
 	folder := b.TempDir()
 	l, err := Open(Settings{Folder: folder, Max: 256 << 20, Keep: 30 * 24 * time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	r := Record{Door: "smtp", Helo: "mail.there.example", Generation: "0123456789abcdef0123456789abcdef", Time: time.Now()}
 	for i := range 1_800_000 {
 		r.Client = netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)})

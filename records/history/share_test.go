@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 )
 
@@ -34,9 +35,7 @@ func TestAFloodEvictsItselfAlone(t *testing.T) {
 		}
 		l.Add(r)
 	}
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Flush())
 	rng, shared, last := rand.New(rand.NewPCG(1, 2)), 0, ""
 	for n := range 200_000 {
 		r := blocked(n)
@@ -54,14 +53,10 @@ func TestAFloodEvictsItselfAlone(t *testing.T) {
 		if n%2000 != 1999 {
 			continue
 		}
-		if err := l.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.Flush())
 		select { // as Run has another goroutine do
 		case <-l.crowded:
-			if err := l.share(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, l.share(t.Context()))
 			shared++
 		default:
 		}
@@ -118,14 +113,10 @@ func TestWhatProgramsWereToldEvictsNoMail(t *testing.T) {
 		if n%2000 != 1999 {
 			continue
 		}
-		if err := l.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.Flush())
 		select { // as Run has another goroutine do
 		case <-l.crowded:
-			if err := l.share(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, l.share(t.Context()))
 		default:
 		}
 	}
@@ -144,9 +135,7 @@ func TestWhatProgramsWereToldEvictsNoMail(t *testing.T) {
 func onDisk(t *testing.T, l *Log) (sum int64) {
 	t.Helper()
 	files, err := segments(l.settings.Folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, s := range files {
 		sum += s.size
 	}
@@ -156,9 +145,7 @@ func onDisk(t *testing.T, l *Log) (sum int64) {
 func reopenAs(t *testing.T, l *Log) *Log {
 	t.Helper()
 	s := l.settings
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Close())
 	return reopen(t, s)
 }
 
@@ -221,15 +208,11 @@ func BenchmarkShare(b *testing.B) {
 				r.Client = netip.AddrFrom4([4]byte{10, byte(rng.ExpFloat64() * 10), byte(rng.ExpFloat64() * 10), 1})
 				l.Add(r)
 			}
-			if err := l.Flush(); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, l.Flush())
 		}
 		b.StartTimer()
 		begun := time.Now()
-		if err := l.share(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, l.share(b.Context()))
 		b.ReportMetric(time.Since(begun).Seconds(), "s/share")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // BenchmarkMost counts 10 million decisions of 30 days by each group. Their senders are of
@@ -49,17 +51,13 @@ func inUse() uint64 {
 // tenMillion writes a history of n decisions.
 func tenMillion(b *testing.B, n int) string {
 	folder := filepath.Join(b.TempDir(), "history")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, os.Mkdir(folder, 0o700))
 	r := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(r, 1.05, 1, uint64(n))
 	begin := time.Now().Add(-30 * 24 * time.Hour)
 	text, number := []byte(fileHead), uint64(1)
 	put := func() {
-		if err := os.WriteFile(segmentPath(folder, number), text, 0o600); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, os.WriteFile(segmentPath(folder, number), text, 0o600))
 		text, number = []byte(fileHead), number+1
 	}
 	for i := range n {

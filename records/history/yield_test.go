@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // TestYield lets two histories, as of two processes, take turns at one folder: each decision is there once, whoever made
@@ -15,9 +17,7 @@ func TestYield(t *testing.T) {
 	first := open(t)
 	second := (*Log)(nil)
 	relay := func(lines []byte) error { second.AddLines(lines); return nil }
-	if err := first.Yield(relay); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, first.Yield(relay))
 	second = reopen(t, first.settings)
 	random, now := rand.New(rand.NewPCG(1, 2)), time.Now().Add(-time.Hour)
 	want := map[Record]int{}
@@ -45,18 +45,14 @@ func TestYield(t *testing.T) {
 			if err := owner.Yield(func(lines []byte) error { to.AddLines(lines); return nil }); err != nil {
 				t.Fatal(err)
 			}
-			if err := other.Resume(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, other.Resume())
 			owner, other = other, owner
 		}
 	}
 	flush(t, other)
 	flush(t, owner)
 	found, err := owner.Search(t.Context(), Query{Limit: MaxFound})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, r := range found.Records {
 		want[r]--
 	}
@@ -86,9 +82,7 @@ func TestAddLinesDamaged(t *testing.T) {
 
 func flush(t *testing.T, l *Log) {
 	t.Helper()
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Flush())
 }
 
 // TestYieldToOneThatEnds holds that decisions are written here once the process that had the history is gone, and wait for
@@ -106,9 +100,7 @@ func TestYieldToOneThatEnds(t *testing.T) {
 		t.Errorf("while the other process is there: %v", err)
 	}
 	second.Add(clear(3))
-	if err := second.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second.Close())
 	first.Add(clear(4))
 	flush(t, first)
 	found, err := first.Search(t.Context(), Query{Limit: 10})

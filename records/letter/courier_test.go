@@ -211,19 +211,13 @@ func TestFullDisk(t *testing.T) {
 		_, stop := o.open()
 		defer stop()
 		time.Sleep(time.Hour)
-		if err := os.Remove(o.path); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.MkdirAll(filepath.Join(o.path, "in the way"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Remove(o.path))
+		testkit.Must(t, os.MkdirAll(filepath.Join(o.path, "in the way"), 0o755))
 		time.Sleep(48 * time.Hour)
 		if n := len(o.seen().tries); n > 0 {
 			t.Errorf("%d tries to send", n)
 		}
-		if err := os.RemoveAll(o.path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.RemoveAll(o.path))
 		time.Sleep(24 * time.Hour)
 		if len(o.seen().sent) == 0 {
 			t.Error("no letter after the disk has room again")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blockd/internal/term"
+	"blockd/internal/testkit"
 )
 
 // FuzzMessage puts a stranger's text wherever a letter may have one: it is mail that a strict reader takes, with the fields
@@ -37,9 +38,7 @@ func FuzzMessage(f *testing.F) {
 			}
 		}
 		m, err := mail.ReadMessage(strings.NewReader(whole))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if len(m.Header) != 12 {
 			t.Fatalf("%d fields: %v", len(m.Header), m.Header)
 		}
@@ -47,9 +46,7 @@ func FuzzMessage(f *testing.F) {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(quotedprintable.NewReader(m.Body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for line := range strings.SplitSeq(string(body), "\r\n") {
 			if term.Columns(line) > columns || strings.ContainsAny(line, "\r\n\x00\x1b\u202e") {
 				t.Fatalf("%d columns: %q", term.Columns(line), line)
@@ -66,9 +63,7 @@ func FuzzState(f *testing.F) {
 	}
 	path := f.TempDir() + "/report"
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, text, 0o600))
 		s, err := readState(path)
 		if err != nil {
 			return

@@ -32,14 +32,10 @@ func keep(t *testing.T, all ...history.Record) (folder string) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "history")
 	l, err := history.Open(history.Settings{Folder: folder, Max: history.MinMax, Keep: 100 * 365 * 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, r := range all {
 		l.Add(r)
-		if err := l.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.Flush())
 	}
 	l.Close()
 	return folder
@@ -145,9 +141,7 @@ func TestLetters(t *testing.T) {
 			Problems: func() []string { return slices.Repeat([]string{"list\x1b[2J " + strings.Repeat("y", 1000)}, 50) }},
 	} {
 		l, err := Gather(t.Context(), s, since, until)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		text := "Subject: " + l.Subject() + "\n\n" + l.Text(time.UTC)
 		path := filepath.Join("testdata", name+".txt")
 		if *update {
@@ -226,9 +220,7 @@ func TestCountsAreExact(t *testing.T) {
 		senders["-"+r.List][r.Sender] = true
 	}
 	l, err := Gather(t.Context(), Sources{History: keep(t, all...), Memory: 4 << 10}, since, until)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if l.Mail != mail {
 		t.Errorf("mail %+v, want %+v", l.Mail, mail)
 	}
@@ -262,9 +254,7 @@ func TestDNSIsBounded(t *testing.T) {
 		defer func() { mu.Lock(); now--; mu.Unlock() }()
 		return false
 	}}, since, until)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if len(senders) != MostLooked || l.Suspects.Looked != MostLooked || most > lookAt || len(l.Suspects.Rows) > 0 {
 		t.Errorf("%d asked, %d at a time, rows %v", len(senders), most, l.Suspects.Rows)
 	}

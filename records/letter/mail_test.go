@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // Whatever is in a letter, it is mail that a strict reader takes, with the fields that keep robots from answering.
@@ -28,9 +30,7 @@ func TestMessage(t *testing.T) {
 		}
 	}
 	m, err := mail.ReadMessage(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	to, err := m.Header.AddressList("To")
 	if err != nil || len(to) != 2 || to[1].Address != "anna@here.example" {
 		t.Errorf("To %v, %v", to, err)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 var settings = Settings{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Now: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)}
@@ -17,9 +19,7 @@ func read(t testing.TB, text string) (all []string, r Report) {
 		all = append(all, fmt.Sprintf("%s %s %s", s.Time.Format(time.DateOnly), s.Sender, s.Recipient))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return all, r
 }
 

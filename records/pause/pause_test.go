@@ -20,9 +20,7 @@ var noon = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 func open(t *testing.T, path string) *Set {
 	t.Helper()
 	s, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
 }
 
@@ -38,9 +36,7 @@ func TestPause(t *testing.T) {
 		t.Fatalf("paused: %v", got)
 	}
 	for _, p := range []Pause{one("bulk", time.Hour), one("other", 2*time.Hour)} {
-		if err := a.Start(p); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, a.Start(p))
 	}
 	if _, err := b.refresh(noon); err != nil {
 		t.Fatal(err)
@@ -107,9 +103,7 @@ func TestDamagedFile(t *testing.T) {
 		}
 	}
 	s, _ := Open(path)
-	if err := s.Start(one("bulk", time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Start(one("bulk", time.Hour)))
 	testkit.Write(t, path, "[")
 	if _, err := s.refresh(noon); err == nil || !s.Paused(noon)["bulk"] {
 		t.Errorf("%v, and paused are %v", err, s.Paused(noon))
@@ -174,9 +168,7 @@ func TestPausedDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { s.Paused(noon) }); n != 0 {
 		t.Errorf("%v allocations without a pause", n)
 	}
-	if err := s.Start(one("bulk", time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Start(one("bulk", time.Hour)))
 	if n := testing.AllocsPerRun(100, func() { s.Paused(noon) }); n != 0 {
 		t.Errorf("%v allocations with one", n)
 	}

@@ -29,9 +29,7 @@ func folder(t *testing.T, files map[string]string) Folder {
 	t.Helper()
 	f := Folder(t.TempDir())
 	for _, name := range []string{"tmp", "new", "cur"} {
-		if err := os.Mkdir(filepath.Join(string(f), name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(filepath.Join(string(f), name), 0o700))
 	}
 	for name, text := range files {
 		testkit.Write(t, filepath.Join(string(f), "new", name), text)
@@ -63,9 +61,7 @@ func taken(got *[]string, refused ...string) Deliver {
 func ids(t *testing.T, f Folder) (all []string) {
 	t.Helper()
 	found, err := f.List(t.Context(), Query{Limit: MaxFound})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, m := range found.Messages {
 		all = append(all, m.ID)
 	}
@@ -83,9 +79,7 @@ func TestList(t *testing.T) {
 		"1700000004.M1P1Q4.host:2,S":  message("c@bulk.example", []string{"u@here.example"}, "Subject: seen\r\n\r\n"),
 		"1700000005.M1P1Q5.host:2,FS": "Return-Path: <\r\n",
 	})
-	if err := os.Rename(filepath.Join(string(f), "new", "1700000004.M1P1Q4.host:2,S"), filepath.Join(string(f), "cur", "1700000004.M1P1Q4.host:2,S")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(filepath.Join(string(f), "new", "1700000004.M1P1Q4.host:2,S"), filepath.Join(string(f), "cur", "1700000004.M1P1Q4.host:2,S")))
 	want := []string{"1700000005.M1P1Q5.host", "1700000004.M1P1Q4.host", "1700000003.M1P1Q2.host", "1700000002.M1P1Q3.host", "1700000001.M1P1Q1.host", "9.odd"}
 	if got := ids(t, f); !slices.Equal(got, want) {
 		t.Errorf("messages %q, want %q", got, want)
@@ -236,12 +230,8 @@ func TestReleaseByMany(t *testing.T) {
 func TestPurge(t *testing.T) {
 	f := folder(t, map[string]string{"1700000001.a": message("", []string{"u@here.example"}, "\r\n"), "1700000002.b": "foreign\r\n", "1700000003.c": message("", []string{"u@here.example"}, "\r\n"), "1700000004.d": "x"})
 	held, err := f.hold("1700000002")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.remember("1600000000.gone", time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, f.remember("1600000000.gone", time.Now()))
 	done, err := f.Purge(t.Context(), time.Unix(1700000003, 0))
 	if err != nil || done.Messages != 1 || done.Busy != 1 || done.Octets == 0 {
 		t.Errorf("purged %+v, %v", done, err)
@@ -298,18 +288,12 @@ func FuzzShow(f *testing.F) {
 	f.Add([]byte(message("a@bulk.example", []string{"u@here.example"}, "Subject: x\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx\r\n--b--\r\n")))
 	f.Add([]byte("Return-Path: <>\r\nDelivered-To: \r\n"))
 	dir := Folder(f.TempDir())
-	if err := os.Mkdir(filepath.Join(string(dir), "new"), 0o700); err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, os.Mkdir(filepath.Join(string(dir), "new"), 0o700))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		path := filepath.Join(string(dir), "new", "1.x")
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, text, 0o600))
 		shown, err := dir.Show("1.x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if len(shown.Body) > 3*maxBody || len(shown.Parts) > maxParts {
 			t.Errorf("%d octets, %d parts", len(shown.Body), len(shown.Parts))
 		}

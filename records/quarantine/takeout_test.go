@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // A message goes to the recipients that are left, octet for octet, and is gone when none is.
@@ -13,12 +15,8 @@ func TestTakeOut(t *testing.T) {
 	id, text := "1700000001.M1P1Q1.host", "To: u@here.example\r\n\r\nDelivered-To: u@here.example\r\n\x00\r"
 	f := folder(t, map[string]string{id: message("a@bulk.example", []string{"u@here.example", "v@here.example", "u@here.example"}, text)})
 	is := func(who string) func(string) bool { return func(r string) bool { return r == who } }
-	if err := f.TakeOut(id, is("w@here.example")); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.TakeOut(id, is("u@here.example")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, f.TakeOut(id, is("w@here.example")))
+	testkit.Must(t, f.TakeOut(id, is("u@here.example")))
 	now, err := os.ReadFile(filepath.Join(string(f), "new", id))
 	if err != nil || string(now) != message("a@bulk.example", []string{"v@here.example"}, text) {
 		t.Errorf("%q, %v", now, err)
@@ -27,9 +25,7 @@ func TestTakeOut(t *testing.T) {
 	if r, err := f.Release(t.Context(), id, "", false, taken(&got, "v@here.example")); err != nil || !r.Left || len(r.Deliveries) != 1 {
 		t.Errorf("%+v, %v", r, err) // and nobody holds it
 	}
-	if err := f.TakeOut(id, is("v@here.example")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, f.TakeOut(id, is("v@here.example")))
 	if err := f.TakeOut(id, is("v@here.example")); !errors.Is(err, ErrNotThere) {
 		t.Error(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 	"blockd/records/history"
 )
@@ -48,9 +49,7 @@ func decision(outcome, list string) *history.Record {
 func (r *rig) counts(t *testing.T, q Query) map[string]uint64 {
 	t.Helper()
 	s, err := r.Series(q, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	all := map[string]uint64{}
 	for _, row := range s.Rows {
 		if want := int(s.Until.Sub(s.From) / s.Step); len(row.Counts) != want {
@@ -127,18 +126,14 @@ func TestKept(t *testing.T) {
 		synctest.Wait()
 		r.Add(decision("accept", ""))
 		killed, err := os.ReadFile(path) // as a kill would leave it
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		r.stop()
 		r = newRig(t, path, "", nil)
 		r.want(t, Query{By: "outcome", Span: "24h"}, "accept:1 refuse:100")
 		r.stop()
 
 		for _, torn := range []int{0, 1, 10, 40} {
-			if err := os.WriteFile(path, killed[:len(killed)-torn], 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(path, killed[:len(killed)-torn], 0o600))
 			r = newRig(t, path, "", nil)
 			if n := r.counts(t, Query{By: "outcome", Span: "24h"})["refuse"]; n < 95 {
 				t.Errorf("without its last %d octets it has %d", torn, n)
@@ -163,9 +158,7 @@ func TestDamagedBeginsAnew(t *testing.T) {
 			"large":  strings.Repeat("x", maxFile+1),
 		} {
 			path := filepath.Join(t.TempDir(), "x")
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 			r := newRig(t, path, "", nil)
 			r.Add(decision("refuse", ""))
 			r.stop()
@@ -190,9 +183,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		synctest.Wait()
 		r.want(t, Query{By: "outcome", Span: "1h"}, "refuse:3")
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(folder, 0o700))
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if text := r.log.String(); strings.Count(text, "not kept for the next start") != 1 || strings.Count(text, "kept again") != 1 {
@@ -267,18 +258,14 @@ func TestManyNames(t *testing.T) {
 func TestFill(t *testing.T) {
 	folder, path := filepath.Join(t.TempDir(), "history"), filepath.Join(t.TempDir(), "x")
 	l, err := history.Open(history.Settings{Folder: folder, Max: history.MinMax, Keep: 365 * 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	now := time.Now()
 	for _, ago := range []time.Duration{time.Hour, 50 * time.Hour, 20 * 24 * time.Hour} {
 		for range 10 {
 			l.Add(history.Record{Time: now.Add(-ago), Door: "smtp", Outcome: "refuse", Verdict: "blocked", List: "own", Repeated: 3})
 		}
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Close())
 	for range 2 {
 		table := New(path, nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -311,9 +298,7 @@ func TestJoin(t *testing.T) {
 		r := newRig(t, path, "", nil)
 		for range 3 {
 			old.Add(decision("refuse", "own"))
-			if err := r.Join(old.State()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, r.Join(old.State()))
 		}
 		r.want(t, Query{By: "list", Span: "1h"}, "own:4")
 		r.stop()
