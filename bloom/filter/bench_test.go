@@ -1,15 +1,17 @@
 package filter
 
-import "testing"
+import (
+	"testing"
+
+	"blockd/internal/testkit"
+)
 
 // A look-up allocates nothing.
 func BenchmarkHas(b *testing.B) {
 	for _, k := range kinds {
 		b.Run(k.name, func(b *testing.B) {
 			f, err := k.new(1_000_000, 0.01)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			for i := range 1_000_000 {
 				f.Add(sender(i))
 			}
@@ -25,9 +27,7 @@ func BenchmarkHas(b *testing.B) {
 func TestHasAllocatesNothing(t *testing.T) {
 	for _, k := range kinds {
 		f, err := k.new(1000, 0.01)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		present, absent := []byte("promo@bulk.example"), []byte("clear@good.example")
 		f.Add(present)
 		if n := testing.AllocsPerRun(100, func() { f.Has(present); f.Has(absent) }); n > 0 {

@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"github.com/bits-and-blooms/bloom/v3"
+
+	"blockd/internal/testkit"
 )
 
 // The library itself writes what we write, and reads it.
 func TestBitsAndBlooms(t *testing.T) {
 	ours, err := New("bits", 10_000, 0.01)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	theirs := bloom.NewWithEstimates(10_000, 0.01)
 	long := bytes.Repeat([]byte("x"), 300)
 	for i := range 10_000 {
@@ -31,9 +31,7 @@ func TestBitsAndBlooms(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, err := read(contents{data: written.Bytes()}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i := range 110_000 {
 		if key := append(sender(i), long[:i%300]...); f.Has(key) != again.Test(key) {
 			t.Fatalf("key %d: we say %v", i, f.Has(key))
@@ -52,9 +50,7 @@ func TestBitsFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, err := read(contents{data: written.Bytes()}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i := range 10_000 {
 		if f.Has(sender(i)) != theirs.Test(sender(i)) {
 			t.Fatalf("key %d: we say %v", i, f.Has(sender(i)))

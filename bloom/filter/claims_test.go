@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/murmur3"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 )
 
@@ -16,9 +17,7 @@ import (
 func TestNextNumberIsNotAbsent(t *testing.T) {
 	race.Skip(t)
 	f, err := New("guava", 10_000_000, 0.01)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	perhaps, first := 0, -1
 	var key [4]byte
 	for i := range uint32(10_000_000) {
@@ -41,9 +40,7 @@ func TestNextNumberIsNotAbsent(t *testing.T) {
 // some do. Their hashes of 128 bits tell them apart.
 func TestOneShortHashCollidesWhole(t *testing.T) {
 	f, err := New("guava", 300_000, 1e-9)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	g := f.(*guava)
 	places := func(short uint32) (all []uint64) { // any function of it would do
 		for i := range uint64(g.hashes) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // TestCountingAgainstMultiset adds and removes keys at random. The filter has what a multiset has; it
@@ -11,9 +13,7 @@ import (
 func TestCountingAgainstMultiset(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	c, err := NewCounting(300)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	model := map[string]int{}
 	exact := func(key string) bool { return model[key] > 0 }
 	for step := range 50_000 {
@@ -82,14 +82,10 @@ func TestCountingRate(t *testing.T) {
 // TestScaling grows a filter far beyond its first link, and holds it to a set.
 func TestScaling(t *testing.T) {
 	s, err := NewScaling(100, 0.01)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	const n = 50_000
 	for i := range n {
-		if err := s.Add(fmt.Append(nil, "in ", i)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Add(fmt.Append(nil, "in ", i)))
 	}
 	for i := range n {
 		if !s.Has(fmt.Append(nil, "in ", i)) {

@@ -18,9 +18,7 @@ import (
 func small(t testing.TB, kind string) (c contents, header int) {
 	t.Helper()
 	f, err := New(kind, 50, 0.01)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i := range 50 {
 		f.Add(sender(i))
 	}
@@ -121,9 +119,7 @@ func TestLinksWithoutData(t *testing.T) {
 	head := binary.LittleEndian.AppendUint32(make([]byte, 8), links)
 	head = append(head, make([]byte, redisBloomHeadSize-len(head)+links*redisBloomLinkSize)...)
 	var b bytes.Buffer
-	if err := writeChunk(&b, 1, head); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeChunk(&b, 1, head))
 	var err error
 	if n := allocated(func() { _, err = read(contents{data: b.Bytes()}, ".rbd") }); err == nil || n > 8192 {
 		t.Errorf("%d octets allocated, %v", n, err)
@@ -208,15 +204,11 @@ func TestOpenByTheNameOfExport(t *testing.T) {
 				continue
 			}
 			f, err := New(k.name, 1, 0.01)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			out = filepath.Join(t.TempDir(), out)
 			for _, file := range f.Files(out) {
 				var b bytes.Buffer
-				if err := file.Write(&b); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, file.Write(&b))
 				testkit.Write(t, file.Path, b.String())
 			}
 			if read, err := Open(out); err != nil || read.Kind() != k.name {

@@ -31,9 +31,7 @@ func sharedFile(t testing.TB, name string) string {
 func open(t testing.TB, path string) Filter {
 	t.Helper()
 	f, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return f
 }
 
@@ -42,9 +40,7 @@ func octets(t testing.TB, f Filter) []byte {
 	t.Helper()
 	var all bytes.Buffer
 	for _, file := range f.Files("bl") {
-		if err := file.Write(&all); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, file.Write(&all))
 	}
 	return all.Bytes()
 }
@@ -68,13 +64,9 @@ func javaKey(funnel string, i int) string {
 func javaOctets(t testing.TB, funnel string, i int) []byte {
 	t.Helper()
 	f, err := ParseFunnel(funnel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	key, err := f(nil, javaKey(funnel, i))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return key
 }
 
@@ -100,9 +92,7 @@ func TestGuavaGolden(t *testing.T) {
 				t.Errorf("false positives\n%q, Guava has\n%q", perhaps, words[1:])
 			}
 			ours, err := New("guava", 1000, 0.01)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			ours.(*guava).strategy = strategy
 			for i := range 1000 {
 				ours.Add(javaOctets(t, funnel, i))
@@ -118,9 +108,7 @@ func TestGuavaGolden(t *testing.T) {
 // The sums stand here, so that no file is needed.
 func TestWriteAsTheRealPrograms(t *testing.T) {
 	fill := func(f Filter, err error, n int, key func(int) []byte) Filter {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for i := range n {
 			f.Add(key(i))
 		}
@@ -173,9 +161,7 @@ func TestWriteAsTheRealPrograms(t *testing.T) {
 		t.Errorf("header %+v", r.redisBloomHead)
 	}
 	var config bytes.Buffer
-	if err := redis.Files("bl")[1].Write(&config); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, redis.Files("bl")[1].Write(&config))
 	const want = `{"name":"bl","configKey":"{bl}:config","size":9585,"hashIterations":7,"expectedInsertions":1000,"falseProbability":"0.01"}` + "\n"
 	if config.String() != want {
 		t.Errorf("config %s, want %s", config.String(), want)
@@ -225,9 +211,7 @@ func TestReadTheSharedFiles(t *testing.T) {
 // Redisson's own HighwayHash.java gave these numbers.
 func TestRedissonPlaces(t *testing.T) {
 	f, err := New("redisson", 10_000, 0.001)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r, have := f.(*bitmap), []uint64(nil)
 	h1, h2 := r.hash([]byte("promo@bulk.example"))
 	if h1 != 0xb4a486408bc6990a || h2 != 0x258cc39d413719db {
@@ -259,9 +243,7 @@ func TestMurmur2(t *testing.T) {
 func TestOldRedisBloom(t *testing.T) {
 	for _, n2 := range []uint8{0, 14} {
 		r := &redisBloom{}
-		if err := r.grow(1000, 0.01); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.grow(1000, 0.01))
 		if r.links[0].N2 = n2; n2 > 0 {
 			r.links[0].Bytes, r.links[0].Bits, r.links[0].array = 1<<n2/8, 1<<n2, make(lowFirst, 1<<n2/8)
 		}
@@ -270,9 +252,7 @@ func TestOldRedisBloom(t *testing.T) {
 			r.Add(sender(i))
 		}
 		f, err := read(contents{data: octets(t, r)}, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		a, perhaps := uint64(479470107), 0 // murmur2 of abc
 		b := uint64(murmur2([]byte("abc"), 479470107))
 		for i := range 11_000 {

@@ -9,15 +9,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // What Redis keeps of a filter is the filter.
 func TestStored(t *testing.T) {
 	for _, kind := range []string{"bitmap", "redisson"} {
 		f, err := New(kind, 1000, 0.01)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for i := range 1000 {
 			f.Add(sender(i))
 		}
@@ -48,9 +48,7 @@ func TestStored(t *testing.T) {
 		}
 	}
 	g, err := New("guava", 10, 0.01)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, _, ok := Stored(g); ok {
 		t.Error("Guava in a Redis")
 	}
@@ -62,9 +60,7 @@ func TestStored(t *testing.T) {
 // The bits of a bitmap are at Guava's places: a Guava filter of as many bits has the same.
 func TestBitmapHasGuavasPlaces(t *testing.T) {
 	f, err := EmptyStored(map[string]string{"size": "9600", "hashIterations": "7", "hash": murmurHash})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	g := &guava{mitz64, 7, make(bigWords, 9600/8)}
 	for i := range 1000 {
 		f.Add(sender(i))
@@ -87,9 +83,7 @@ func TestShards(t *testing.T) {
 	var all Sharded
 	for range 16 {
 		f, err := New("bits", 200, 0.001)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		all = append(all, f)
 	}
 	for i := range 2000 {
@@ -108,9 +102,7 @@ func TestShards(t *testing.T) {
 // The chunks of a filter are what ReadChain reads, in whatever size.
 func TestChunks(t *testing.T) {
 	f, err := New("redisbloom", 1000, 0.01)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i := range 1000 {
 		f.Add(sender(i))
 	}

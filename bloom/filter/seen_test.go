@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 var written = time.Unix(1_800_000_000, 0)
@@ -18,18 +20,14 @@ var written = time.Unix(1_800_000_000, 0)
 func newSeen(t testing.TB, set SeenSettings) *Seen {
 	t.Helper()
 	s, err := NewSeen(set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
 }
 
 func seenOctets(t testing.TB, s *Seen) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	if err := s.Write(&out, written); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Write(&out, written))
 	return out.Bytes()
 }
 
@@ -70,9 +68,7 @@ func TestSeenAgainstTwoSets(t *testing.T) {
 		case 1:
 			f, a := s.Turns()
 			again, err := readSeen(seenOctets(t, s), set, written)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			again.full.Store(f)
 			again.aged.Store(a)
 			s = again
@@ -164,9 +160,7 @@ func TestSeenAndTheClock(t *testing.T) {
 		{time.Unix(-1<<60, 0), true, true},
 	} {
 		s, err := readSeen(data, set, c.now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if old, young := s.old.has("old.example"), s.Known("young.example"); old != c.old || young != c.young {
 			t.Errorf("at %v: old %v, young %v", c.now, old, young)
 		}
@@ -184,9 +178,7 @@ func TestSeenInAnotherSize(t *testing.T) {
 	data := seenOctets(t, s)
 	for _, octets := range []int64{MinSeen, 4 << 10, 64 << 10, 0} {
 		s, err := readSeen(data, SeenSettings{Octets: octets}, written)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if !s.Known("a.example") || s.AddIfAbsent("a.example") {
 			t.Errorf("%d octets: forgotten", octets)
 		}

@@ -67,9 +67,7 @@ func connected(t *testing.T, o redisclient.Options) *Server {
 	t.Helper()
 	o.Timeout = patience
 	s, err := Dial(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -98,9 +96,7 @@ func pushed(ctx context.Context, s *Server, name, kind string, shards, from, to 
 func holdsAll(t *testing.T, s *Server, name, kind string, from, to int) {
 	t.Helper()
 	f, err := s.Fetch(t.Context(), name, silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	absent, perhaps := 0, 0
 	for i := from; i < to; i++ {
 		if !f.Has(sender(i)) {
@@ -156,9 +152,7 @@ func TestTheSizeStays(t *testing.T) {
 	s := connected(t, redisclient.Options{URL: r.URL()})
 	numbers := func() map[string]string {
 		all, err := c.HGetAll(t.Context(), "{stays}:config").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		maps.DeleteFunc(all, func(field, _ string) bool { return field == "push" || field == "kind" })
 		return all
 	}
@@ -167,9 +161,7 @@ func TestTheSizeStays(t *testing.T) {
 		keys int
 		same bool
 	}{{10_000, false}, {12_500, true}, {2_500, true}, {12_501, false}, {10_000, true}, {1_000, false}} {
-		if err := pushed(t.Context(), s, "stays", "redisson", OneKey, 0, tt.keys, silent); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, pushed(t.Context(), s, "stays", "redisson", OneKey, 0, tt.keys, silent))
 		if have := numbers(); maps.Equal(have, first) != tt.same {
 			t.Errorf("%d keys: %v after %v", tt.keys, have, first)
 		}
@@ -183,12 +175,8 @@ func TestTheSizeStays(t *testing.T) {
 func TestPushIntoRedissonsOwnFilter(t *testing.T) {
 	r, c := server(t)
 	s := connected(t, redisclient.Options{URL: r.URL()})
-	if err := c.HSet(t.Context(), "{java}:config", "size", "9585", "hashIterations", "7", "expectedInsertions", "1000", "falseProbability", "0.01").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := pushed(t.Context(), s, "java", "redisson", OneKey, 0, 1000, silent); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.HSet(t.Context(), "{java}:config", "size", "9585", "hashIterations", "7", "expectedInsertions", "1000", "falseProbability", "0.01").Err())
+	testkit.Must(t, pushed(t.Context(), s, "java", "redisson", OneKey, 0, 1000, silent))
 	have, err := c.Get(t.Context(), "java").Bytes()
 	want := testkit.Read(t, testkit.Shared(t, "filters/redisson-1000-0.01.bitmap"))
 	if err != nil || len(have)-len(want) > 1 || !slices.Equal(have[:len(want)], want) {
@@ -209,9 +197,7 @@ func TestWhatIsNoFilterIsSpared(t *testing.T) {
 		pushed(ctx, s, "spare-bitmap", "bitmap", OneKey, 0, 10, silent),
 		pushed(ctx, s, "spare-four", "bitmap", 4, 0, 10, silent),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	for _, tt := range []struct {
 		name, kind string
@@ -257,9 +243,7 @@ func TestWhatIsNoFilterIsSpared(t *testing.T) {
 func TestWhatGetsLostIsWrittenAgain(t *testing.T) {
 	r, c := server(t)
 	s := connected(t, redisclient.Options{URL: r.URL()})
-	if err := pushed(t.Context(), s, "lost", "bitmap", OneKey, 0, 1000, silent); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, pushed(t.Context(), s, "lost", "bitmap", OneKey, 0, 1000, silent))
 	for name, lose := range map[string]func(tmp string){
 		"hole":    func(tmp string) { c.SetRange(t.Context(), tmp, 5000, strings.Repeat("\x00", 1000)) },
 		"evicted": func(tmp string) { c.Del(t.Context(), tmp) },
@@ -344,9 +328,7 @@ func TestALostClaimIsNoOtherPush(t *testing.T) {
 				if there {
 					continue
 				}
-				if err := pushed(ctx, s, name, "bitmap", shards, 0, 1000, silent); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, pushed(ctx, s, name, "bitmap", shards, 0, 1000, silent))
 			}
 		}
 	}
@@ -358,9 +340,7 @@ func TestRemainsOfAKilledPush(t *testing.T) {
 	s := connected(t, redisclient.Options{URL: r.URL()})
 	ctx := t.Context()
 	for _, err := range []error{c.Set(ctx, "{killed}:claim", "OLD", 0).Err(), c.Set(ctx, "{killed}:tmp:OLD", "x", 0).Err(), c.HSet(ctx, "{killed}:config:tmp:OLD", "x", "y").Err()} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	if err := pushed(ctx, s, "killed", "bitmap", OneKey, 0, 100, func(int64, int64) {
 		if keys, err := c.Keys(ctx, "{killed}:*OLD").Result(); err != nil || len(keys) > 0 {
@@ -384,14 +364,10 @@ func TestRemainsOfAKilledPush(t *testing.T) {
 // A push that is interrupted leaves the old filter, and nothing else.
 func TestPushEndsWithItsContext(t *testing.T) {
 	r, c := server(t)
-	if err := pushed(t.Context(), connected(t, redisclient.Options{URL: r.URL()}), "ended", "bitmap", OneKey, 0, 1000, silent); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, pushed(t.Context(), connected(t, redisclient.Options{URL: r.URL()}), "ended", "bitmap", OneKey, 0, 1000, silent))
 	ctx, cancel := context.WithCancel(t.Context())
 	s, err := dial(ctx, redisclient.Options{URL: r.URL(), Timeout: patience}, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer s.Close()
 	if err := pushed(ctx, s, "ended", "bitmap", OneKey, 1000, 20_000, func(done, _ int64) {
 		if done > 0 {
@@ -414,9 +390,7 @@ func TestRedisErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %q", what, err, words)
 		}
 	}
-	if err := pushed(ctx, s, "errors", "bitmap", OneKey, 0, 1000, silent); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, pushed(ctx, s, "errors", "bitmap", OneKey, 0, 1000, silent))
 	used, err := c.Info(ctx, "memory").Result()
 	_, number, _ := strings.Cut(used, "used_memory:")
 	number, _, _ = strings.Cut(number, "\r")
@@ -464,9 +438,7 @@ func TestRedisErrors(t *testing.T) {
 // The user of docs/filters.md may push, and may not ask for a Cluster.
 func TestPushByARestrictedUser(t *testing.T) {
 	r, c := server(t)
-	if err := c.Do(t.Context(), "ACL", "SETUSER", "push", "on", ">p/w#1%", "~acl", "~{acl}:*", "~{acl:*", "+@connection", "+@transaction", "+@read", "+@write").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Do(t.Context(), "ACL", "SETUSER", "push", "on", ">p/w#1%", "~acl", "~{acl}:*", "~{acl:*", "+@connection", "+@transaction", "+@read", "+@write").Err())
 	s := connected(t, redisclient.Options{URL: "redis://push:p%2Fw%231%25@" + r.Address})
 	if err := pushed(t.Context(), s, "acl", "bitmap", OneKey, 0, 100, silent); err != nil {
 		t.Error(err)
@@ -485,9 +457,7 @@ func TestCluster(t *testing.T) {
 		for _, shards := range []int{OneKey, 16} {
 			name := fmt.Sprintf("%s%d", kind, shards)
 			for round := range 2 {
-				if err := pushed(t.Context(), s, name, kind, shards, round*100, 5_000+round*100, silent); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, pushed(t.Context(), s, name, kind, shards, round*100, 5_000+round*100, silent))
 				holdsAll(t, s, name, kind, round*100, 5_000+round*100)
 			}
 		}
@@ -513,16 +483,12 @@ func TestTLS(t *testing.T) {
 	testkit.Peer(t, "redis-server")
 	address := testkit.Unused(t)
 	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cert, key := selfsigned.New(t, host).Write(t, t.TempDir())
 	redisserver.StartAt(t, address, "--port", "0", "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
 		"--tls-ca-cert-file", cert, "--tls-auth-clients", "no", "--requirepass", "secret")
 	s := connected(t, redisclient.Options{URL: "rediss://" + address, CAFile: cert, Password: "secret"})
-	if err := pushed(t.Context(), s, "tls", "bitmap", OneKey, 0, 1000, silent); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, pushed(t.Context(), s, "tls", "bitmap", OneKey, 0, 1000, silent))
 	holdsAll(t, s, "tls", "bitmap", 0, 1000)
 	for _, url := range []string{"rediss://:secret@" + address, "redis://:secret@" + address} {
 		if _, err := Dial(t.Context(), redisclient.Options{URL: url, Timeout: patience}); err == nil || strings.Contains(err.Error(), "secret") {
@@ -536,9 +502,7 @@ func TestSentinel(t *testing.T) {
 	testkit.Peer(t, "redis-server")
 	master := redisserver.Start(t)
 	s := connected(t, redisclient.Options{URL: "redis-sentinel://" + master.Sentinel(t).Address + "/master/1"})
-	if err := pushed(t.Context(), s, "watched", "bitmap", 4, 0, 1000, silent); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, pushed(t.Context(), s, "watched", "bitmap", 4, 0, 1000, silent))
 	holdsAll(t, connected(t, redisclient.Options{URL: master.URL() + "/1"}), "watched", "bitmap", 0, 1000)
 	if _, err := Dial(t.Context(), redisclient.Options{URL: strings.Replace(s.String(), "master", "other", 1), Timeout: patience}); err == nil {
 		t.Error("a master that no Sentinel knows")

@@ -50,9 +50,7 @@ func TestRubbish(t *testing.T) {
 		"220 mail.example ESMTP\r\n", "-ERR user:s3cr3t is wrong\r\n", "-ERR \x1b[2J\r\n", "%1\r\n", "_\r\n", "(1\r\n", ">1\r\n+x\r\n", "=3\r\nx\r\n", "\x00\r\n",
 	} {
 		c, err := New(Options{URL: answering(t, answer), Timeout: 50 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err = c.Connect(t.Context()); err == nil || strings.ContainsAny(err.Error(), "\r\n\x1b") || strings.Contains(err.Error(), "s3cr3t") || len(err.Error()) > 400 {
 			t.Errorf("%.40q: %v", answer, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/mail/addr"
 	"blockd/policy/verdict"
@@ -63,9 +64,7 @@ func newSet(t testing.TB, store Store, change func(*Options), keys ...string) (*
 	f := NewFilter(uint64(len(keys)))
 	for _, k := range keys {
 		it, err := lists.ParseEntry(k, lists.Settings{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		f.Add(it.Key)
 	}
 	s.UseFilter(f)
@@ -75,9 +74,7 @@ func newSet(t testing.TB, store Store, change func(*Options), keys ...string) (*
 func sender(t testing.TB, text string) addr.Addr {
 	t.Helper()
 	a, err := addr.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return a
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 	"blockd/policy/verdict"
 )
@@ -23,9 +24,7 @@ func BenchmarkClearSender(b *testing.B) {
 	var senders []addr.Addr
 	for i := 0; len(senders) < 1<<12; i++ {
 		a, err := addr.Parse(fmt.Sprintf("someone.%d@c%d.example", i, i))
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		if all.Begin(a, addr.Key{}, verdict.EnvelopeSource) == nil {
 			senders = append(senders, a)
 		}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 )
 
@@ -33,13 +34,9 @@ func TestFilterFile(t *testing.T) {
 		f := filled(n)
 		f.added.Store(5)
 		f.gone.Store(7)
-		if err := f.write(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, f.write(path))
 		g, err := OpenFilter(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for i := range n {
 			if g.perhaps([]addr.Key{domain(i)}) != 1 {
 				t.Fatalf("%d keys: key %d is lost", n, i)
@@ -58,13 +55,9 @@ func TestFilterFile(t *testing.T) {
 // TestEveryOctetCounts: a file of which one bit is another is refused, and never read as a filter that lacks a key.
 func TestEveryOctetCounts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.bdf")
-	if err := filled(3000).write(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, filled(3000).write(path))
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for at := 0; at < len(text); at += 1 + at/1024 {
 		bad := bytes.Clone(text)
 		bad[at] ^= 1 << (at % 8)
@@ -97,13 +90,9 @@ func TestWrittenWhileItGrows(t *testing.T) {
 	})
 	err := f.write(path)
 	group.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	g, err := OpenFilter(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i := range 5000 {
 		if g.perhaps([]addr.Key{domain(i)}) != 1 {
 			t.Fatalf("key %d is lost", i)
@@ -122,13 +111,9 @@ func TestAMarkThatDoesNotFit(t *testing.T) {
 func FuzzFilterFile(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "list.bdf")
 	for _, n := range []int{0, 3000} {
-		if err := filled(n).write(path); err != nil {
-			f.Fatal(err)
-		}
+		testkit.Must(f, filled(n).write(path))
 		text, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testkit.Must(f, err)
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

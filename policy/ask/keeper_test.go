@@ -142,9 +142,7 @@ func TestTheFilterFollowsItsStore(t *testing.T) {
 		t.Error("everything was read again at a restart")
 	}
 
-	if err := os.WriteFile(path, []byte("no filter"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte("no filter"), 0o600))
 	s, _ = keeping(t, o, path)
 	testkit.Eventually(t, "a filter in place of a damaged one", func() bool { return s.has(t, "while@b.example") })
 }

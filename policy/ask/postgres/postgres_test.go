@@ -72,9 +72,7 @@ func database(t testing.TB, entry string) (name string, o postgres.Options) {
 func open(t testing.TB, o postgres.Options) *postgres.Store {
 	t.Helper()
 	s, err := postgres.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -201,9 +199,7 @@ func TestOpenTellsNoPassword(t *testing.T) {
 func processes(t testing.TB) (pids []int) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(shared.Dir, "data", "postmaster.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	first, _, _ := strings.Cut(string(text), "\n")
 	children, err := os.ReadFile("/proc/" + first + "/task/" + first + "/children")
 	if err != nil {
@@ -239,9 +235,7 @@ func TestServerDiesAndHangs(t *testing.T) {
 	f := ask.NewFilter(10)
 	for _, text := range []string{"d.example", "c@b.example"} {
 		it, err := lists.ParseEntry(text, lists.Settings{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		f.Add(it.Key)
 	}
 	set.UseFilter(f)
@@ -249,9 +243,7 @@ func TestServerDiesAndHangs(t *testing.T) {
 	// question is whether a sender is listed, and false if that is not known.
 	question := func(text string) (listed, known bool) {
 		a, err := addr.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		matches, _, unasked := sets.Begin(a, addr.Key{}, verdict.EnvelopeSource).Amend(t.Context(), nil, nil, time.Now())
 		return len(matches) > 0, len(unasked) == 0
 	}
@@ -292,13 +284,9 @@ func TestServerDiesAndHangs(t *testing.T) {
 	// A process that nothing has waited for yet counts as running, so that the next server would not start.
 	locks, _ := filepath.Glob(filepath.Join(shared.Dir, ".s.*.lock"))
 	for _, lock := range append(locks, filepath.Join(shared.Dir, "data", "postmaster.pid")) {
-		if err := os.Remove(lock); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Remove(lock))
 	}
-	if err := shared.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, shared.Start())
 	until("started again")
 	slices.Sort(waits)
 	t.Logf("%v; p50 %s, p99 %s, most %s", counts, waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])

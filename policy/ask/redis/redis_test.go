@@ -19,6 +19,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/redisserver"
 	"blockd/lists"
 	"blockd/mail/addr"
@@ -30,9 +31,7 @@ import (
 func open(t testing.TB, o redis.Options) *redis.Store {
 	t.Helper()
 	s, err := redis.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -126,9 +125,7 @@ func TestOpenTellsNoPassword(t *testing.T) {
 // scripted is a server that answers one command as a test says, and all others as a Redis with a set does.
 func scripted(t *testing.T, answer string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var all sync.WaitGroup
 	t.Cleanup(func() { l.Close(); all.Wait() })
 	all.Go(func() {
@@ -222,9 +219,7 @@ func TestServerDiesAndHangs(t *testing.T) {
 	defer client.Close()
 	client.SAdd(t.Context(), "set", "a@b.example")
 	info, err := client.Info(t.Context(), "server").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, text, _ := strings.Cut(info, "process_id:")
 	text, _, _ = strings.Cut(text, "\r\n")
 	pid, err := strconv.Atoi(text)
@@ -237,9 +232,7 @@ func TestServerDiesAndHangs(t *testing.T) {
 	f := ask.NewFilter(10)
 	for _, text := range []string{"a@b.example", "c@b.example"} {
 		it, err := lists.ParseEntry(text, lists.Settings{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		f.Add(it.Key)
 	}
 	set.UseFilter(f)
@@ -247,9 +240,7 @@ func TestServerDiesAndHangs(t *testing.T) {
 	// question is whether a sender is listed, and false if that is not known.
 	question := func(text string) (listed, known bool) {
 		a, err := addr.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		q := sets.Begin(a, addr.Key{}, verdict.EnvelopeSource)
 		matches, _, unasked := q.Amend(t.Context(), nil, nil, time.Now())
 		return len(matches) > 0, len(unasked) == 0
@@ -279,13 +270,9 @@ func TestServerDiesAndHangs(t *testing.T) {
 	}
 	until("alive")
 	phase("alive", 100)
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
 	phase("stopped", 1000)
-	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(pid, syscall.SIGCONT))
 	until("goes on")
 	server.Kill()
 	phase("dead", 1000)
