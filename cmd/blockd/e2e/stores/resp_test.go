@@ -42,23 +42,23 @@ exceptions = "all"
 		run        func(t *testing.T) *exec.Cmd
 	}{
 		{"node", "redis cluster: well", func(t *testing.T) *exec.Cmd {
-			if _, err := os.Stat("node/node_modules"); err != nil {
+			if _, err := os.Stat("../node/node_modules"); err != nil {
 				testkit.Missing(t, "ioredis and redis are not installed (npm --prefix cmd/blockd/e2e/node ci)")
 			}
-			return exec.Command(testkit.Peer(t, "node"), "node/resp.mjs", host, port)
+			return exec.Command(testkit.Peer(t, "node"), "../node/resp.mjs", host, port)
 		}},
 		{"python", "RedisCluster: well", func(t *testing.T) *exec.Cmd {
 			if _, err := os.Stat("/usr/share/doc/python3-redis"); err != nil {
 				testkit.Missing(t, "python3-redis is not installed (make peers)")
 			}
-			return exec.Command("/usr/bin/python3", "resp/clients.py", host, port)
+			return exec.Command("/usr/bin/python3", "../resp/clients.py", host, port)
 		}},
 		{"hiredis", "hiredis: well", func(t *testing.T) *exec.Cmd {
 			if _, err := os.Stat("/usr/include/hiredis/hiredis.h"); err != nil {
 				testkit.Missing(t, "libhiredis-dev is not installed (make peers)")
 			}
 			program := filepath.Join(t.TempDir(), "clients")
-			if out, err := exec.Command(testkit.Peer(t, "gcc"), "-Wall", "-o", program, "resp/clients.c", "-lhiredis").CombinedOutput(); err != nil {
+			if out, err := exec.Command(testkit.Peer(t, "gcc"), "-Wall", "-o", program, "../resp/clients.c", "-lhiredis").CombinedOutput(); err != nil {
 				t.Fatalf("gcc: %v\n%s", err, out)
 			}
 			return exec.Command(program, host, port)
