@@ -32,12 +32,12 @@ func TestCheckAgreesWithTheKernel(t *testing.T) {
 			for _, above := range []fs.FileMode{0o755, 0o700, 0o711, 0o074} {
 				folder := filepath.Join(dir, fmt.Sprintf("%d-%o-%o", i, mode, above))
 				file := filepath.Join(folder, "file")
-				must(t, os.Mkdir(folder, 0o755))
-				must(t, os.WriteFile(file, nil, 0o644))
-				must(t, os.Symlink(file, folder+".link"))
+				testkit.Must(t, os.Mkdir(folder, 0o755))
+				testkit.Must(t, os.WriteFile(file, nil, 0o644))
+				testkit.Must(t, os.Symlink(file, folder+".link"))
 				for path, mode := range map[string]fs.FileMode{file: mode, folder: above} {
-					must(t, os.Chown(path, owner[0], owner[1]))
-					must(t, os.Chmod(path, mode))
+					testkit.Must(t, os.Chown(path, owner[0], owner[1]))
+					testkit.Must(t, os.Chmod(path, mode))
 				}
 				for _, path := range []string{file, folder + ".link"} {
 					for _, w := range []Want{Read, Write} {
@@ -68,8 +68,8 @@ func TestCheckAgreesWithTheKernel(t *testing.T) {
 
 func TestDeniedNamesWhatIsClosed(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.MkdirAll(dir+"/a/b", 0o755))
-	must(t, os.Chmod(dir+"/a", 0o700))
+	testkit.Must(t, os.MkdirAll(dir+"/a/b", 0o755))
+	testkit.Must(t, os.Chmod(dir+"/a", 0o700))
 	u := User{UID: os.Geteuid() + 4301}
 	err := u.Check(dir+"/a/b", Read)
 	var denied *Denied
@@ -85,7 +85,7 @@ func TestDeniedNamesWhatIsClosed(t *testing.T) {
 	if err := Self().Check("missing", Read); err == nil {
 		t.Error("a relative path is taken")
 	}
-	must(t, os.Symlink(dir+"/loop", dir+"/loop"))
+	testkit.Must(t, os.Symlink(dir+"/loop", dir+"/loop"))
 	if err := Self().Check(dir+"/loop", Read); !errors.Is(err, syscall.ELOOP) {
 		t.Errorf("a link to itself: %v", err)
 	}
@@ -97,9 +97,4 @@ func TestProcessIsSelf(t *testing.T) {
 	if self := Self(); u.UID != self.UID {
 		t.Errorf("Process: %v, Self %v", u, self)
 	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	testkit.Must(t, err)
 }

@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // TestRun runs all of it on a few keys: every table has a figure of blockd, the
@@ -20,18 +21,12 @@ func TestRun(t *testing.T) {
 	docs := t.TempDir()
 	begin, end := fmt.Sprintf("<!-- bench -n %d: written by make bench -->", n), fmt.Sprintf("<!-- bench -n %d: end -->", n)
 	document := "# Before\n" + begin + "\nold figures\n" + end + "\n# After\n"
-	if err := os.WriteFile(filepath.Join(docs, "performance.md"), []byte(document), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, filepath.Join(docs, "performance.md"), []byte(document))
 	var stdout, stderr bytes.Buffer
 	if code := newBenchCommand().run([]string{"-n", fmt.Sprint(n), "-rounds", "2", "-docs", docs, "-work", t.TempDir()}, &stdout, &stderr); code != 0 {
 		t.Fatalf("run ended with %d: %s", code, &stderr)
 	}
-	written, err := os.ReadFile(filepath.Join(docs, "performance.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(written)
+	text := string(testkit.Read(t, filepath.Join(docs, "performance.md")))
 	if !strings.HasPrefix(text, "# Before\n"+begin+"\n") || !strings.HasSuffix(text, "\n"+end+"\n# After\n") {
 		t.Errorf("what stood around the marks has changed:\n%s", text)
 	}
@@ -46,16 +41,19 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: the first row is %q", title, first)
 		}
 	}
-	plot, err := os.ReadFile(filepath.Join(docs, fmt.Sprintf("performance-%d.svg", n)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	plot := testkit.Read(t, filepath.Join(docs, fmt.Sprintf("performance-%d.svg", n)))
 	if strings.Contains(text+string(plot), "%!") {
 		t.Errorf("a figure was printed with the wrong verb:\n%s\n%s", text, plot)
 	}
+	isXML(t, plot)
+}
+
+// isXML checks that a drawing is XML.
+func isXML(t *testing.T, plot []byte) {
+	t.Helper()
 	for d := xml.NewDecoder(bytes.NewReader(plot)); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			break
+			return
 		} else if err != nil {
 			t.Fatalf("the plot is not XML: %v", err)
 		}
@@ -63,11 +61,16 @@ func TestRun(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"-n", "5"}, {"-rounds", "0"}, {"more"}, {"-x"}} {
-		var stderr bytes.Buffer
-		if code := newBenchCommand().run(args, io.Discard, &stderr); code != 2 || stderr.Len() == 0 {
-			t.Errorf("run(%q) = %d, %q, want 2 and a word", args, code, &stderr)
+	for _, args := range []string{"-n 5", "-rounds 0", "more", "-x"} {
+		for name, run := range map[string]func([]string, io.Writer, io.Writer) int{"bench": newBenchCommand().run, "dns": newDNSCommand().run} {
+			var stderr bytes.Buffer
+			if code := run(strings.Fields(args), io.Discard, &stderr); code != 2 || stderr.Len() == 0 {
+				t.Errorf("%s %s = %d, %q, want 2 and a word", name, args, code, &stderr)
+			}
 		}
+	}
+	if code := newDNSCommand().run([]string{"-seconds", "0"}, io.Discard, io.Discard); code != 2 {
+		t.Errorf("dns -seconds 0 = %d, want 2", code)
 	}
 }
 
@@ -127,9 +130,7 @@ func TestOwnGeneratorNeverRepeatsALine(t *testing.T) {
 	seen := map[string]bool{}
 	for seed := range 2 {
 		var b bytes.Buffer
-		if err := writeAddresses(&b, 5000, seed, kindAddress); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, writeAddresses(&b, 5000, seed, kindAddress))
 		for line := range strings.Lines(b.String()) {
 			if seen[line] {
 				t.Fatalf("%q twice", line)
@@ -145,16 +146,10 @@ func TestOwnGeneratorNeverRepeatsALine(t *testing.T) {
 func TestSampleHasAsManyAsAskedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	var b bytes.Buffer
-	if err := writeAddresses(&b, 1000, 1, kindAddress); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeAddresses(&b, 1000, 1, kindAddress))
+	testkit.Write(t, path, b.Bytes())
 	lines, err := sampleOf(path, 1000, path+".sample")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	distinct := map[string]bool{}
 	for _, line := range lines {
 		if !strings.Contains(b.String(), line+"\n") {

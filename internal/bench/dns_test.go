@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 const dnsperfSays = `DNS Performance Testing Tool
@@ -42,19 +42,13 @@ func TestParseLoad(t *testing.T) {
 
 func TestWriteQueries(t *testing.T) {
 	var b strings.Builder
-	if err := writeAddresses(&b, 1000, 1, kindDomain); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeAddresses(&b, 1000, 1, kindDomain))
 	if strings.Contains(b.String(), "@") || strings.Count(b.String(), "\n") != 1000 {
 		t.Fatalf("no domains: %.100q", b.String())
 	}
 	text, queries := filepath.Join(t.TempDir(), "domains.txt"), filepath.Join(t.TempDir(), "queries.txt")
-	if err := os.WriteFile(text, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeQueries(queries, text, 1000); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, text, []byte(b.String()))
+	testkit.Must(t, writeQueries(queries, text, 1000))
 	n, seen := 0, map[string]bool{}
 	err := eachLine(queries, func(line string) {
 		name, ok := strings.CutSuffix(line, "."+dnsZone+" A")
@@ -67,14 +61,5 @@ func TestWriteQueries(t *testing.T) {
 	})
 	if err != nil || n != 2000 {
 		t.Errorf("%d queries, %v", n, err)
-	}
-}
-
-func TestDNSUsage(t *testing.T) {
-	for _, args := range [][]string{{"-n", "5"}, {"-rounds", "0"}, {"-seconds", "0"}, {"more"}} {
-		var stderr strings.Builder
-		if code := newDNSCommand().run(args, io.Discard, &stderr); code != 2 || stderr.Len() == 0 {
-			t.Errorf("run(%q) = %d, %q, want 2 and a word", args, code, &stderr)
-		}
 	}
 }

@@ -1,10 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"encoding/xml"
-	"io"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // TestFleet holds that the simulation has stages, that a halt takes the sequence back, and that the plot is XML.
@@ -12,9 +11,7 @@ func TestFleet(t *testing.T) {
 	r := fleetRun{name: "20 nodes", class: "a", nodes: 20}
 	halted := fleetRun{name: "halted", class: "c", nodes: 20, haltAt: 50}
 	for _, run := range []*fleetRun{&r, &halted} {
-		if err := run.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, run.run(t.Context()))
 	}
 	if r.share[40] >= 100 || r.share[fleetLength-1] != 100 {
 		t.Errorf("after 40 minutes %.0f %%, at the end %.0f %%", r.share[40], r.share[fleetLength-1])
@@ -22,11 +19,5 @@ func TestFleet(t *testing.T) {
 	if halted.share[fleetLength-1] != 0 || halted.share[49] != 100 {
 		t.Errorf("before a halt %.0f %%, and at the end %.0f %%", halted.share[49], halted.share[fleetLength-1])
 	}
-	for d := xml.NewDecoder(bytes.NewReader(drawFleet([]fleetRun{r, halted}))); ; {
-		if _, err := d.Token(); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
+	isXML(t, drawFleet([]fleetRun{r, halted}))
 }

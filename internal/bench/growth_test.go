@@ -1,14 +1,13 @@
 package main
 
 import (
-	"encoding/xml"
-	"errors"
-	"io"
 	"math"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestSteps(t *testing.T) {
@@ -51,9 +50,7 @@ func TestPinned(t *testing.T) {
 		cmd := exec.Command("cat", "/proc/self/status")
 		var out strings.Builder
 		cmd.Stdout = &out
-		if err := pinned(processors, cmd.Run); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, pinned(processors, cmd.Run))
 		_, list, _ = strings.Cut(out.String(), "Cpus_allowed_list:")
 		list, _, _ = strings.Cut(list, "\n")
 		return strings.TrimSpace(list)
@@ -74,13 +71,7 @@ func TestGrowthPlot(t *testing.T) {
 	g.entries.lookups.add("100,000", 0, 500)
 	g.crowd.add("1", growCrowdHTTP, 40_000)
 	text := string(g.plot(machine{cpu: "a < b", cores: 2}))
-	for d := xml.NewDecoder(strings.NewReader(text)); ; {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
+	isXML(t, []byte(text))
 	for _, want := range []string{"Look-up in this process", ">100 k<", "clear, 1", "HTTP, 1", "a &lt; b"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the drawing has no %q", want)

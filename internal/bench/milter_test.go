@@ -7,14 +7,14 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestMilterTalk(t *testing.T) {
 	address := serveOne(t, passAll)
 	m, err := dialMilter(net.Dialer{}, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer m.conn.Close()
 	for range 3 {
 		if _, _, err := m.mail(clearSender, milterAccept); err != nil {
@@ -48,9 +48,7 @@ func TestAskPolicyChecksTheAnswers(t *testing.T) {
 
 func TestAnswerNobody(t *testing.T) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	go answerNobody(conn)
 	r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {

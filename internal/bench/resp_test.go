@@ -3,10 +3,11 @@ package main
 import (
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 const benchmarkSays = `"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
@@ -49,17 +50,11 @@ func TestWrongMembersEndTheRun(t *testing.T) {
 func TestFill(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "numbered.txt")
 	var b strings.Builder
-	if err := writeNumbered(&b, 3); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(text, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeNumbered(&b, 3))
+	testkit.Write(t, text, []byte(b.String()))
 	for answer, good := range map[string]bool{":3\r\n": true, ":2\r\n": false, "-OOM\r\n": false} {
 		conn, err := net.Dial("tcp", serveOne(t, lax(answer)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer conn.Close()
 		if err := fill(conn, text); (err == nil) != good {
 			t.Errorf("answer %q: %v", answer, err)

@@ -1,20 +1,17 @@
 package main
 
 import (
-	"bytes"
-	"encoding/xml"
-	"io"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // TestSizes holds that what is counted agrees with the formulas, and that the plot is XML.
 func TestSizes(t *testing.T) {
 	const n = 20_000
 	curves, err := sizeCurves(t.Context(), n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, c := range curves {
 		if len(c.counted) == 0 {
 			t.Errorf("%s has no point", c.name)
@@ -30,11 +27,5 @@ func TestSizes(t *testing.T) {
 	if strings.Contains(string(plot), "%!") || strings.Contains(string(plot), "NaN") {
 		t.Errorf("a number was printed with the wrong verb:\n%s", plot)
 	}
-	for d := xml.NewDecoder(bytes.NewReader(plot)); ; {
-		if _, err := d.Token(); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
+	isXML(t, plot)
 }

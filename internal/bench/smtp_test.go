@@ -8,6 +8,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestQuantile(t *testing.T) {
@@ -82,11 +84,7 @@ func TestGoalsCompareRoundByRound(t *testing.T) {
 // serveOne lets f serve the connections to an address until the test ends.
 func serveOne(t *testing.T, f func(net.Conn)) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
+	l := testkit.Listen(t)
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -109,9 +107,7 @@ func TestRefusalsThroughThePipe(t *testing.T) {
 		}
 	}
 	talk, err := dialTalk(context.Background(), front)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer talk.close()
 	if err := talk.mail(map[string]series{}); err == nil || !strings.Contains(err.Error(), "550") {
 		t.Errorf("mail to a server that refuses: %v, want its 550", err)
