@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"os"
 
-	"blockd/e2e/openapi/go/api"
+	"blockd/cmd/blockd/e2e/openapi/go/api"
 )
 
 func main() {
