@@ -40,9 +40,7 @@ func greeted(t *testing.T, from, address string) *Client {
 	t.Helper()
 	d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	conn, err := d.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	c := &Client{T: t, Conn: conn, R: bufio.NewReader(conn)}
 	if got := c.Reply(); !strings.HasPrefix(got, "220 ") {
@@ -260,9 +258,7 @@ func Aligned(rows [][]string) string {
 func DialRaw(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", address, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(60 * time.Second))
 	return conn, bufio.NewReader(conn)

@@ -124,9 +124,7 @@ func (d *Daemon) Run(t *testing.T, cmd *exec.Cmd) {
 	defer out.Close()
 	d.Cmd, d.Log, d.Ended = cmd, log, make(chan error, 1)
 	d.Cmd.Stdout, d.Cmd.Stderr = out, out
-	if err := d.Cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Cmd.Start())
 	go func() { d.Ended <- d.Cmd.Wait() }()
 	t.Cleanup(func() { d.Stop(t) })
 
@@ -145,9 +143,7 @@ func (d *Daemon) Run(t *testing.T, cmd *exec.Cmd) {
 // Reload has the daemon look at its files at once.
 func (d *Daemon) Reload(t *testing.T) {
 	t.Helper()
-	if err := d.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Cmd.Process.Signal(syscall.SIGHUP))
 }
 
 func (d *Daemon) Path(name string) string { return filepath.Join(d.Dir, name) }
@@ -233,9 +229,7 @@ func (d *Daemon) CountedSome(t *testing.T, series string) {
 func Messages(t *testing.T, maildir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(maildir, "new", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return files
 }
 
@@ -261,9 +255,7 @@ func FreeAddress(t *testing.T) string {
 func Replace(t *testing.T, path, text string) {
 	t.Helper()
 	testkit.Write(t, path+".new", text)
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(path+".new", path))
 }
 
 func Listens(address string) bool {
@@ -316,9 +308,7 @@ type doors struct {
 
 func (d *Daemon) Doors(t *testing.T, policy string) *doors {
 	conn, err := net.Dial("tcp", policy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return &doors{t: t, smtp: func() *Client { return DialSMTP(t, d.SMTP) }, policy: conn, check: "http://" + d.HTTP + "/v1/check?sender="}
 }
@@ -370,9 +360,7 @@ var Reference = regexp.MustCompile(`\(ref ([0-9a-z]{10})\)`)
 func (d *Daemon) Kept(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob(d.Path("blockd.bdx.history/*.decisions"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var all strings.Builder
 	for _, file := range files {
 		text := testkit.Read(t, file)
@@ -384,9 +372,7 @@ func (d *Daemon) Kept(t *testing.T) string {
 // Kill ends the daemon as a crash does.
 func (d *Daemon) Kill(t *testing.T) {
 	t.Helper()
-	if err := d.Cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Cmd.Process.Kill())
 	<-d.Ended
 	d.Ended <- nil
 }
@@ -402,14 +388,10 @@ func (d *Daemon) FirstToken(t *testing.T) string {
 func (d *Daemon) Fetch(t *testing.T, target string) []byte {
 	t.Helper()
 	req, err := http.NewRequest("GET", "http://"+d.HTTP+target, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	req.Header.Set("Authorization", "Bearer "+d.FirstToken(t))
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK {
@@ -457,9 +439,7 @@ func (d *Daemon) Series(t *testing.T, query string) map[string]uint64 {
 func (d *Daemon) Changes(t *testing.T, method, path, body string, header ...string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequest(method, "http://"+d.HTTP+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.Header.Set("Authorization", "Bearer "+d.FirstToken(t))
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -469,14 +449,10 @@ func (d *Daemon) Changes(t *testing.T, method, path, body string, header ...stri
 		r.Header.Set(name, value)
 	}
 	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return answer.StatusCode, string(text)
 }
 

@@ -21,9 +21,7 @@ func newDaemonLog(t *testing.T) (l daemonLog, out *os.File) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return daemonLog{path}, out
 }
 

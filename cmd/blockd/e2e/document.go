@@ -179,17 +179,13 @@ var Update = flag.Bool("update", false, "write the tables of docs/servers.md")
 func Lines(t *testing.T, path string) []string {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	var all []string
 	scanner := bufio.NewScanner(f)
 	for scanner.Scan() {
 		all = append(all, scanner.Text())
 	}
-	if err := scanner.Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, scanner.Err())
 	return all
 }

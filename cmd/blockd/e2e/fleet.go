@@ -23,12 +23,8 @@ type publisher struct {
 func NewPublisher(t *testing.T, more string) *publisher {
 	t.Helper()
 	p := &publisher{Dir: t.TempDir(), www: filepath.Join(t.TempDir(), "blockd")}
-	if err := os.Mkdir(p.www, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(Program, filepath.Join(p.Dir, "blockd")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(p.www, 0o755))
+	testkit.Must(t, os.Symlink(Program, filepath.Join(p.Dir, "blockd")))
 	p.env = []string{"PATH=" + p.Dir + ":" + os.Getenv("PATH")}
 	Perform(t, "docs/fleet.md", p.Dir, p.env, Consoles(t, "docs/fleet.md")[0])
 	public := Lines(t, filepath.Join(p.Dir, "publish.key.pub"))

@@ -86,9 +86,7 @@ func Raced(t testing.TB) string {
 		return Program
 	}
 	path, err := raced()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return path
 }
 

@@ -127,13 +127,9 @@ func ConfigurePostfix(t *testing.T, smtp string, options ...string) *Postfix {
 
 	// Not t.TempDir: its parents are closed to the user postfix.
 	dir, err := os.MkdirTemp("", "blockd-postfix-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(dir, 0o755))
 	p := &Postfix{SMTP: smtp, Dir: dir, Config: filepath.Join(dir, "config"), Maildir: filepath.Join(dir, "inbox")}
 
 	uid, _ := strconv.Atoi(owner.Uid)
@@ -141,15 +137,9 @@ func ConfigurePostfix(t *testing.T, smtp string, options ...string) *Postfix {
 	dropped, _ := strconv.Atoi(drop.Gid)
 	folder := func(name string, uid, gid int, mode os.FileMode) {
 		path := filepath.Join(dir, name)
-		if err := os.Mkdir(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(path, uid, gid); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(path, 0o755))
+		testkit.Must(t, os.Chown(path, uid, gid))
+		testkit.Must(t, os.Chmod(path, mode))
 	}
 	folder("config", 0, 0, 0o755)
 	folder("data", uid, gid, 0o700)
@@ -222,9 +212,7 @@ func (p *Postfix) Start(t *testing.T, by ...string) {
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.WaitDelay = 5 * time.Second // a child that is left keeps the pipes open
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	p.Master = cmd.Process
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -261,9 +249,7 @@ func (p *Postfix) Reload(t *testing.T) {
 	p.Age(t)
 	const done = "reload -- version"
 	before := strings.Count(p.Log(), done)
-	if err := p.Master.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.Master.Signal(syscall.SIGHUP))
 	testkit.Eventually(t, "Postfix to read its configuration again", func() bool { return strings.Count(p.Log(), done) > before })
 }
 
@@ -271,9 +257,7 @@ func (p *Postfix) Reload(t *testing.T) {
 func (p *Postfix) Held(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(p.Dir, "queue", "hold", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return files
 }
 

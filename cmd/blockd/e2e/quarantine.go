@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/records/quarantine"
 )
 
@@ -30,9 +31,7 @@ func (d *Daemon) Aside(t *testing.T) (all []quarantine.Message) {
 	}
 	for line := range strings.Lines(out) {
 		var m quarantine.Message
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(line), &m))
 		all = append(all, m)
 	}
 	return all

@@ -16,13 +16,9 @@ func RunRspamd(t *testing.T, options, modules string) (scanner string) {
 	t.Helper()
 	rspamd := testkit.Peer(t, "rspamd")
 	dir, err := os.MkdirTemp("", "blockd-rspamd-") // its user has to get there
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(dir, 0o777))
 	scanner = FreeAddress(t)
 	testkit.Write(t, filepath.Join(dir, "rspamd.conf"), strings.NewReplacer("FOLDER", dir, "SCANNER", scanner, "OPTIONS", options).Replace(`
 lua = "$RULESDIR/rspamd.lua"

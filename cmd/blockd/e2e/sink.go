@@ -30,9 +30,7 @@ func RunSink(t *testing.T, args []string) {
 		args = append([]string{"-u", "nobody"}, args...)
 	}
 	cmd := exec.Command(testkit.Peer(t, "smtp-sink"), append(args, "1000")...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -68,9 +66,7 @@ func StartServer(t *testing.T, cmd *exec.Cmd, address string) {
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.WaitDelay = 5 * time.Second // a child that is left keeps the pipes open
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {

@@ -22,9 +22,7 @@ import (
 func (d *Daemon) Upgraded(t *testing.T) {
 	t.Helper()
 	before, failed := d.Newest(t), strings.Count(d.Log.String(), "not upgraded")
-	if err := syscall.Kill(before, syscall.SIGUSR2); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(before, syscall.SIGUSR2))
 	testkit.Eventually(t, "another process to take over", func() bool {
 		if strings.Count(d.Log.String(), "not upgraded") > failed {
 			t.Fatalf("not upgraded; log:\n%s", Tail(d.Log.String(), 4000))
@@ -43,9 +41,7 @@ func (d *Daemon) Newest(t *testing.T) int {
 		return d.Cmd.Process.Pid
 	}
 	pid, err := strconv.Atoi(all[len(all)-1][1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return pid
 }
 
@@ -56,14 +52,10 @@ var Freshly = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 func (d *Daemon) Asked(t *testing.T, sender string) string {
 	t.Helper()
 	resp, err := Freshly.Get("http://" + d.HTTP + "/v1/check?sender=" + sender)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(body)
 }
 
@@ -150,9 +142,7 @@ func Passing(t *testing.T, d *Daemon, listeners map[string]net.Listener) *exec.C
 func FileOf(t *testing.T, socket interface{ File() (*os.File, error) }) *os.File {
 	t.Helper()
 	f, err := socket.File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"blockd/internal/testkit"
 	"fmt"
 	"io"
 	"os"
@@ -16,26 +17,18 @@ import (
 func OnTerminal(t *testing.T, cmd *exec.Cmd, out io.Writer) (keys *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
 	if err == nil {
 		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	window, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer window.Close()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = window, window, window
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	go io.Copy(out, master) // until the last process has closed the window
 	t.Cleanup(func() { master.Close() })
 	return master

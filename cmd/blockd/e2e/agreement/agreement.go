@@ -377,9 +377,7 @@ func (a *Agreement) AskMilter(t *testing.T, c *transaction.Case, text string) (g
 		macros.Set(milter.MacroAuthAuthen, c.Login)
 	}
 	s, err := milter.NewClient("tcp", a.Milter).Session(macros)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer s.Close()
 	must := func(action *milter.Action, err error) *milter.Action {
 		t.Helper()
@@ -491,14 +489,10 @@ func (a *Agreement) askTCP(t *testing.T, c *transaction.Case) transaction.Outcom
 	conn, r := e2e.DialRaw(t, a.TCP)
 	fmt.Fprintf(conn, "get %s\n", url.PathEscape(key(c))) // encodes more than it must
 	line, err := r.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	code, encoded, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 	data, err := url.PathUnescape(encoded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	switch code {
 	case "500":
 		return transaction.Outcome{Word: "accept"}

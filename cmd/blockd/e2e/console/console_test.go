@@ -21,9 +21,7 @@ func TestConsole(t *testing.T) {
 	}
 	others := []string{"console", "fleet", "scale", "screenshots", "signin", "states", "walk"}
 	specs, err := filepath.Glob("*.spec.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var rest []string
 	for _, spec := range specs {
 		if name := strings.TrimSuffix(spec, ".spec.js"); !strings.Contains(" "+strings.Join(others, " ")+" ", " "+name+" ") {

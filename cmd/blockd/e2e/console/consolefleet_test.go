@@ -31,9 +31,7 @@ func TestConsoleFleet(t *testing.T) {
 	testkit.Write(t, publisher.Path("config.toml"), strings.Replace(text, "[http]\nlisten = \"127.0.0.1:0\"\n", fmt.Sprintf("[http]\nlisten = %q\ntokens = \"tokens\"\n[milter]\nlisten = \"\"\n[postfix]\npolicy_listen = \"\"\n", publisher.HTTP), 1))
 	secret := func(d *e2e.Daemon, name, text string) {
 		testkit.Write(t, d.Path(name), text+"\n")
-		if err := os.Chmod(d.Path(name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(d.Path(name), 0o600))
 	}
 	secret(publisher, "live.dsn", database.URL())
 	token := func(name, scope string) string {
@@ -86,9 +84,7 @@ func TestConsoleFleet(t *testing.T) {
 	}))
 	t.Cleanup(door.Close)
 	cmd := browser(t, publisher, []string{"BLOCKD_TOKEN=" + write, "BLOCKD_READ_TOKEN=" + report, "BLOCKD_ADMIN_TOKEN=" + admin, "BLOCKD_CONTROL=" + door.URL}, "fleet")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	client := goredis.NewClient(&goredis.Options{Addr: database.Address, Protocol: 2})

@@ -105,9 +105,7 @@ func numbered(format string, n int) string {
 func aMonth(t *testing.T, folder string) {
 	t.Helper()
 	log, err := history.Open(history.Settings{Folder: folder, Max: 64 << 20, Keep: 30 * 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer log.Close()
 	chance := rand.New(rand.NewPCG(1, 2))
 	const step = 5 * time.Minute
@@ -169,8 +167,6 @@ func aMonth(t *testing.T, folder string) {
 			n++
 			log.Add(r)
 		}
-		if err := log.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, log.Flush())
 	}
 }

@@ -56,9 +56,7 @@ func TestConsoleAtScale(t *testing.T) {
 func manyEntries(t *testing.T, folder string) {
 	t.Helper()
 	set, err := live.Open(live.Settings{Folder: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer set.Close()
 	var changes []live.Change
 	for i := range live.MaxEntries {
@@ -82,9 +80,7 @@ func manyEntries(t *testing.T, folder string) {
 			t.Fatal(err)
 		}
 		if changes = changes[:0]; i%100_000 == 99_999 {
-			if err := set.Tidy(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, set.Tidy())
 		}
 	}
 	if n := set.Len(); n != live.MaxEntries {
@@ -96,9 +92,7 @@ func manyEntries(t *testing.T, folder string) {
 func manyDecisions(t *testing.T, folder string, n int) (segments int) {
 	t.Helper()
 	log, err := history.Open(history.Settings{Folder: folder, Max: 4 << 30, Keep: 30 * 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer log.Close()
 	chance := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(chance, 1.05, 1, uint64(n))
@@ -115,14 +109,10 @@ func manyDecisions(t *testing.T, folder string, n int) (segments int) {
 			r.List, r.File, r.Line, r.Entry, r.Scope, r.Action = fmt.Sprintf("list%d", who%12), "/etc/blockd/own.txt", 12, fmt.Sprintf("mail%d.there.example", who%1_000_000), "tree", "block"
 		}
 		if log.Add(r); i%4000 == 3999 {
-			if err := log.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, log.Flush())
 		}
 	}
-	if err := log.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, log.Flush())
 	files, err := filepath.Glob(filepath.Join(folder, "*.decisions"))
 	if err != nil || len(files) < 2 {
 		t.Fatalf("%d files, %v", len(files), err)

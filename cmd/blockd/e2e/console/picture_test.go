@@ -1,6 +1,7 @@
 package console
 
 import (
+	"blockd/internal/testkit"
 	"image"
 	"image/color"
 	"image/png"
@@ -15,14 +16,10 @@ import (
 func shrink(t *testing.T, folder string) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(folder, "*.png"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, name := range names {
 		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		picture, err := png.Decode(f)
 		f.Close()
 		if err != nil {
@@ -32,16 +29,12 @@ func shrink(t *testing.T, folder string) {
 			continue
 		}
 		out, err := os.Create(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		err = (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(out, paletted(picture))
 		if closed := out.Close(); err == nil {
 			err = closed
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 }
 

@@ -24,29 +24,21 @@ type visitor struct {
 func newVisitor(t *testing.T, d *e2e.Daemon) *visitor {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return &visitor{&http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, d}
 }
 
 func (b *visitor) ask(t *testing.T, method, path, body string) (status int, to, text string) {
 	t.Helper()
 	r, err := http.NewRequest(method, "http://"+b.d.HTTP+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.Header.Set("Origin", "http://"+b.d.HTTP)
 	r.Header.Set("Content-Type", "application/json")
 	w, err := b.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer w.Body.Close()
 	all, err := io.ReadAll(w.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return w.StatusCode, w.Header.Get("Location"), string(all)
 }
 
@@ -137,9 +129,7 @@ func TestSignIn(t *testing.T) {
 	}
 	kept := string(testkit.Read(t, filepath.Join(d.Dir, "blockd.bdx.sessions")))
 	page, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, secret := range []string{token, bound, oidcserver.Password, byProvider.Jar.Cookies(page)[0].Value, byToken.Jar.Cookies(page)[0].Value} {
 		if strings.Contains(log+journal+kept, secret) {
 			t.Errorf("a secret of somebody who signs in is in the log, the journal or the file of sessions")

@@ -54,15 +54,11 @@ func TestWalk(t *testing.T) {
 	shown := strings.NewReplacer(d.SMTP, "127.0.0.1:2525", d.HTTP, "127.0.0.1:8025", receipts, "127.0.0.1:8027",
 		d.Path("config.toml"), "config.toml", d.Dir, "/home/you/walk")
 	me, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	tables := e2e.Fenced(t, document, "toml")
 	testkit.Write(t, d.Path("config.toml"), "[auth]\nresolver = \""+nameserver.Serve(t, nil).Address+"\"\n[milter]\nlisten = \"\"\n[postfix]\npolicy_listen = \"\"\n"+real.Replace(tables[0]))
 	testkit.Write(t, d.Path("bulk.txt"), "bulk.example\n")
-	if err := os.Symlink(e2e.Program, d.Path("blockd")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(e2e.Program, d.Path("blockd")))
 	d.Start(t)
 
 	blocks := e2e.Consoles(t, document)

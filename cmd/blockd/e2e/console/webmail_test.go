@@ -23,12 +23,8 @@ func TestWebmail(t *testing.T) {
 	}
 	testkit.Write(t, d.Path("config.toml"), text)
 	bin := filepath.Join(d.Dir, "bin")
-	if err := os.Mkdir(bin, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(e2e.Program, filepath.Join(bin, "blockd")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(bin, 0o755))
+	testkit.Must(t, os.Symlink(e2e.Program, filepath.Join(bin, "blockd")))
 	d.Unready = true // to ask whether it is wants a token
 	d.Start(t)
 	for _, commands := range e2e.Consoles(t, document) {

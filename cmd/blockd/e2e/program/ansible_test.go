@@ -15,9 +15,7 @@ func TestAnsibleRole(t *testing.T) {
 	testkit.Peer(t, "ansible-lint")
 	testkit.Peer(t, "ansible-playbook")
 	roles, err := filepath.Abs(filepath.Join(e2e.Root, "packaging/ansible"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dir := t.TempDir()
 	play := filepath.Join(dir, "play.yml")
 	testkit.Write(t, play, `---

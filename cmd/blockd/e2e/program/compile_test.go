@@ -38,17 +38,13 @@ func TestCompileUnion(t *testing.T) {
 		t.Fatalf("blockd compile --json printed %q: %v", out, err)
 	}
 	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	usage := compile.ProcessState.SysUsage().(*syscall.Rusage)
 	t.Logf("compile: %d entries, %d keys in %v, file %.1f MB, peak memory %.0f MB",
 		report.Entries, report.Keys, elapsed.Round(time.Millisecond), float64(info.Size())/1e6, float64(usage.Maxrss)/1e3)
 
 	names, err := exec.Command("gzip", "-dc", union).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	refused, private := lintUnion(t, union)
 	listed := strings.Count(string(names), "\n")
 	if len(report.Lists) != 1 || report.Lists[0].Errors != len(refused) || report.Lists[0].Entries != listed-len(refused) {
@@ -91,9 +87,7 @@ func TestCompileUnion(t *testing.T) {
 func lintUnion(t *testing.T, union string) (refused map[string]string, private int) {
 	t.Helper()
 	names, err := exec.Command("gzip", "-dc", union).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	lines := strings.Split(string(names), "\n")
 	out, err := exec.Command(e2e.Program, "lint", "--format", "plain", "--json", union).Output()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
@@ -108,9 +102,7 @@ func lintUnion(t *testing.T, union string) (refused map[string]string, private i
 			Line        int
 			Kind, Class string
 		}
-		if err := json.Unmarshal([]byte(text), &item); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(text), &item))
 		if item.Kind == "err" {
 			refused[lines[item.Line-1]] = item.Class
 		} else {

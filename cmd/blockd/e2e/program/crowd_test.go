@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
 )
 
 // TestTwoAddressesCannotShutTheHTTPDoor has two addresses open as many connections as they
@@ -27,9 +28,7 @@ func TestTwoAddressesCannotShutTheHTTPDoor(t *testing.T) {
 			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Timeout: time.Minute}
 			for range 128 {
 				conn, err := dialer.Dial("tcp", d.HTTP)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				io.WriteString(conn, text) // it may have been closed already
 				held = append(held, conn)
 			}

@@ -27,9 +27,7 @@ func TestBrokenListKeepsServing(t *testing.T) {
 		damage      func(t *testing.T)
 	}{
 		{"removed", "missing", func(t *testing.T) {
-			if err := os.Remove(own); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Remove(own))
 		}},
 		{"emptied", "empty", func(t *testing.T) { e2e.Replace(t, own, "") }},
 		{"a torn gzip file", "truncated", func(t *testing.T) { e2e.Replace(t, own, "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x4b") }},
@@ -40,12 +38,8 @@ func TestBrokenListKeepsServing(t *testing.T) {
 		{"against its own test", "self-test", func(t *testing.T) { e2e.Replace(t, own, good+"there.example\n#? pass friend@there.example\n") }},
 		{"full of bad lines", "bad-ratio", func(t *testing.T) { e2e.Replace(t, own, good+strings.Repeat("no entry at all\n", 200)) }},
 		{"a folder in its place", "directory", func(t *testing.T) {
-			if err := os.Remove(own); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Mkdir(own, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Remove(own))
+			testkit.Must(t, os.Mkdir(own, 0o755))
 		}},
 	}
 	for _, tt := range tests {
@@ -65,9 +59,7 @@ func TestBrokenListKeepsServing(t *testing.T) {
 				t.Errorf("a clear sender = %q, want 250", got)
 			}
 
-			if err := os.RemoveAll(own); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.RemoveAll(own))
 			e2e.Replace(t, own, good)
 			testkit.Eventually(t, "/readyz to be well again", func() bool {
 				_, body := d.Get("/readyz")
@@ -79,9 +71,7 @@ func TestBrokenListKeepsServing(t *testing.T) {
 
 	t.Run("SIGHUP reads the lists at once", func(t *testing.T) {
 		before := d.Metric(`blockd_reloads_total{result="unchanged"}`)
-		if err := d.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, d.Cmd.Process.Signal(syscall.SIGHUP))
 		testkit.Eventually(t, "the reload to be counted", func() bool {
 			return d.Metric(`blockd_reloads_total{result="unchanged"}`) != before
 		})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
 )
 
 // floodRefusals is how many recipients a flood has, and floodBound how many octets of
@@ -113,9 +114,7 @@ func floodSMTP(t *testing.T, d *e2e.Daemon, _ string, sender func(n int) string)
 // floodPolicy asks as Postfix does.
 func floodPolicy(t *testing.T, d *e2e.Daemon, policy string, sender func(n int) string) (first string) {
 	conn, err := net.Dial("tcp", policy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	go func() {

@@ -61,9 +61,7 @@ func TestGeneratedClients(t *testing.T) {
 		testkit.Write(t, filepath.Join(dir, "typescript", name), string(testkit.Read(t, filepath.Join(e2e.Root, "cmd/blockd/e2e/openapi/typescript", name))))
 	}
 	testkit.Write(t, filepath.Join(dir, "package.json"), `{"type": "module"}`)
-	if err := os.Symlink(filepath.Join(e2e.Root, "cmd/blockd/e2e/openapi/node_modules"), filepath.Join(dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(filepath.Join(e2e.Root, "cmd/blockd/e2e/openapi/node_modules"), filepath.Join(dir, "node_modules")))
 	made(t, dir, generator, document, "-o", "typescript/schema.ts")
 	made(t, dir, tsc, "-p", "typescript")
 	const answers = `a+b@bad.example blocked 2

@@ -65,9 +65,7 @@ func TestGoClient(t *testing.T) {
 	for range 2 { // an iteration may be repeated
 		n, newest := 0, blockd.Entry{}
 		for e, err := range byName.Entries(t.Context(), blockd.EntryQuery{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if n++; n == 1 {
 				newest = e
 			}

@@ -60,9 +60,7 @@ func TestProbesOverATakeOver(t *testing.T) {
 	t.Logf("%d probes over three take-overs", asked.Load())
 
 	text := strings.Replace(string(testkit.Read(t, d.Path("config.toml"))), first, second, 1)
-	if err := os.WriteFile(d.Path("config.toml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(d.Path("config.toml"), []byte(text), 0o600))
 	if code, out := d.Reloaded(t); code != 0 || !strings.Contains(out, "health.listen") {
 		t.Errorf("reload: %d %q", code, out)
 	}
@@ -71,9 +69,7 @@ func TestProbesOverATakeOver(t *testing.T) {
 	open := e2e.DialSMTP(t, d.SMTP) // keeps the daemon from ending
 	defer open.Conn.Close()
 	open.Command("MAIL FROM:<friend@there.example>")
-	if err := d.Cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Cmd.Process.Signal(os.Interrupt))
 	testkit.Eventually(t, "the door to say that nothing new is wanted", func() bool { return probe(second, "/readyz") == 503 })
 	if status := probe(second, "/livez"); status != 200 {
 		t.Errorf("/livez of a daemon that drains: %d", status)

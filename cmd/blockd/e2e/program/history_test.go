@@ -38,9 +38,7 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	conn, err := net.Dial("tcp", policy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(30 * time.Second))
 	fmt.Fprintf(conn, "request=smtpd_access_policy\nprotocol_state=RCPT\nsender=news@fine.example\nrecipient=you@here.example\nclient_address=198.51.100.9\nhelo_name=mx.fine.example\n\n")

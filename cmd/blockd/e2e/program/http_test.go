@@ -30,9 +30,7 @@ import (
 func TestHTTPDocument(t *testing.T) {
 	testkit.Peer(t, "curl")
 	list, err := os.ReadFile(filepath.Join(e2e.Root, "testdata/lists/example.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	d := e2e.Serve(t, e2e.Setup{Lists: "[[list]]\nname = \"example\"\npath = \"example.txt\"\nformat = \"plain\"\n", Files: map[string]string{"example.txt": string(list)}})
 	blocks := e2e.Consoles(t, "docs/http.md")
 	if len(blocks) < 6 {
@@ -108,9 +106,7 @@ func TestHTTPDocumentIsValid(t *testing.T) {
 		} `json:"paths"`
 	}
 	whole := d.Fetch(t, "/openapi.json")
-	if err := json.Unmarshal(whole, &document); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(whole, &document))
 	type judged struct {
 		What   string          `json:"what"`
 		Schema json.RawMessage `json:"schema"`
@@ -128,18 +124,14 @@ func TestHTTPDocumentIsValid(t *testing.T) {
 	d.Must(t, "add", "one.example", "--why", "a test", "--for", "1h")
 	add("entries", "/v1/entries", "get", "application/json", d.Fetch(t, "/v1/entries"))
 	res, err := http.Post("http://"+d.HTTP+"/v1/check/stream", "application/x-ndjson", strings.NewReader("\"a@bad.example\"\nnonsense\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer res.Body.Close()
 	for in := bufio.NewScanner(res.Body); in.Scan(); {
 		add("stream", "/v1/check/stream", "post", "application/x-ndjson", bytes.Clone(in.Bytes()))
 	}
 	work := filepath.Join(d.Dir, "judged.json")
 	text, err := json.Marshal(map[string]any{"document": json.RawMessage(whole), "answers": answers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Write(t, work, string(text))
 	out, err := exec.Command(python, "-c", judge, work).CombinedOutput()
 	if want := fmt.Sprintf("judged %d\n", len(answers)); err != nil || string(out) != want {
@@ -178,15 +170,11 @@ func TestNoSecretInALog(t *testing.T) {
 			{"GET", "/metrics", "Bearer " + secret, ""},
 		} {
 			req, err := http.NewRequest(how.method, "http://"+d.HTTP+how.target, strings.NewReader(how.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			req.Header.Set("Authorization", how.field)
 			req.Header.Set("Content-Type", "application/json")
 			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			body, _ := io.ReadAll(res.Body)
 			res.Body.Close()
 			seen[res.StatusCode] = true
@@ -195,9 +183,7 @@ func TestNoSecretInALog(t *testing.T) {
 			}
 		}
 		conn, err := net.Dial("tcp", d.HTTP) // what is no HTTP
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		fmt.Fprintf(conn, "%s\r\nAuthorization: Bearer %s\r\n\r\n", secret, secret)
 		io.Copy(io.Discard, conn)
 		conn.Close()
@@ -254,19 +240,13 @@ func TestHTTPOverTLS(t *testing.T) {
 func selfSigned(t *testing.T, dir string, serial int64) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "blockd.example"}, DNSNames: []string{"blockd.example"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	private, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Write(t, filepath.Join(dir, "cert.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
 	testkit.Write(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})))
 }
@@ -280,9 +260,7 @@ func TestSlowClientsDoNotShutTheDoor(t *testing.T) {
 	occupy := func() {
 		for range 300 {
 			conn, err := from.Dial("tcp", d.HTTP)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			t.Cleanup(func() { conn.Close() })
 			held = append(held, conn)
 			io.WriteString(conn, "GET /v1/check?sender=a@bad.example HTTP/1.1\r\nHost: 127.0.0.1\r\nX-slow: ") // it may have been closed already
@@ -292,9 +270,7 @@ func TestSlowClientsDoNotShutTheDoor(t *testing.T) {
 		begun := time.Now()
 		client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 		res, err := client.Get("http://" + d.HTTP + "/v1/check?sender=a@bad.example")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		res.Body.Close()
 		return time.Since(begun)
 	}

@@ -29,12 +29,8 @@ func TestInstall(t *testing.T) {
 	if got := install(); !strings.Contains(got, "./blockd is not there; run: make build\n") {
 		t.Errorf("without a program make install prints\n%s", got)
 	}
-	if err := e2e.CopyFile(e2e.Program, filepath.Join(dir, "blockd")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Join(dir, "blockd"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, e2e.CopyFile(e2e.Program, filepath.Join(dir, "blockd")))
+	testkit.Must(t, os.Chmod(filepath.Join(dir, "blockd"), 0o755))
 	if got := install(); !strings.Contains(got, "/etc/blockd/config.toml\n") {
 		t.Fatalf("make install prints\n%s", got)
 	}

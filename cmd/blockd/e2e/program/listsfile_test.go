@@ -187,18 +187,12 @@ func TestListsOverHTTPTakenBack(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(file, text, 0o700)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	d.Run(t, exec.Command(file, "serve", "-c", d.Path("config.toml")))
-	if err := os.Rename(file, file+".good"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(file, file+".good"))
 	testkit.Write(t, file, "#!/bin/sh\nexit 1\n")
-	if err := os.Chmod(file, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(file, 0o700))
 	code, text := d.Changes(t, "POST", "/v1/subscriptions", `{"what":"`+url+`/throwaway.txt"}`)
 	if code != 503 || !strings.Contains(text, "nothing is changed, because the change could not be taken up") {
 		t.Errorf("%d %s", code, text)
@@ -212,9 +206,7 @@ func TestListsOverHTTPTakenBack(t *testing.T) {
 	if out := d.Must(t, "audit", "--json"); strings.Count(out, `"action":"failed","subject":"list.add throwaway"`) != 1 {
 		t.Errorf("the journal has\n%s", out)
 	}
-	if err := os.Rename(file+".good", file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(file+".good", file))
 	if c := d.Changed(t, "POST", "/v1/subscriptions", `{"what":"`+url+`/throwaway.txt"}`); c.List != "throwaway" {
 		t.Errorf("%+v", c)
 	}

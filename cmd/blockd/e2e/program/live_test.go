@@ -33,15 +33,11 @@ func TestEntriesActAtOnce(t *testing.T) {
 	change := func(method, target, body, sender string, want bool) {
 		t.Helper()
 		req, err := http.NewRequest(method, "http://blockd"+target, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		began := time.Now()
 		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		text, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
@@ -187,9 +183,7 @@ func TestTokensOverTCP(t *testing.T) {
 	}{{"viewer", nil, 1, "scope read"}, {"helpdesk", []string{"--write"}, 0, ""}} {
 		run := exec.Command(e2e.Program, append([]string{"token", "new", "-c", d.Path("config.toml"), "--name", tt.name}, tt.args...)...)
 		token, err := run.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Setenv("BLOCKD_TOKEN", strings.TrimSpace(string(token)))
 		if code, _, errs := d.Command(t, "add", "x@y.example", "--author", "jo"); code != tt.code || !strings.Contains(errs, tt.says) {
 			t.Errorf("with the token of %s: %d, %s", tt.name, code, errs)

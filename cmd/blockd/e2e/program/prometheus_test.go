@@ -22,9 +22,7 @@ func promtool(t *testing.T) string {
 		return path
 	}
 	out, err := exec.Command(filepath.Join(e2e.Root, "cmd/blockd/e2e/promtool.sh"), "--where").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	path := strings.TrimSpace(string(out))
 	if _, err := os.Stat(path); err != nil {
 		testkit.Missing(t, "promtool is not there (cmd/blockd/e2e/promtool.sh, or make peers)")
@@ -59,9 +57,7 @@ type dashboard struct {
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
 	text := testkit.Read(t, filepath.Join(e2e.Root, "packaging/grafana/blockd.json"))
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(text, &d))
 	return d
 }
 

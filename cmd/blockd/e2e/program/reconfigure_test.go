@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
 )
 
 // A configuration is taken up whole, under an open session, or not at all; each fault is told with its line, also where the
@@ -14,14 +15,10 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 	d := e2e.Serve(t, e2e.Setup{Lists: "[[list]]\nname = \"spam\"\npath = \"spam.txt\"\n", Files: map[string]string{"spam.txt": "bulk.example\n"}})
 	path := d.Path("config.toml")
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	reload := func(wantCode int, want string) {
 		t.Helper()
@@ -65,9 +62,7 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 			t.Errorf("%s: the configuration of before is not in force: %s", name, got)
 		}
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(path))
 	reload(1, "no such file")
 	write(good)
 	reload(0, "nothing changed\n")

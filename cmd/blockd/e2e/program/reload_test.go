@@ -99,14 +99,10 @@ func TestReloadUnderLoad(t *testing.T) {
 func ends(t *testing.T, path string) (first, last string) {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	text, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	scanner := bufio.NewScanner(text)
 	for scanner.Scan() {
 		last = scanner.Text()
@@ -114,8 +110,6 @@ func ends(t *testing.T, path string) (first, last string) {
 			first = last
 		}
 	}
-	if err := scanner.Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, scanner.Err())
 	return first, last
 }

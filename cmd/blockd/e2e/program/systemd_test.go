@@ -86,9 +86,7 @@ func TestRestartRefusesNoConnection(t *testing.T) {
 	held := map[string]net.Listener{}
 	for name, address := range map[string]string{"smtp": d.SMTP, "http": d.HTTP} {
 		l, err := net.Listen("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer l.Close()
 		held[name] = l
 	}
@@ -176,9 +174,7 @@ func deliver(conn net.Conn) (again bool, err error) {
 func TestNotify(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
 	init, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer init.Close()
 	var mu sync.Mutex
 	var told []string
@@ -222,9 +218,7 @@ func TestNotify(t *testing.T) {
 func TestInheritedHTTPSocketNeedsAToken(t *testing.T) {
 	d := e2e.Configure(t, e2e.Setup{})
 	l, err := net.Listen("tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer l.Close()
 	out, err := e2e.Passing(t, d, map[string]net.Listener{"http": l}).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "can be reached from other machines: it needs http.token_file") {

@@ -169,9 +169,7 @@ func TestUpgrade(t *testing.T) {
 		return ""
 	})
 	kept, err := net.Dial("tcp", policy) // one connection, which goes from process to process
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer kept.Close()
 	answers := bufio.NewReader(kept)
 	f.run("policy, kept", func(n int) string {
@@ -206,9 +204,7 @@ func TestUpgrade(t *testing.T) {
 			text := strings.Replace(config, "[smtp]\n", fmt.Sprintf("[smtp]\nmax_connections = %d\n", 1000+round), 1) +
 				fmt.Sprintf("[[list]]\nname = \"more%d\"\npath = \"more.txt\"\n", round)
 			// At once: blockd add reads it meanwhile, and an empty one would lead it elsewhere.
-			if err := durable.WriteFile(d.Path("config.toml"), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, durable.WriteFile(d.Path("config.toml"), []byte(text), 0o644))
 			if code, out := d.Reloaded(t); code != 0 || !strings.Contains(out, "smtp.max_connections") || !strings.Contains(out, fmt.Sprintf("more%d", round)) {
 				t.Errorf("blockd reload ends with %d and says %q", code, out)
 			}
@@ -270,17 +266,11 @@ func TestUpgradeThatFails(t *testing.T) {
 	d := e2e.Configure(t, e2e.Setup{Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", Files: map[string]string{"bad.txt": "bulk.example\n"}})
 	own := filepath.Join(t.TempDir(), "blockd")
 	text, err := os.ReadFile(e2e.Program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	install := func(text []byte) {
 		t.Helper()
-		if err := os.WriteFile(own+".new", text, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(own+".new", own); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(own+".new", text, 0o755))
+		testkit.Must(t, os.Rename(own+".new", own))
 	}
 	install(text)
 	d.Run(t, exec.Command(own, "serve", "-c", d.Path("config.toml")))
@@ -299,9 +289,7 @@ func TestUpgradeThatFails(t *testing.T) {
 		install([]byte(c.program))
 		testkit.Write(t, d.Path("config.toml"), c.config)
 		before := strings.Count(d.Log.String(), "not upgraded")
-		if err := d.Cmd.Process.Signal(syscall.SIGUSR2); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, d.Cmd.Process.Signal(syscall.SIGUSR2))
 		testkit.Eventually(t, name+": not upgraded", func() bool { return strings.Count(d.Log.String(), "not upgraded") > before })
 		if log := d.Log.String(); !strings.Contains(log[strings.LastIndex(log, "not upgraded"):], c.want) {
 			t.Errorf("%s: the log does not say %q:\n%s", name, c.want, e2e.Tail(log, 1500))
@@ -343,9 +331,7 @@ func TestUpgradesOneAfterTheOther(t *testing.T) {
 		d.Upgraded(t)
 	}
 	pid := d.Newest(t)
-	if err := syscall.Kill(pid, syscall.SIGUSR2); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(pid, syscall.SIGUSR2))
 	testkit.Eventually(t, "an upgrade too many to be refused", func() bool {
 		return strings.Contains(d.Log.String(), "16 former processes still end their sessions")
 	})
@@ -397,9 +383,7 @@ func TestHitsGoOn(t *testing.T) {
 func TestUpgradeUnderAnInitSystem(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
 	init, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer init.Close()
 	main := make(chan int, 1)
 	go func() {
@@ -432,9 +416,7 @@ func TestUpgradeUnderAnInitSystem(t *testing.T) {
 	if pid != d.Newest(t) {
 		t.Errorf("the main process is %d, and init was told %d", d.Newest(t), pid)
 	}
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(pid, syscall.SIGTERM))
 	if got := idle.Reply(); !strings.HasPrefix(got, "421 ") {
 		t.Errorf("an idle session of the former process: %q", got)
 	}

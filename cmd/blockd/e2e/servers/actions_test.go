@@ -90,9 +90,7 @@ func TestListedNetworkIsRefusedAtConnect(t *testing.T) {
 	d := e2e.Serve(t, e2e.Setup{SMTP: "client_reject_at = \"connect\"\n",
 		Lists: "[[list]]\nname = \"nets\"\npath = \"nets.txt\"\n", Files: map[string]string{"nets.txt": "127.0.0.0/8\n"}})
 	conn, err := net.Dial("tcp", d.SMTP)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	c := &e2e.Client{T: t, Conn: conn, R: bufio.NewReader(conn)}

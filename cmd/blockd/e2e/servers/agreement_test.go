@@ -7,6 +7,7 @@ import (
 
 	"blockd/cmd/blockd/e2e"
 	"blockd/cmd/blockd/e2e/agreement"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/transaction"
 )
 
@@ -16,9 +17,7 @@ import (
 // -update writes it.
 func TestAgreement(t *testing.T) {
 	cases, err := transaction.Load(filepath.Join(e2e.Root, "testdata", "transactions"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if len(cases) < 60 {
 		t.Fatalf("%d transactions, want 60 at least", len(cases))
 	}

@@ -153,9 +153,7 @@ func (s *agreeingSendmail) wentTo(t *testing.T, c *transaction.Case, recipient s
 		}
 	}
 	held, err := filepath.Glob(s.jail.path("var/spool/mqueue/hf*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, path := range held {
 		text := testkit.Read(t, path)
 		os.Remove(path)
@@ -244,8 +242,6 @@ func (n *network) pair(t *testing.T, from netip.Addr) (near net.Conn, far *os.Fi
 			return err
 		}()
 	}
-	if err := <-failed; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, <-failed)
 	return near, far
 }

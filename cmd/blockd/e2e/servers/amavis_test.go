@@ -34,17 +34,11 @@ func amavis(t *testing.T, tables string) func(sender, recipient string) string {
 		testkit.Missing(t, "amavisd takes another user's rights, which needs root")
 	}
 	dir, err := os.MkdirTemp("", "blockd-amavis-") // its user has to get there, and may not write to its configuration
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(dir, 0o755))
 	home := filepath.Join(dir, "home")
-	if err := os.MkdirAll(filepath.Join(home, "tmp"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Join(home, "tmp"), 0o755))
 	database := testkit.Write(t, filepath.Join(home, "mail.db"), string(testkit.Read(t, tables)))
 	if out, err := exec.Command("chown", "-R", "amavis:amavis", home).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -64,9 +58,7 @@ $sa_local_tests_only = 1; $final_spam_destiny = D_PASS;
 1;
 `))
 	log, err := os.Create(filepath.Join(dir, "log")) // a file: what was logged before a reply is there when the reply is
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cmd := exec.Command(program, "-c", config, "foreground")
 	cmd.Stdout, cmd.Stderr = log, log
 	t.Cleanup(func() {

@@ -24,9 +24,7 @@ func TestAskedAtEachDoor(t *testing.T) {
 	t.Cleanup(func() { client.Close() })
 	do := func(args ...any) {
 		t.Helper()
-		if err := client.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, client.Do(t.Context(), args...).Err())
 	}
 	var d *e2e.Daemon
 	states := []struct {
@@ -88,9 +86,7 @@ func TestAskedAtEachDoor(t *testing.T) {
 				"x@clear.example":                     "accept",
 			} {
 				c, err := transaction.Parse(s.name, "list asked: as.the.configuration.has.it.example\nfrom "+sender+"\nto bob@here.example "+outcome+"\nalone "+outcome+"\nverdict clear\n")
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				const text = "Subject: x\r\n\r\nx\r\n"
 				agreement.Each(t, c, "smtp", a.AskSMTP(t, c, d, text), agreement.InFull)
 				agreement.Each(t, c, "policy", a.AskPolicy(t, c), agreement.InFull)

@@ -56,9 +56,7 @@ func cook(t *testing.T, config string) *cooked {
 		config, postfix = strings.TrimSuffix(config, "[postfix]\n"+rest), postfix+rest
 	}
 	testkit.Write(t, c.Path("config.toml"), fmt.Sprintf("%s\n%s\n%s\n[http]\nlisten = %q\n", config, milter, postfix, c.HTTP))
-	if err := os.Mkdir(c.Path("lists"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(c.Path("lists"), 0o755))
 	testkit.Write(t, c.Path("lists/bulk.txt"), "bulk.example\nspam@x.example\n\"bad q\"@x.example\n198.51.100.0/24\n")
 	return c
 }
@@ -75,9 +73,7 @@ func (c *cooked) holding(t *testing.T) map[string]net.Listener {
 	held := map[string]net.Listener{}
 	for name, place := range map[string][2]string{"milter": {"unix", c.socket}, "policy": {"tcp", c.policy}, "http": {"tcp", c.HTTP}} {
 		l, err := net.Listen(place[0], place[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if place[0] == "unix" {
 			if err := os.Chmod(place[1], 0o666); err != nil { // SocketMode of the unit
 				t.Fatal(err)
@@ -334,9 +330,7 @@ func TestCookbookRestartIdle(t *testing.T) {
 	refused := regexp.MustCompile("^" + refusedSender)
 	testkit.Eventually(t, "Postfix to ask", func() bool { return refused.MatchString(tell(t, p.SMTP, "a@mx.bulk.example", "you@here.example")) })
 	idle, err := smtp.Dial(p.SMTP) // has read the greeting: Postfix has asked about the client
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer idle.Close()
 	answer := make(chan string, 1)
 	go func() { answer <- e2e.OneReply(p.SMTP, "a@mx.bulk.example") }()

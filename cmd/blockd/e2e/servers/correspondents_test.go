@@ -28,16 +28,12 @@ func TestCorrespondents(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("saslpasswd2: %v\n%s", err, out)
 	}
-	if err := os.Chmod(db, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(db, 0o644))
 	policy, milter, world := e2e.FreeAddress(t), e2e.FreeAddress(t), e2e.Sink(t)
 	mta := func(options ...string) *e2e.Postfix {
 		p := e2e.ConfigurePostfix(t, e2e.FreeAddress(t), append([]string{"smtpd_sasl_auth_enable=yes", "smtpd_sasl_type=cyrus", "smtpd_tls_auth_only=no",
 			"smtpd_sasl_local_domain=here.example", "smtpd_relay_restrictions=permit_sasl_authenticated,reject_unauth_destination"}, options...)...)
-		if err := os.Mkdir(filepath.Join(p.Config, "sasl"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(filepath.Join(p.Config, "sasl"), 0o755))
 		testkit.Write(t, filepath.Join(p.Config, "sasl", "smtpd.conf"), fmt.Sprintf("pwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: %s\nmech_list: PLAIN\n", db))
 		p.Add(t, "main.cf", "relayhost = [127.0.0.1]:"+strings.TrimPrefix(world, "127.0.0.1:")+"\n")
 		p.Add(t, "master.cf", "smtp unix - - n - - smtp\n")

@@ -230,42 +230,26 @@ func TestDoctorSeesWithTheDaemonsEyes(t *testing.T) {
 	}
 	const uid, gid = 4311, 4312
 	dir := publicDir(t)
-	if err := os.Mkdir(filepath.Join(dir, "lists"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(filepath.Join(dir, "lists"), 0o755))
 	testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bulk.example\n")
 	for _, sub := range []string{"var", "var/mail"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(filepath.Join(dir, sub), uid, gid); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Join(dir, sub), 0o755))
+		testkit.Must(t, os.Chown(filepath.Join(dir, sub), uid, gid))
 	}
 	smtp, http := e2e.FreeAddress(t), e2e.FreeAddress(t)
 	config := filepath.Join(dir, "config.toml")
 	testkit.Write(t, config, fmt.Sprintf("[index]\npath = \"var/blockd.bdx\"\n[smtp]\nlisten = %q\nhostname = \"filter.here.example\"\n[milter]\nlisten = \"\"\n[postfix]\npolicy_listen = \"\"\n"+
 		"[http]\nlisten = %q\n[[list]]\nname = \"bad\"\npath = \"lists/bad.txt\"\n", smtp, http))
-	if err := os.Chmod(filepath.Join(dir, "lists"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(config, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(filepath.Join(dir, "lists"), 0o755))
+	testkit.Must(t, os.Chmod(config, 0o644))
 	close := func(path string, mode os.FileMode) func() {
 		t.Helper()
 		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, os.Chmod(path, mode))
 		return func() { os.Chmod(path, info.Mode()) }
 	}
-	if err := os.Chmod(filepath.Join(dir, "lists/bad.txt"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(filepath.Join(dir, "lists/bad.txt"), 0o644))
 	check := func(t *testing.T) {
 		examine(t, config).want("files", "ok", "")
 		for _, tt := range []struct {
@@ -296,12 +280,8 @@ func TestDoctorSeesWithTheDaemonsEyes(t *testing.T) {
 	t.Run("no daemon runs", check)
 	t.Run("a daemon runs", func(t *testing.T) {
 		built, program := e2e.Program, filepath.Join(dir, "blockd") // the tests' own is in a folder of root's
-		if err := e2e.CopyFile(built, program); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(program, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, e2e.CopyFile(built, program))
+		testkit.Must(t, os.Chmod(program, 0o755))
 		d := &e2e.Daemon{Dir: dir, SMTP: smtp, HTTP: http}
 		cmd := exec.Command(program, "serve", "-c", config)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}

@@ -74,9 +74,7 @@ func startDovecot(t *testing.T, d *e2e.Daemon) *dovecot {
 		testkit.Missing(t, "Dovecot begins as root, and this user is not")
 	}
 	s := &dovecot{imap: e2e.FreeAddress(t), dir: publicDir(t)}
-	if err := e2e.CopyFile(e2e.Program, filepath.Join(s.dir, "blockd")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, e2e.CopyFile(e2e.Program, filepath.Join(s.dir, "blockd")))
 	testkit.Write(t, filepath.Join(s.dir, "config.toml"), fmt.Sprintf("[index]\npath = \"none/blockd.bdx\"\n[http]\nlisten = %q\n", d.HTTP))
 	token := testkit.Write(t, filepath.Join(s.dir, "token"), string(testkit.Read(t, d.Path("blockd.bdx.token"))))
 	from := strings.NewReplacer("/etc/dovecot/blockd", s.dir, "/etc/blockd/config.toml", filepath.Join(s.dir, "config.toml"), "$(blockd ", "$("+filepath.Join(s.dir, "blockd")+" ",
@@ -88,17 +86,11 @@ func startDovecot(t *testing.T, d *e2e.Daemon) *dovecot {
 	conf := testkit.Write(t, filepath.Join(s.dir, "dovecot.conf"), fmt.Sprintf(dovecotConf, s.dir, port))
 	nobody := nobodyID(t)
 	for path, mode := range map[string]os.FileMode{s.dir: 0o755, token: 0o644, conf: 0o644, filepath.Join(s.dir, "blockd"): 0o755, filepath.Join(s.dir, "blockd-junk"): 0o755} {
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(path, mode))
 	}
 	for _, name := range []string{"mail", "mail/anna@here.example"} {
-		if err := os.Mkdir(filepath.Join(s.dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(filepath.Join(s.dir, name), nobody, -1); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(filepath.Join(s.dir, name), 0o700))
+		testkit.Must(t, os.Chown(filepath.Join(s.dir, name), nobody, -1))
 	}
 	for _, name := range []string{"junk.sieve", "not-junk.sieve"} {
 		if out, err := exec.Command(testkit.Peer(t, "sievec"), "-c", conf, "-x", "+vnd.dovecot.pipe +imapsieve", filepath.Join(s.dir, name)).CombinedOutput(); err != nil {
@@ -106,9 +98,7 @@ func startDovecot(t *testing.T, d *e2e.Daemon) *dovecot {
 		}
 	}
 	cmd := exec.Command(bin, "-F", "-c", conf)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Signal(syscall.SIGTERM)
 		cmd.Wait()
@@ -125,15 +115,11 @@ func startDovecot(t *testing.T, d *e2e.Daemon) *dovecot {
 func (s *dovecot) deliver(t *testing.T, user string, message []byte, name string) {
 	t.Helper()
 	dir := filepath.Join(s.dir, "mail", user, "new")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(dir, 0o700))
 	path := testkit.Write(t, filepath.Join(dir, name), string(message))
 	nobody := nobodyID(t)
 	for _, path := range []string{dir, path} {
-		if err := os.Chown(path, nobody, -1); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chown(path, nobody, -1))
 	}
 }
 
@@ -148,9 +134,7 @@ type imap struct {
 func (s *dovecot) login(t *testing.T, user string) *imap {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.imap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	c := &imap{t: t, conn: conn, r: bufio.NewReader(conn)}
@@ -253,12 +237,8 @@ func TestDovecotJunk(t *testing.T) {
 func nobodyID(t *testing.T) int {
 	t.Helper()
 	u, err := user.Lookup("nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	id, err := strconv.Atoi(u.Uid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return id
 }

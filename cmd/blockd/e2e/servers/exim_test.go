@@ -79,9 +79,7 @@ func startEximWith(t *testing.T, conf string, settings ...string) *mailServer {
 	j := newJail(t)
 	in := startInbox(t)
 	const user = 4 // Debian-exim in newJail's list
-	if err := os.Chown(j.path("etc/tls/key.pem"), user, user); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chown(j.path("etc/tls/key.pem"), user, user))
 	j.mkdir(t, "var/spool/exim4", user, 0o750)
 	j.mkdir(t, "var/log/exim4", user, 0o750)
 	s := &mailServer{

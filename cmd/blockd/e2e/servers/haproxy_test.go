@@ -35,9 +35,7 @@ listen smtp
 			cmd := exec.Command(haproxy, "-db", "-f", config)
 			out := &testkit.Log{}
 			cmd.Stdout, cmd.Stderr = out, out
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, cmd.Start())
 			t.Cleanup(func() {
 				cmd.Process.Kill()
 				cmd.Wait()

@@ -41,9 +41,7 @@ func runImport(t *testing.T, mainCF, out string) imported {
 	r := imported{same: map[string]bool{}}
 	for line := range strings.Lines(string(text)) {
 		var f importLine
-		if err := json.Unmarshal([]byte(line), &f); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(line), &f))
 		if f.Outcome == "" {
 			continue // the summary
 		}
@@ -77,9 +75,7 @@ func serveImport(t *testing.T, dir, policy string) *e2e.Daemon {
 func asClient(t *testing.T, address, ip string, proxy bool) *e2e.Client {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", address, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	c := &e2e.Client{T: t, Conn: conn, R: bufio.NewReader(conn)}
 	six := netip.MustParseAddr(ip).Is6()
@@ -125,9 +121,7 @@ func TestImportDecidesAsPostfix(t *testing.T) {
 		// Said twice, it would be warned of by every process of the reload, more often
 		// than the socket of postlogd holds messages while it is not yet there.
 		once := strings.NewReplacer("mynetworks =\n", "", "inet_protocols = ipv4", "inet_protocols = all").Replace(string(head))
-		if err := m.Write(p.Config, once+more); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, m.Write(p.Config, once+more))
 		p.Age(t) // postmap reads main.cf too
 		for _, table := range m.Tables {
 			if table.CIDR {
@@ -194,9 +188,7 @@ func banner(address string) string {
 func TestImportDocument(t *testing.T) {
 	testkit.Peer(t, "postconf")
 	dir, home := t.TempDir(), t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(e2e.Root, "testdata/migration/postfix"))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.CopyFS(dir, os.DirFS(filepath.Join(e2e.Root, "testdata/migration/postfix"))))
 	env := []string{"HOME=" + home, "PATH=" + filepath.Dir(e2e.Program) + ":" + os.Getenv("PATH")}
 	blocks := e2e.Consoles(t, "docs/import.md")
 	if len(blocks) != 1 {

@@ -50,18 +50,14 @@ func newJail(t *testing.T) *jail {
 	}
 	// Not t.TempDir: its parents are closed to the servers' users.
 	dir, err := os.MkdirTemp("", "blockd-jail-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	j := &jail{dir: dir, cert: selfsigned.New(t, "mail.here.example"), log: &testkit.Log{}}
 	if out, err := exec.Command("cp", "-a", source+"/.", dir).CombinedOutput(); err != nil {
 		t.Fatalf("cp: %v\n%s", err, out)
 	}
 	for _, sub := range []string{"dev", "root", "tmp", "run", "etc/mail", "var/run", "var/mail", "var/spool", "var/log", "var/lib"} {
-		if err := os.MkdirAll(j.path(sub), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(j.path(sub), 0o755))
 	}
 	var users, groups strings.Builder
 	for id, name := range []string{"root", "daemon", "bin", "mail", "Debian-exim", "smmta", "smmsp", "opensmtpd", "opensmtpq", "postmaster"} {
@@ -78,17 +74,13 @@ func newJail(t *testing.T) *jail {
 		testkit.Write(t, j.path("etc/"+name), text)
 	}
 	certPath, _ := j.cert.Write(t, j.mkdir(t, "etc/tls", 0, 0o755))
-	if err := os.Chmod(certPath, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(certPath, 0o644))
 	// A folder without devices still does: what is written to null stays there.
 	for name, minor := range map[string]int{"null": 3, "urandom": 9} {
 		if syscall.Mknod(j.path("dev/"+name), syscall.S_IFCHR|0o666, 1<<8|minor) != nil {
 			testkit.Write(t, j.path("dev/"+name), "")
 		}
-		if err := os.Chmod(j.path("dev/"+name), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(j.path("dev/"+name), 0o666))
 	}
 	j.listenLog(t)
 	return j
@@ -102,15 +94,9 @@ func (j *jail) path(inside string) string { return filepath.Join(j.dir, inside) 
 func (j *jail) mkdir(t *testing.T, inside string, owner int, mode os.FileMode) string {
 	t.Helper()
 	path := j.path(inside)
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(path, owner, owner); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(path, 0o755))
+	testkit.Must(t, os.Chown(path, owner, owner))
+	testkit.Must(t, os.Chmod(path, mode))
 	return path
 }
 
@@ -118,12 +104,8 @@ func (j *jail) mkdir(t *testing.T, inside string, owner int, mode os.FileMode) s
 func (j *jail) listenLog(t *testing.T) {
 	t.Helper()
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: j.path("dev/log"), Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(j.path("dev/log"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, os.Chmod(j.path("dev/log"), 0o666))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -9,15 +9,14 @@ import (
 	"testing"
 
 	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
 )
 
 // vocabulary are the fields of a decision's log line in their order, from docs/operation.md.
 func vocabulary(t *testing.T) (fields []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(e2e.Root, "docs", "operation.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, table, _ := strings.Cut(string(text), "\n### Fields\n")
 	table, _, _ = strings.Cut(table, "\n#")
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(table, -1) {

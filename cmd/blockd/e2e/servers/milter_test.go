@@ -190,28 +190,18 @@ func TestMilterUnderTLS(t *testing.T) {
 	d, p := withMilter(t, false, "smtpd_tls_security_level=may", "smtpd_tls_cert_file="+certPath, "smtpd_tls_key_file="+keyPath)
 	for range 2 {
 		plain, err := smtp.Dial(p.SMTP)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := plain.Hello("client.there.example"); err != nil {
-			t.Fatal(err)
-		}
-		if err := plain.StartTLS(&tls.Config{ServerName: "mail.here.example", RootCAs: cert.Pool()}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, plain.Hello("client.there.example"))
+		testkit.Must(t, plain.StartTLS(&tls.Config{ServerName: "mail.here.example", RootCAs: cert.Pool()}))
 		for range 2 {
-			if err := plain.Mail("a@bad.example"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, plain.Mail("a@bad.example"))
 			if err := plain.Rcpt("you@here.example"); err == nil || !strings.Contains(err.Error(), "listed in bad") {
 				t.Errorf("RCPT: %v", err)
 			}
 			if err := plain.Rcpt("postmaster@here.example"); err != nil {
 				t.Errorf("RCPT postmaster: %v", err)
 			}
-			if err := plain.Reset(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, plain.Reset())
 		}
 		if err := plain.Mail("friend@there.example"); err != nil {
 			t.Errorf("MAIL of a clear sender: %v", err)
@@ -308,9 +298,7 @@ func TestMilterRestartLetsNobodyIn(t *testing.T) {
 	address := e2e.FreeAddress(t)
 	d := e2e.Configure(t, e2e.Setup{Lists: milterLists, Files: milterFiles, SMTP: "quarantine = \"aside\"\n", Milter: fmt.Sprintf("listen = %q\n", address)})
 	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer l.Close()
 	held := map[string]net.Listener{"milter": l}
 	d.Run(t, e2e.Passing(t, d, held))

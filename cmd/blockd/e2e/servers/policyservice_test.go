@@ -333,9 +333,7 @@ func TestPostfixRecipes(t *testing.T) {
 		"check_recipient_access inline:{ { postmaster@here.example = permit }, { abuse@here.example = permit } }, "+
 			"check_sender_access socketmap:inet:"+socketmap+":senders"))
 	folder := filepath.Join(unix.Dir, "queue", "blockd")
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(folder, 0o755))
 	e2e.Serve(t, e2e.Setup{Lists: postfixLists, Files: postfixFiles(), SMTP: `quarantine = "quarantine"`,
 		Postfix: fmt.Sprintf("policy_listen = %q\nsocket_group = \"postfix\"\nsocketmap_listen = %q", "unix:"+filepath.Join(folder, "policy"), socketmap)})
 	if info, err := os.Stat(filepath.Join(folder, "policy")); err != nil || info.Mode().Perm() != 0o660 {
@@ -407,9 +405,7 @@ func TestPolicyServiceRestartsUnderTraffic(t *testing.T) {
 	held := map[string]net.Listener{}
 	for name, address := range map[string]string{"policy": a.policy, "http": a.HTTP} {
 		l, err := net.Listen("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer l.Close()
 		held[name] = l
 	}

@@ -88,9 +88,7 @@ func TestProofBeforePostfix(t *testing.T) {
 
 	// A client under TLS is watched while its message is looked at, and can go on behind that.
 	conn, err := tls.Dial("tcp", overTLS, &tls.Config{InsecureSkipVerify: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	c = &e2e.Client{T: t, Conn: conn, R: bufio.NewReader(conn)}
 	c.Reply()

@@ -65,9 +65,7 @@ func TestQuarantineReleasedToPostfix(t *testing.T) {
 	if left := d.Aside(t); len(left) != 1 || fmt.Sprint(left[0].Recipients) != "[nobody@here.example]" {
 		t.Errorf("left: %+v", left)
 	}
-	if err := p.Master.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.Master.Signal(syscall.SIGTERM))
 	testkit.Eventually(t, "Postfix to end", func() bool { return !e2e.Listens(p.SMTP) })
 	if code, _, notes := d.Quarantine(t, "release", all[0].ID); code != 1 || !strings.Contains(notes, "refused") {
 		t.Errorf("without a next server: %d, %s", code, notes)

@@ -35,9 +35,7 @@ func TestReadmePostfix(t *testing.T) {
 	d := &e2e.Daemon{Dir: dir, SMTP: e2e.FreeAddress(t), HTTP: e2e.FreeAddress(t)}
 	config := strings.NewReplacer("0.0.0.0:25", d.SMTP, "/var/lib/blockd/", dir+"/").Replace(tables[0])
 	testkit.Write(t, d.Path("config.toml"), config+fmt.Sprintf("\n[milter]\nlisten = \"\"\n\n[postfix]\npolicy_listen = \"\"\n\n[http]\nlisten = %q\n", d.HTTP))
-	if err := os.MkdirAll(d.Path("lists"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(d.Path("lists"), 0o755))
 	testkit.Write(t, d.Path("lists/senders.txt"), "spammer@bulk.example\n")
 	// The certificate comes as certbot's hook brings it.
 	live := t.TempDir()

@@ -179,9 +179,7 @@ func TestLetterTwiceNeverNone(t *testing.T) {
 	release = hold()
 	due(2 * time.Hour)
 	count(3)
-	if err := syscall.Kill(d.Newest(t), syscall.SIGUSR2); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(d.Newest(t), syscall.SIGUSR2))
 	release()
 	testkit.Eventually(t, "another process to take over", func() bool { return d.Newest(t) != d.Cmd.Process.Pid })
 	d.CountedSome(t, "blockd_report_last_sent_timestamp_seconds")
@@ -205,9 +203,7 @@ func TestLetterTwiceNeverNone(t *testing.T) {
 		t.Errorf("Message-ID %s, after a day %s", refused, id)
 	}
 	var state struct{ Since string }
-	if err := json.Unmarshal([]byte(began), &state); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(began), &state))
 	if m, _ := opened(t, in.all()[4].text); !strings.HasPrefix(m.Header.Get("X-Blockd-Report"), state.Since+" ") {
 		t.Errorf("the letter is about %s, want since %s", m.Header.Get("X-Blockd-Report"), state.Since)
 	}

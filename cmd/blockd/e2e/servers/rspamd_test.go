@@ -28,9 +28,7 @@ func TestImportAnswersAsRspamd(t *testing.T) {
 `+settings)
 	action := func(from, rcpt string) string {
 		req, err := http.NewRequest("POST", "http://"+scanner+"/checkv2", strings.NewReader("From: <"+from+">\r\nSubject: x\r\n\r\nx\r\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		req.Header.Set("From", from)
 		req.Header.Set("Rcpt", rcpt)
 		resp, err := http.DefaultClient.Do(req)

@@ -25,15 +25,11 @@ func TestAuthWithPostfix(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("saslpasswd2: %v\n%s", err, out)
 	}
-	if err := os.Chmod(db, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(db, 0o644))
 	p := e2e.ConfigurePostfix(t, e2e.FreeAddress(t), "smtpd_sasl_auth_enable=yes", "smtpd_sasl_type=cyrus",
 		"smtpd_sasl_local_domain=here.example", "smtpd_relay_restrictions=permit_sasl_authenticated,reject_unauth_destination")
 	// Debian's Postfix looks for SASL's settings beside main.cf and nowhere else.
-	if err := os.Mkdir(filepath.Join(p.Config, "sasl"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(filepath.Join(p.Config, "sasl"), 0o755))
 	testkit.Write(t, filepath.Join(p.Config, "sasl", "smtpd.conf"), fmt.Sprintf(
 		"pwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: %s\nmech_list: PLAIN LOGIN CRAM-MD5 DIGEST-MD5\n", db))
 	p.Start(t)
@@ -81,13 +77,9 @@ func TestAuthWithPostfix(t *testing.T) {
 	// A mechanism that may add a layer of its own is not offered. swaks cannot show it: what it
 	// says depends on the modules of Perl beside it.
 	under, err := smtp.Dial(d.SMTP)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer under.Close()
-	if err := under.StartTLS(&tls.Config{ServerName: "filter.here.example", RootCAs: cert.Pool()}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, under.StartTLS(&tls.Config{ServerName: "filter.here.example", RootCAs: cert.Pool()}))
 	if _, offered := under.Extension("AUTH"); offered != "PLAIN LOGIN CRAM-MD5" {
 		t.Errorf("offered: AUTH %s", offered)
 	}

@@ -95,9 +95,7 @@ func configureSendmail(t *testing.T, mc ...string) (*jail, *mailServer) {
 func (j *jail) libraries(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(j.path("usr/lib/*/libsigsegv.so.2"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i, file := range files {
 		files[i] = filepath.Dir(file)
 	}

@@ -61,9 +61,7 @@ func startPostfixServer(t *testing.T, options ...string) *mailServer {
 	p.Add(t, "main.cf", "virtual_transport = lmtp:inet:"+in.address+"\nlmtp_line_length_limit = 0\n")
 	p.Start(t)
 	out, err := exec.Command(testkit.Peer(t, "postconf"), "-d", "-h", "mail_version").Output() // -d: as compiled, no main.cf is read
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s := &mailServer{name: "Postfix", version: strings.TrimSpace(string(out)), smtp: p.SMTP, behind: p.SMTP,
 		cert: cert, clientInfo: "xclient", inbox: in, log: p.Log}
 	for _, queue := range []string{"maildrop", "incoming", "active", "deferred"} {

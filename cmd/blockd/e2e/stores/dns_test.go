@@ -113,9 +113,7 @@ func asMailProgramsSee(t *testing.T, address string) {
 func dig(t *testing.T, address string, questions []string, options ...string) []string {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	batch := testkit.Write(t, filepath.Join(t.TempDir(), "questions"), strings.Join(questions, "\n")+"\n")
 	args := append([]string{"-r", "@" + host, "-p", port, "+noall", "+comments", "+answer", "+authority", "+notcp", "+time=60", "+tries=2"}, options...)
 	out, err := exec.Command(testkit.Peer(t, "dig"), append(args, "-f", batch)...).CombinedOutput()
@@ -218,15 +216,11 @@ func startRbldnsd(t *testing.T) (address string) {
 	six := testkit.Write(t, filepath.Join(filepath.Dir(four), "six"), ":127.0.0.2:listed\n2001:db8:17::/48\n")
 	address = e2e.FreeAddress(t)
 	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var says bytes.Buffer
 	server := exec.Command(command, "-n", "-b", host+"/"+port, e2e.DomainZone+":dnset:"+domains, e2e.IPZone+":ip4set:"+four, e2e.IPZone+":ip6trie:"+six)
 	server.Stdout, server.Stderr = &says, &says
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, server.Start())
 	t.Cleanup(func() {
 		server.Process.Kill()
 		server.Wait()

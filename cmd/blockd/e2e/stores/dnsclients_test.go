@@ -59,9 +59,7 @@ func startRspamd(t *testing.T, nameserver string) *dnsRspamd {
 func (r *dnsRspamd) symbols(t *testing.T, client, sender string) map[string]bool {
 	t.Helper()
 	req, err := http.NewRequest("POST", "http://"+r.address+"/checkv2", strings.NewReader(dnsMessage(client, sender)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	req.Header = http.Header{"Ip": {client}, "From": {sender}, "Helo": {"client.there.example"}, "Rcpt": {"user@here.example"}}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -182,9 +180,7 @@ func spamAssassinSees(t *testing.T, nameserver string, cases []dnsCase) (seen []
 func withPort(t *testing.T, address string) string {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return "[" + host + "]:" + port
 }
 

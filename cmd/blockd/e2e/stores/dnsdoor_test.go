@@ -61,15 +61,11 @@ func TestDNSSocketsOfSystemd(t *testing.T) {
 	elsewhere := e2e.FreeAddress(t)
 	d := e2e.Configure(t, e2e.DNSDoor(elsewhere))
 	tcp, err := net.Listen("tcp", e2e.FreeAddress(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer tcp.Close()
 	address := tcp.Addr().String()
 	udp, err := net.ListenPacket("udp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer udp.Close()
 	names := []string{"dns", "dns"}
 	files := []*os.File{e2e.FileOf(t, udp.(*net.UDPConn)), e2e.FileOf(t, tcp.(*net.TCPListener))}

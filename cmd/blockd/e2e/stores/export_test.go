@@ -23,13 +23,9 @@ import (
 func exported(t *testing.T, list, format string) (bdx, file string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "blockd-export-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(dir, 0o755))
 	bdx, file = filepath.Join(dir, "x.bdx"), filepath.Join(dir, "list")
 	testkit.Write(t, filepath.Join(dir, "plain.txt"), list)
 	if out, err := exec.Command(e2e.Program, "compile", "-o", bdx, "--format", "plain", filepath.Join(dir, "plain.txt")).CombinedOutput(); err != nil {
@@ -75,9 +71,7 @@ func verdicts(t *testing.T, bdx string, asked []string) map[string]bool {
 	cmd := exec.Command(e2e.Program, "check", "-i", bdx, "-")
 	cmd.Stdin = strings.NewReader(strings.Join(asked, "\n") + "\n")
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	blocked := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Split(strings.TrimSpace(line), "\t")
@@ -96,15 +90,11 @@ func TestExportIsServedByRbldnsd(t *testing.T) {
 	bdx, file := exported(t, exportNames+"198.51.100.0/25\n!198.51.100.8/30\n198.51.100.9\n203.0.113.7\n", "rbldnsd:combined")
 	address := e2e.FreeAddress(t)
 	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var says bytes.Buffer
 	server := exec.Command(command, "-n", "-b", host+"/"+port, "bl.test:combined:"+file)
 	server.Stdout, server.Stderr = &says, &says
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, server.Start())
 	stop := func() {
 		server.Process.Signal(os.Interrupt)
 		server.Wait()

@@ -21,9 +21,7 @@ func TestFleetDocument(t *testing.T) {
 		n := p.Node(t, fmt.Sprintf("mx%d", i+1), "")
 		n.Start(t)
 		nodes = append(nodes, n)
-		if err := os.Symlink(e2e.Program, filepath.Join(n.Dir, "blockd")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Symlink(e2e.Program, filepath.Join(n.Dir, "blockd")))
 		e2e.Perform(t, "docs/fleet.md", n.Dir, []string{"PATH=" + n.Dir + ":" + os.Getenv("PATH")}, e2e.Consoles(t, "docs/fleet.md")[2])
 	}
 	all := func(what, sender string, want bool) {

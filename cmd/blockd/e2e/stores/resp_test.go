@@ -144,9 +144,7 @@ multimap {
 `, "RESP", address))
 	symbols := func(from, ip string) (found []string) {
 		req, err := http.NewRequest("POST", "http://"+scanner+"/checkv2", strings.NewReader("From: <a@b.example>\r\nSubject: x\r\n\r\nx\r\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		req.Header.Set("From", from)
 		req.Header.Set("IP", ip)
 		resp, err := http.DefaultClient.Do(req)

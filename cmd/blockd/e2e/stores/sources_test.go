@@ -36,9 +36,7 @@ func newExample(t *testing.T, config string) *example {
 	e := &example{Daemon: d, oldnew: strings.NewReplacer("127.0.0.1:2525", d.SMTP, "127.0.0.1:8025", d.HTTP)}
 	testkit.Write(t, d.Path("config.toml"), "[index]\npath = \"blockd.bdx\"\n[milter]\nlisten = \"\"\n"+e.oldnew.Replace(config))
 	commands := t.TempDir()
-	if err := os.Symlink(e2e.Program, filepath.Join(commands, "blockd")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(e2e.Program, filepath.Join(commands, "blockd")))
 	e.env = []string{"PATH=" + commands + ":" + os.Getenv("PATH")}
 	return e
 }
@@ -59,9 +57,7 @@ func TestSourceOfPostgreSQL(t *testing.T) {
 	if errors.Is(err, exec.ErrNotFound) {
 		testkit.Missing(t, "PostgreSQL is not installed (make peers)")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer server.Close()
 	server.Exec(t, "postgres", "create database mail")
 	blocks := e2e.Consoles(t, sourcesDocument)
@@ -137,9 +133,7 @@ func TestSourceOfRedis(t *testing.T) {
 // TestSourceOfObjects types the example of an object store, by TLS with an authority of its own.
 func TestSourceOfObjects(t *testing.T) {
 	files := s3mem.New()
-	if err := files.CreateBucket("lists"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, files.CreateBucket("lists"))
 	server := httptest.NewTLSServer(gofakes3.New(files).Server())
 	defer server.Close()
 	ca := testkit.Write(t, filepath.Join(t.TempDir(), "ca.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))

@@ -34,9 +34,7 @@ func TestUnboundSendsTheZone(t *testing.T) {
 	dir, door, resolver := t.TempDir(), e2e.FreeAddress(t), e2e.FreeAddress(t)
 	// AppArmor confines the installed program to folders of its own, and not a copy.
 	unbound := testkit.Write(t, filepath.Join(dir, "unbound"), testkit.Read(t, testkit.Peer(t, "unbound")))
-	if err := os.Chmod(unbound, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(unbound, 0o755))
 	s := e2e.DNSDoor(door)
 	s.Lists = strings.Replace(s.Lists, "dbl.here.example", "dbl.example.org", 1)
 	e2e.Serve(t, s)
