@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"blockd/index"
 )
 
 // date sets a file's time to so long ago.
@@ -79,28 +77,6 @@ func TestOldFileAtTheFirstStart(t *testing.T) {
 	if s := d.Status(); !d.listed("x@old.example") || !s.Ready || len(s.Problems) > 0 || len(s.Stale) != 1 || s.Stale[0] != "a" {
 		t.Errorf("status %+v", s)
 	}
-}
-
-// TestAcceptedBackup is what blockd compile --accept is for.
-func TestAcceptedBackup(t *testing.T) {
-	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"})
-	d.settings.Lists[0].MaxAge = 30 * testDay
-	d.open()
-	d.start()
-	d.write("backup", "new.example\n")
-	d.date("backup", 31*testDay)
-	d.rename("backup", "a.txt")
-	d.waitProblem("stale")
-	draft, err := index.Build(t.Context(), d.settings.Path, d.sources(), index.Options{})
-	d.must(err)
-	errs := Compare(d.settings.Lists, d.Live(), draft.Report.Lists)
-	if len(errs) != 1 || !errs[0].Acceptable || !strings.Contains(errs[0].Err.Error(), "stale") {
-		t.Errorf("Compare() = %v, want one that may be accepted", errs)
-	}
-	d.must(draft.Publish())
-	d.waitListed("x@new.example")
-	d.waitWell()
-	d.wait("the acceptance in the log", func() bool { return d.count("lists accepted") == 1 })
 }
 
 // TestListThatGetsOldServesOn goes through a list's life: it is told of once when

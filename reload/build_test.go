@@ -10,6 +10,8 @@ import (
 
 	"blockd/index"
 	"blockd/lists"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestBrokenListDoesNotHoldBackTheOthers breaks list a in every way that a build
@@ -21,6 +23,12 @@ func TestBrokenListDoesNotHoldBackTheOthers(t *testing.T) {
 		spoil       func(*daemon)
 	}{
 		{"missing", "missing", func(d *daemon) { d.remove("a.txt") }},
+		{"a folder in its place", "directory", func(d *daemon) {
+			// In one step: a look in between would find the file missing.
+			d.mkdir("spare")
+			d.must(unix.Renameat2(unix.AT_FDCWD, d.path("spare"), unix.AT_FDCWD, d.path("a.txt"), unix.RENAME_EXCHANGE))
+		}},
+		{"a loop of symlinks", "symlink", func(d *daemon) { d.symlink("a.txt", "a.txt") }},
 		{"an error page", "html", func(d *daemon) { d.write("a.txt", "<!doctype html>\n") }},
 		{"no line is an entry", "only-errors", func(d *daemon) { d.write("a.txt", "one two\nthree four\n") }},
 		{"torn", "truncated", func(d *daemon) {
@@ -68,8 +76,8 @@ func TestBrokenListDoesNotHoldBackTheOthers(t *testing.T) {
 			if d.Status().Generation != generation {
 				t.Error("built again without a change")
 			}
-			if n := d.count("level=ERROR"); n != 1 {
-				t.Errorf("%d log lines for one problem:\n%s", n, d.log)
+			if n := d.count("level=ERROR"); n != 1 || d.count("hint=") != 1 || d.count("class=") != 1 || d.count("file=") != 1 {
+				t.Errorf("%d log lines for one problem, want one with file, class and hint:\n%s", n, d.log)
 			}
 			d.wantMetric("blockd_reload_last_attempt_success", "0")
 
@@ -80,8 +88,9 @@ func TestBrokenListDoesNotHoldBackTheOthers(t *testing.T) {
 				t.Errorf("after a restart: %+v", s)
 			}
 
-			d.write("spare", "new.example\n"+numbered(0, 200))
-			d.rename("spare", "a.txt")
+			d.remove("a.txt")
+			d.write("new", "new.example\n"+numbered(0, 200))
+			d.rename("new", "a.txt")
 			d.waitListed("x@new.example")
 			d.waitUnlisted("x@old.example")
 			d.waitWell()

@@ -227,37 +227,6 @@ func TestEveryKindOfEntryIsHeld(t *testing.T) {
 	}
 }
 
-// TestManyEntriesAreHeld: of 20,000 senders 2,000 speak against an entry of their
-// own each, among a hundred thousand that act.
-func TestManyEntriesAreHeld(t *testing.T) {
-	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"})
-	d.settings.Lists[0].MaxRecentBlocked = 0.01
-	d.settings.Recent, d.settings.Blocks = NewRecent(20_000), blocks
-	d.open()
-	for i := range 20_000 {
-		d.settings.Recent.Add(parsed(t, fmt.Sprintf("s@d%d.example", i)), clientOf(i))
-	}
-	var text strings.Builder
-	text.WriteString("old.example\n")
-	for i := range 2000 {
-		fmt.Fprintf(&text, "d%d.example\ns@d%d.example\n", i, i)
-	}
-	for i := range 100_000 {
-		fmt.Fprintf(&text, "bulk%d.example\n", i)
-	}
-	d.write("a.txt", text.String())
-	began := time.Now()
-	d.look(t.Context(), true)
-	t.Logf("%v", time.Since(began))
-	if n := d.Status().Held["a"]; n != 4000 || d.listed("s@d1999.example") || !d.listed("x@bulk99999.example") {
-		t.Errorf("%d held back, problems %q", n, d.Status().Problems)
-	}
-	d.open()
-	if n := d.Status().Held["a"]; n != 4000 || d.listed("s@d1999.example") || !d.listed("x@bulk99999.example") {
-		t.Errorf("after a restart %d held back", n)
-	}
-}
-
 // TestExceptionThatGoesIsNotHeld: what refuses is an entry that served before, and would
 // not serve any more if it were held. The load is refused whole.
 func TestExceptionThatGoesIsNotHeld(t *testing.T) {

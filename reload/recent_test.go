@@ -317,13 +317,3 @@ func FuzzRecentFile(f *testing.F) {
 		r.Add(parsed(t, "a@bulk.example"), clientOf(1))
 	})
 }
-
-func BenchmarkRecentAddKnown(b *testing.B) {
-	r, sender := NewRecent(10_000), parsed(b, "someone@bulk.example")
-	r.Add(sender, clientOf(1))
-	b.RunParallel(func(p *testing.PB) {
-		for p.Next() {
-			r.Add(sender, clientOf(1))
-		}
-	})
-}

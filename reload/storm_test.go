@@ -146,21 +146,6 @@ func TestWritersOfEveryKind(t *testing.T) {
 	}
 }
 
-// TestEveryWayToSave makes each alone, from the state that the one before has left.
-func TestEveryWayToSave(t *testing.T) {
-	d := newDaemon(t, map[string]string{"a.txt": "v.example\n"})
-	d.settings.Poll = time.Hour // it must be the events
-	d.open()
-	d.start()
-	d.looks(1)
-	for i, s := range saves {
-		sender := fmt.Sprintf("v%d.example", i)
-		s.save(d, "a.txt", sender+"\n")
-		d.wait(s.name, func() bool { return d.listed("x@" + sender) })
-		d.waitWell()
-	}
-}
-
 // TestTwoDaemonsOfOneIndex share the path of an index, as they should not: both
 // serve the last word in the end, and the file is whole.
 func TestTwoDaemonsOfOneIndex(t *testing.T) {

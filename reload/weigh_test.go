@@ -90,13 +90,8 @@ func TestProposalIsTriedWithAllLists(t *testing.T) {
 	}
 }
 
-// Past mail is judged by what serves and by what would, and entries that are held back refuse nobody.
-func TestProposalIsTriedOnPastMail(t *testing.T) {
-	d, _ := newReviewDaemon(t, 100)
-	var mail []history.Refusal
-	for _, sender := range []string{"s0@d0.example", "a@old.example", "b@old.example", "new@new.example", "new@new.example", "none@clear.example"} {
-		mail = append(mail, history.Refusal{Sender: sender})
-	}
+// remembers has the history hold mail, which is judged by the first entry that it meets.
+func (d *daemon) remembers(mail []history.Refusal) {
 	d.settings.PastMail = func(_ context.Context, since time.Time, each func(time.Time, *history.Refusal) bool) error {
 		for i := range mail {
 			if !each(time.Now(), &mail[i]) {
@@ -106,12 +101,22 @@ func TestProposalIsTriedOnPastMail(t *testing.T) {
 		return nil
 	}
 	d.settings.Judge = func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool) {
-		all, err := ix.Lookup(nil, parsed(t, past.Sender), time.Now())
-		if err != nil || len(all) == 0 {
+		all := matches(d.t, ix, past.Sender)
+		if len(all) == 0 {
 			return m, false, false
 		}
 		return all[0], !all[0].Action.Allows(), true
 	}
+}
+
+// Past mail is judged by what serves and by what would, and entries that are held back refuse nobody.
+func TestProposalIsTriedOnPastMail(t *testing.T) {
+	d, _ := newReviewDaemon(t, 100)
+	var mail []history.Refusal
+	for _, sender := range []string{"s0@d0.example", "a@old.example", "b@old.example", "new@new.example", "new@new.example", "none@clear.example"} {
+		mail = append(mail, history.Refusal{Sender: sender})
+	}
+	d.remembers(mail)
 	d.open()
 	d.lookOnce()
 	d.write("a.txt", "d0.example\nd1.example\nnew.example\n")
@@ -133,21 +138,7 @@ func TestProposalIsTriedAlone(t *testing.T) {
 		d, _ := newReviewDaemon(t, 100)
 		d.settings.updateFrom = from
 		mail := []history.Refusal{{Sender: "x@new.example"}, {Sender: "x@elsewhere.example"}, {Sender: "x@always.example"}}
-		d.settings.PastMail = func(_ context.Context, since time.Time, each func(time.Time, *history.Refusal) bool) error {
-			for i := range mail {
-				if !each(time.Now(), &mail[i]) {
-					return nil
-				}
-			}
-			return nil
-		}
-		d.settings.Judge = func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool) {
-			all, err := ix.Lookup(nil, parsed(t, past.Sender), time.Now())
-			if err != nil || len(all) == 0 {
-				return m, false, false
-			}
-			return all[0], true, true
-		}
+		d.remembers(mail)
 		d.write("b.txt", "always.example\n")
 		d.open()
 		d.lookOnce()
