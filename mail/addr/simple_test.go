@@ -1,13 +1,10 @@
 package addr
 
 import (
-	"bufio"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
-	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 )
 
@@ -111,20 +108,6 @@ func TestSimpleAgreesOnRandomTexts(t *testing.T) {
 	}
 	if taken < 30_000 {
 		t.Errorf("%d texts were taken: the rest shows nothing", taken)
-	}
-}
-
-func TestSimpleAgreesOnRealLists(t *testing.T) {
-	files := []string{"ham-senders.txt", "spam-senders.txt", "disposable_email_blocklist.conf", "sw-scam.txt", "ipsum-level4.txt", "cidr-mixed.txt", "scam.hosts"}
-	for _, name := range files {
-		f, err := os.Open(testkit.Shared(t, "lists/"+name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for lines := bufio.NewScanner(f); lines.Scan(); {
-			checkSimple(t, lines.Text())
-		}
-		f.Close()
 	}
 }
 

@@ -256,61 +256,14 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// TestForgedRepliesArePassedOver has a server from which, before each right reply,
-// others come: as if somebody guessed.
-func TestForgedRepliesArePassedOver(t *testing.T) {
+// serveUDP is a name server that answers each question by respond, and says nothing by TCP.
+func serveUDP(t *testing.T, respond func(m *dns.Msg, send func([]byte))) *Resolver {
+	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	go func() {
-		buf := make([]byte, 4096)
-		for {
-			n, from, err := conn.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			m := new(dns.Msg)
-			if m.Unpack(buf[:n]) != nil {
-				continue
-			}
-			send := func(change func(*dns.Msg)) {
-				reply := new(dns.Msg).SetReply(m)
-				reply.Answer = []dns.RR{nameserver.Record(m.Question[0].Name, "TXT", "forged")}
-				change(reply)
-				wire, err := reply.Pack()
-				if err == nil {
-					conn.WriteTo(wire, from)
-				}
-			}
-			send(func(r *dns.Msg) { r.Id++ })
-			send(func(r *dns.Msg) { r.Question[0].Name = "other.test." })
-			send(func(r *dns.Msg) { r.Question[0].Qtype = dns.TypeA })
-			send(func(r *dns.Msg) { r.Question = nil })
-			send(func(r *dns.Msg) { r.Response = false })
-			conn.WriteTo([]byte("garbage"), from)
-			conn.WriteTo(nil, from)
-			send(func(r *dns.Msg) {
-				r.Answer = []dns.RR{nameserver.Record(m.Question[0].Name, "TXT", "right")}
-			})
-		}
-	}()
-	a := txt(t.Context(), newResolver(t, Settings{Server: conn.LocalAddr().String()}), "a.test")
-	if a.outcome != records || a.records[0].text != "right" {
-		t.Errorf("%+v", a)
-	}
-}
-
-// TestAnswerByUDPThatIsLargerThanAskedFor comes from a server that does not look at what
-// size was offered, and says nothing by TCP.
-func TestAnswerByUDPThatIsLargerThanAskedFor(t *testing.T) {
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	want := strings.Repeat("x", 3000)
+	t.Cleanup(func() { conn.Close() })
 	go func() {
 		buf := make([]byte, 4096)
 		for {
@@ -319,16 +272,51 @@ func TestAnswerByUDPThatIsLargerThanAskedFor(t *testing.T) {
 				return
 			}
 			if m := new(dns.Msg); m.Unpack(buf[:n]) == nil {
-				reply := new(dns.Msg).SetReply(m)
-				reply.Answer = []dns.RR{nameserver.Record(m.Question[0].Name, "TXT", want)}
-				if wire, err := reply.Pack(); err == nil {
-					conn.WriteTo(wire, from)
-				}
+				respond(m, func(wire []byte) { conn.WriteTo(wire, from) })
 			}
 		}
 	}()
-	a := txt(t.Context(), newResolver(t, Settings{Server: conn.LocalAddr().String()}), "a.test")
-	if a.outcome != records || a.records[0].text != want {
+	return newResolver(t, Settings{Server: conn.LocalAddr().String()})
+}
+
+// TestForgedRepliesArePassedOver has a server from which, before each right reply,
+// others come: as if somebody guessed.
+func TestForgedRepliesArePassedOver(t *testing.T) {
+	r := serveUDP(t, func(m *dns.Msg, send func([]byte)) {
+		reply := func(text string, change func(*dns.Msg)) {
+			reply := new(dns.Msg).SetReply(m)
+			reply.Answer = []dns.RR{nameserver.Record(m.Question[0].Name, "TXT", text)}
+			change(reply)
+			if wire, err := reply.Pack(); err == nil {
+				send(wire)
+			}
+		}
+		reply("forged", func(r *dns.Msg) { r.Id++ })
+		reply("forged", func(r *dns.Msg) { r.Question[0].Name = "other.test." })
+		reply("forged", func(r *dns.Msg) { r.Question[0].Qtype = dns.TypeA })
+		reply("forged", func(r *dns.Msg) { r.Question = nil })
+		reply("forged", func(r *dns.Msg) { r.Response = false })
+		send([]byte("garbage"))
+		send(nil)
+		reply("right", func(*dns.Msg) {})
+	})
+	if a := txt(t.Context(), r, "a.test"); a.outcome != records || a.records[0].text != "right" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestAnswerByUDPThatIsLargerThanAskedFor comes from a server that does not look at what
+// size was offered.
+func TestAnswerByUDPThatIsLargerThanAskedFor(t *testing.T) {
+	want := strings.Repeat("x", 3000)
+	r := serveUDP(t, func(m *dns.Msg, send func([]byte)) {
+		reply := new(dns.Msg).SetReply(m)
+		reply.Answer = []dns.RR{nameserver.Record(m.Question[0].Name, "TXT", want)}
+		if wire, err := reply.Pack(); err == nil {
+			send(wire)
+		}
+	})
+	if a := txt(t.Context(), r, "a.test"); a.outcome != records || a.records[0].text != want {
 		t.Errorf("%s: %s", a.outcome, a.fault)
 	}
 }
