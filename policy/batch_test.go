@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -192,24 +191,5 @@ func TestAppendJSONIsTheAnswerOfEncodingJSON(t *testing.T) {
 				t.Fatalf("AppendJSON(%q) =\n%s\nwant\n%s", input, got, want.String())
 			}
 		}
-	}
-}
-
-func BenchmarkAsk(b *testing.B) {
-	c, _ := checker(b, build(b, batchLists()...), policy.Settings{})
-	for name, text := range map[string]string{"clear": "someone@mail.clear.example", "listed": "x@bad.example"} {
-		b.Run(name, func(b *testing.B) {
-			var batch policy.Batch
-			var out []byte
-			b.ReportAllocs()
-			questions := slices.Repeat([]policy.Question{{Text: text}}, 256)
-			for n := 0; n < b.N; n += 256 {
-				out = out[:0]
-				verdicts := c.AskAll(&batch, questions)
-				for i := range verdicts {
-					out = verdicts[i].AppendJSON(out, text)
-				}
-			}
-		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -66,48 +65,6 @@ func TestExemptRecipients(t *testing.T) {
 	}
 }
 
-func TestDecisions(t *testing.T) {
-	tests := []struct {
-		name, text string
-		outcome    policy.Outcome
-		reply      string // REF stands for the reference
-		shadow     bool
-	}{
-		{"block", "bad.example", policy.Refuse, "550 5.7.1 <x@bad.example>: Sender address rejected: listed in a (ref REF)", false},
-		{"the entry's own text, which names no code", "bad.example REJECT 551 Go away", policy.Refuse,
-			"550 5.7.1 <x@bad.example>: Sender address rejected: 551 Go away", false},
-		{"the entry's own code and text", "bad.example 551 5.7.9 Go away", policy.Refuse,
-			"551 5.7.9 <x@bad.example>: Sender address rejected: Go away", false},
-		{"tempfail", "bad.example DEFER", policy.Defer,
-			"451 4.7.1 <x@bad.example>: Sender address deferred: listed in a (ref REF)", false},
-		{"tempfail with its own text", "bad.example 450 4.7.2 later", policy.Defer,
-			"450 4.7.2 <x@bad.example>: Sender address rejected: later", false},
-		{"discard", "bad.example DISCARD", policy.Refuse,
-			"550 5.7.1 <x@bad.example>: Sender address rejected: listed in a (ref REF)", false},
-		{"allowed", "!bad.example", policy.Accept, "", false},
-		{"shadow", "bad.example", policy.Accept, "", true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			l := block("a", tt.text)
-			if tt.shadow {
-				l = l.shadow()
-			}
-			c, _ := checker(t, build(t, l), policy.Settings{})
-			d := c.Recipient(askSender(c, "x@bad.example"), "bob@here.example")
-			if d.Outcome != tt.outcome || strings.Replace(d.Reply.String(), d.Ref, "REF", 1) != tt.reply || d.Shadow != tt.shadow {
-				t.Errorf("Recipient = %+v, want outcome %d, %q, shadow %v", d, tt.outcome, tt.reply, tt.shadow)
-			}
-			if !refForm.MatchString(d.Ref) {
-				t.Errorf("ref %q", d.Ref)
-			}
-			if clear := c.Recipient(askSender(c, "x@good.example"), "bob@here.example"); clear != (policy.Decision{}) {
-				t.Errorf("of a clear sender: %+v", clear)
-			}
-		})
-	}
-}
-
 var refForm = regexp.MustCompile(`^[0-9a-hjkmnp-tv-z]{10}$`)
 
 func TestEveryDecisionHasItsOwnRef(t *testing.T) {
@@ -120,45 +77,6 @@ func TestEveryDecisionHasItsOwnRef(t *testing.T) {
 		}
 		seen[ref] = true
 	}
-}
-
-// TestRepliesAreOneShortLine tries list names and senders of every legal length
-// and of all kinds of octets.
-func TestRepliesAreOneShortLine(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	locals := []string{"x", `"a>b <c"`, "grüße", `"quoted text"`, strings.Repeat("l", 64), strings.Repeat("ü", 32)}
-	for _, name := range []string{"a", "a list of spam", strings.Repeat("n", 64), "liste-für-ü\x1b[1m\r\n"} {
-		for _, action := range []string{"", " 450 later"} {
-			var text strings.Builder
-			var senders []string
-			for _, local := range locals {
-				for _, labels := range []int{1, 3, 20} {
-					domain := "bad" + strings.Repeat(".sub", labels) + ".example"
-					if rng.IntN(2) == 0 && labels == 3 {
-						domain = strings.Repeat("d", 63) + "." + strings.Repeat("e", 63) + ".example"
-					}
-					senders = append(senders, local+"@"+domain)
-					text.WriteString(domain + action + "\n")
-				}
-			}
-			c, _ := checker(t, build(t, list{name: strings.Map(fileSafe, name), text: text.String()}), policy.Settings{})
-			for _, sender := range senders {
-				v := askSender(c, sender)
-				if v.Kind != verdict.Blocked {
-					t.Fatalf("Sender(%q) = %s, %v", sender, v.Kind, v.Err)
-				}
-				v.Lists = []index.ListInfo{{Source: index.Source{List: name}}}
-				checkReply(t, c.Recipient(v, "bob@here.example"))
-			}
-		}
-	}
-}
-
-func fileSafe(r rune) rune {
-	if r < ' ' || r > '~' {
-		return '_'
-	}
-	return r
 }
 
 var replyForm = regexp.MustCompile(`^(550 5\.7\.1|451 4\.7\.1) (<[ -;=?-~]*>: Sender address|Client address \[[0-9a-f.:]{2,39}\]) (rejected|deferred): ` +

@@ -159,30 +159,6 @@ func TestRememberingDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkAccepted is a clear sender's way, with a history and without one. What
-// waits is written by the same goroutine here: it is work that has to be done.
-func BenchmarkAccepted(b *testing.B) {
-	for _, name := range []string{"forgotten", "remembered"} {
-		b.Run(name, func(b *testing.B) {
-			var s policy.Settings
-			if name == "remembered" {
-				s.History, _ = remembering(b)
-			}
-			c, _ := checker(b, build(b, block("own", "bad.example")), s)
-			client, n := netip.MustParseAddr("198.51.100.1"), 0
-			b.ReportAllocs()
-			for b.Loop() {
-				v := askEnvelope(c, client, "promo@shop.example")
-				v.Seen.Helo = "mx.shop.example"
-				c.Recipient(v, "bob@here.example")
-				if n++; n%2048 == 0 {
-					s.History.Flush()
-				}
-			}
-		})
-	}
-}
-
 // TestRepeatedRefusalsAreFolded: a client that is refused again and again reads the
 // reference of a line that is written; mail that is taken is remembered each time.
 func TestRepeatedRefusalsAreFolded(t *testing.T) {

@@ -1,12 +1,10 @@
 package policy_test
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
-	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/policy/reply"
 	"blockd/policy/rule"
@@ -83,24 +81,6 @@ func named(d policy.Decision) said {
 	return s
 }
 
-func TestTheDecidersListRules(t *testing.T) {
-	c, _ := checker(t, build(t, block("a", "bad.example"), block("b", "x@bad.example"), block("c", "192.0.2.0/24")), policy.Settings{
-		Lists: map[string]rule.List{"b": {OnMatch: rule.Tag}, "c": {OnMatch: rule.Quarantine}}})
-	for _, tt := range []struct {
-		client, sender string
-		want           policy.Outcome
-	}{
-		{"192.0.2.1", "x@bad.example", policy.Mark},
-		{"192.0.2.1", "y@bad.example", policy.Refuse},
-		{"192.0.2.1", "y@good.example", policy.Quarantine},
-		{"192.0.2.1", "", policy.Quarantine},
-	} {
-		if d := c.Recipient(askEnvelope(c, client(t, tt.client), tt.sender), "bob@here.example"); d.Outcome != tt.want {
-			t.Errorf("%s from %s: outcome %d, want %d", tt.sender, tt.client, d.Outcome, tt.want)
-		}
-	}
-}
-
 func TestClientReplies(t *testing.T) {
 	long := "a-list-whose-name-is-quite-long-indeed"
 	tests := []struct{ name, list, text, client, want string }{
@@ -120,34 +100,5 @@ func TestClientReplies(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestCompletedMessagesAreTold(t *testing.T) {
-	var told []string
-	c, _ := checker(t, build(t, block("a", "bad.example\n!good@bad.example"), block("b", "odd.example").shadow()), policy.Settings{
-		RecipientsExempt: []string{"abuse"}, Completed: func(a addr.Addr, _ netip.Addr) { told = append(told, a.String()) }})
-	for _, q := range []struct{ sender, recipient string }{
-		{"x@ok.example", "bob@here.example"},
-		{"x@ok.example", ""},                    // no recipient yet
-		{"", "bob@here.example"},                // nobody
-		{"no sender", "bob@here.example"},       // nobody that a list could hold
-		{"x@bad.example", "bob@here.example"},   // refused
-		{"x@bad.example", "abuse@here.example"}, // listed all the same
-		{"good@bad.example", "bob@here.example"},
-		{"x@odd.example", "bob@here.example"},
-	} {
-		c.Recipient(askSender(c, q.sender), q.recipient)
-		x := c.Begin(table, policy.Client{})
-		x.Mail(policy.Mail{Sender: q.sender})
-		if len(told) > 0 {
-			t.Fatalf("told of %s at RCPT", told)
-		}
-	}
-	for _, sender := range []string{"x@ok.example", "", "no sender", "x@bad.example", "good@bad.example", "x@odd.example"} {
-		c.Completed(askSender(c, sender))
-	}
-	if got := strings.Join(told, " "); got != "x@ok.example" {
-		t.Errorf("told of %s, want x@ok.example", got)
 	}
 }

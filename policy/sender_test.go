@@ -171,20 +171,6 @@ func modelKind(v verdict.Verdict) verdict.Kind {
 	return kind
 }
 
-func TestWhatIsNoSenderIsNoInternalError(t *testing.T) {
-	c, reg := checker(t, build(t, block("a", "bad.example")), policy.Settings{OnError: rule.TempfailOnError})
-	v := askSender(c, "two@at@signs.example")
-	if !errors.As(v.Err, new(*addr.Error)) || v.Internal() {
-		t.Errorf("Err = %v, Internal() = %v", v.Err, v.Internal())
-	}
-	if d := c.Recipient(v, "bob@here.example"); d.Outcome != policy.Accept {
-		t.Errorf("Recipient = %+v, want accepted", d)
-	}
-	wantMetric(t, reg, "blockd_internal_errors_total", `
-		blockd_internal_errors_total{where="panic"} 0
-		blockd_internal_errors_total{where="store"} 0`)
-}
-
 // TestUnreadableStore cuts the index off under its mapping, as a full or dying
 // disk might: nobody is refused, and it is counted.
 func TestUnreadableStore(t *testing.T) {
@@ -338,14 +324,6 @@ func TestClearSenderDoesNotAllocate(t *testing.T) {
 	}
 	if told == 0 {
 		t.Error("nobody was told of a message")
-	}
-}
-
-func BenchmarkClearSender(b *testing.B) {
-	c, _ := checker(b, build(b, block("a", "bad.example")), policy.Settings{})
-	b.ReportAllocs()
-	for b.Loop() {
-		askSender(c, "promo@shop.example")
 	}
 }
 
