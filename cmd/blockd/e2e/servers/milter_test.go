@@ -3,9 +3,7 @@ package servers
 import (
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/smtp"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -211,40 +209,6 @@ func TestMilterUnderTLS(t *testing.T) {
 	d.Counted(t, `blockd_milter_recipients_total{outcome="refused"}`, "4")
 }
 
-// TestMilterReload changes a list fifty times while smtp-source sends mail through
-// Postfix: no mail of a clear sender may be lost, no listed sender may pass.
-func TestMilterReload(t *testing.T) {
-	source := testkit.Peer(t, "smtp-source")
-	d, p := withMilter(t, false, "smtpd_client_message_rate_limit=0", "smtpd_client_connection_rate_limit=0")
-	load := make(chan error, 1)
-	go func() {
-		out, err := exec.Command(source, "-s", "5", "-m", "500", "-l", "2048", "-f", "clear@there.example", "-t", "user@here.example", p.SMTP).CombinedOutput()
-		if err != nil {
-			err = fmt.Errorf("smtp-source: %w\n%s", err, out)
-		}
-		load <- err
-	}()
-	verdicts := 0
-	for i := range 10 {
-		text, want := "bad.example\nnow.example\n", "550 "
-		if i%2 == 1 {
-			text, want = "bad.example\n", "250 "
-		}
-		e2e.Replace(t, d.Path("bad.txt"), text)
-		testkit.Eventually(t, fmt.Sprintf("change %d to act", i+1), func() bool {
-			verdicts++
-			if got := e2e.Ask(t, p.SMTP, "x@bad.example"); !strings.HasPrefix(got, "550 ") {
-				t.Errorf("a listed sender: %q", got)
-			}
-			return strings.HasPrefix(e2e.Ask(t, p.SMTP, "x@now.example"), want) || t.Failed()
-		})
-	}
-	if err := <-load; err != nil {
-		t.Error(err)
-	}
-	t.Logf("10 changes, %d checks; 500 mails of smtp-source, none lost", verdicts)
-}
-
 // TestMilterWithSendmail has a real Sendmail ask: one line of sendmail.mc.
 func TestMilterWithSendmail(t *testing.T) {
 	address := e2e.FreeAddress(t)
@@ -289,46 +253,5 @@ func TestMilterWithSendmail(t *testing.T) {
 	}
 	if got := d.Metric("blockd_milter_panics_total"); got != "0" {
 		t.Errorf("panics: %s", got)
-	}
-}
-
-// TestMilterRestartLetsNobodyIn: while somebody holds the socket open, Postfix waits
-// for the next process, and no mail comes in unasked.
-func TestMilterRestartLetsNobodyIn(t *testing.T) {
-	address := e2e.FreeAddress(t)
-	d := e2e.Configure(t, e2e.Setup{Lists: milterLists, Files: milterFiles, SMTP: "quarantine = \"aside\"\n", Milter: fmt.Sprintf("listen = %q\n", address)})
-	l, err := net.Listen("tcp", address)
-	testkit.Must(t, err)
-	defer l.Close()
-	held := map[string]net.Listener{"milter": l}
-	d.Run(t, e2e.Passing(t, d, held))
-	p := e2e.StartPostfix(t, e2e.FreeAddress(t), "smtpd_milters=inet:"+address, "milter_default_action=accept")
-	if got := e2e.Ask(t, p.SMTP, "a@bad.example"); !strings.HasPrefix(got, "550 5.7.1 ") {
-		t.Fatalf("a listed sender: %q", got)
-	}
-	d.Stop(t)
-	answers := make(chan string, 5)
-	for range cap(answers) {
-		go func() {
-			c, err := smtp.Dial(p.SMTP)
-			if err != nil {
-				answers <- err.Error()
-				return
-			}
-			defer c.Close()
-			if err := c.Mail("a@bad.example"); err != nil {
-				answers <- err.Error()
-			} else if err := c.Rcpt("you@here.example"); err != nil {
-				answers <- err.Error()
-			} else {
-				answers <- "taken"
-			}
-		}()
-	}
-	d.Run(t, e2e.Passing(t, d, held))
-	for range cap(answers) {
-		if got := <-answers; !strings.Contains(got, "listed in bad") {
-			t.Errorf("a listed sender during the restart: %q", got)
-		}
 	}
 }

@@ -2,16 +2,12 @@ package servers
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"blockd/cmd/blockd/e2e"
@@ -175,52 +171,6 @@ func TestPostfixPrefixesTheWords(t *testing.T) {
 		if got := e2e.Plain(c.Command("RCPT TO:<bob@here.example>")); got != want {
 			t.Errorf("%s: %q, want %q", where, got, want)
 		}
-	}
-}
-
-// A sender does not escape by the way it is written, through none of the three.
-func TestPostfixAsksHoweverASenderIsWritten(t *testing.T) {
-	a := serveAsked(t, e2e.Setup{})
-	for _, service := range []string{"policy", "socketmap", "tcp"} {
-		t.Run(service, func(t *testing.T) {
-			p := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions", a.senders(service)))
-			for _, tt := range []struct {
-				mail   string
-				listed bool
-			}{
-				{"<a@bulk.example>", true},
-				{"<A@BULK.Example>", true},
-				{"<a@bulk.example.>", true},
-				{"a@bulk.example", true},
-				{"(c)<a@bulk.example>", true},
-				{"<a@deep.below.bulk.example>", true},
-				{`<"bad q"@x.example>`, true},
-				{`<"a"@bulk.example>`, true},
-				{`<"a@b"@bulk.example>`, true},
-				{`<@r1.example,@r2.example:u@route.example>`, true},
-				{"<100%@shop.example>", true},
-				{"<a@xn--bcher-kva.bulk.example>", true},
-				{"<a@bücher.bulk.example> SMTPUTF8", true},
-				{"<a%bulk.example>", true}, // whom Postfix makes a@bulk.example of
-				{"<bulk.example!a>", true},
-				{"<a@notbulk.example>", false},
-				{"<a@bulk.example.there.example>", false},
-				{"<a@news.bulk.example>", false},
-				{"<local>", false},
-				{"<>", false},
-				{"<q@x.example>", false},
-			} {
-				c := e2e.DialSMTP(t, p.SMTP)
-				if got := c.Command("MAIL FROM:%s", tt.mail); !strings.HasPrefix(got, "250") {
-					t.Errorf("MAIL FROM:%s = %q", tt.mail, got)
-					continue
-				}
-				got := c.Command("RCPT TO:<bob@here.example>")
-				if want := map[bool]string{true: "550 5.7.1 ", false: "250 "}[tt.listed]; !strings.HasPrefix(got, want) || tt.listed && !strings.Contains(got, "listed in bad (ref ") {
-					t.Errorf("MAIL FROM:%s: %q, want %s", tt.mail, got, want)
-				}
-			}
-		})
 	}
 }
 
@@ -395,61 +345,6 @@ func TestPostmapAsksTheTables(t *testing.T) {
 	if err != nil || strings.Count(string(out), "listed in bad") != 500 || strings.Contains(string(out), "there.example") {
 		t.Errorf("a thousand keys: %v, %d found", err, strings.Count(string(out), "listed in bad"))
 	}
-}
-
-// blockd is restarted while mail comes in. Whoever holds its socket open meanwhile
-// (socket activation) has every question answered; Postfix asks a second time when
-// a connection was closed.
-func TestPolicyServiceRestartsUnderTraffic(t *testing.T) {
-	a := configureAsked(t, e2e.Setup{})
-	held := map[string]net.Listener{}
-	for name, address := range map[string]string{"policy": a.policy, "http": a.HTTP} {
-		l, err := net.Listen("tcp", address)
-		testkit.Must(t, err)
-		defer l.Close()
-		held[name] = l
-	}
-	a.Run(t, e2e.Passing(t, a.Daemon, held))
-	p := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions", a.senders("policy")))
-
-	ctx, cancel := context.WithCancel(t.Context())
-	var served, refused atomic.Int64
-	var clients sync.WaitGroup
-	odd := make(chan string, 100)
-	for i := range 4 {
-		c := e2e.DialSMTP(t, p.SMTP)
-		clients.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
-				if (n+i)%2 == 0 {
-					if got := c.Send("a@there.example", "bob@here.example", []byte("Subject: x\r\n\r\nx\r\n")); !strings.HasPrefix(got, "250 ") {
-						odd <- "a clear sender: " + got
-					}
-					served.Add(1)
-				} else {
-					if got := c.Send("a@bulk.example", "bob@here.example", nil); !strings.HasPrefix(got, "550 5.7.1 ") {
-						odd <- "a listed sender: " + got
-					}
-					refused.Add(1)
-				}
-			}
-		})
-	}
-	for range 3 {
-		before := served.Load() + refused.Load()
-		testkit.Eventually(t, "mail to pass", func() bool { return served.Load()+refused.Load() >= before+20 || len(odd) > 0 })
-		a.Stop(t)
-		a.Run(t, e2e.Passing(t, a.Daemon, held))
-	}
-	before := served.Load()
-	testkit.Eventually(t, "mail to pass behind the last restart", func() bool { return served.Load() >= before+10 || len(odd) > 0 })
-	cancel()
-	clients.Wait()
-	close(odd)
-	for text := range odd {
-		t.Error(text)
-	}
-	testkit.Eventually(t, "all of the mail", func() bool { return len(e2e.Messages(t, p.Maildir)) == int(served.Load()) })
-	t.Logf("3 restarts: %d messages taken and delivered, %d refused", served.Load(), refused.Load())
 }
 
 // Without blockd Postfix does what its own settings say: docs/postfix.md has them.
