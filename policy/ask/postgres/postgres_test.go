@@ -1,16 +1,13 @@
 package postgres_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,14 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"blockd/index"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/asked"
 	"blockd/internal/testkit/postgresserver"
-	"blockd/lists"
-	"blockd/mail/addr"
-	"blockd/policy/ask"
 	"blockd/policy/ask/postgres"
-	"blockd/policy/verdict"
 	"blockd/sources/mirror/query"
 )
 
@@ -77,18 +70,6 @@ func open(t testing.TB, o postgres.Options) *postgres.Store {
 	return s
 }
 
-func say(answers []ask.Answer) string {
-	var b strings.Builder
-	for _, a := range answers {
-		fmt.Fprintf(&b, "%s:", a.Text)
-		for _, r := range a.Rows {
-			fmt.Fprintf(&b, " %s|%s|%d|%s|%s", r.Entry, r.Action, r.Expires, r.ID, r.Reason)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
-}
-
 var texts = []string{"a@b.example", "b.example", "d.example", "{\"\\,'}"}
 
 const answered = "a@b.example: a@b.example|block|4102444800|1|it's\twhy a@b.example|allow|0|2|\nb.example:\nd.example: d.example||0|3|\n{\"\\,'}:\n"
@@ -98,16 +79,12 @@ func TestTypesOfEntries(t *testing.T) {
 		_, o := database(t, entry)
 		s := open(t, o)
 		for range 3 {
-			if got, err := s.Ask(t.Context(), texts); err != nil || say(got) != answered {
-				t.Errorf("%s: %v\n%swant\n%s", entry, err, say(got), answered)
-			}
+			asked.WantAnswer(t, entry, s, texts, answered, "")
 		}
 	}
 	name, o := database(t, "citext")
 	shared.Exec(t, name, "update senders set entry = 'D.Example' where id = 3")
-	if got, err := open(t, o).Ask(t.Context(), texts[2:3]); err != nil || say(got) != "d.example: D.Example||0|3|\n" {
-		t.Errorf("capitals: %v %s", err, say(got))
-	}
+	asked.WantAnswer(t, "capitals", open(t, o), texts[2:3], "d.example: D.Example||0|3|\n", "")
 }
 
 // TestDoubts: what is not an answer to the whole question is an error. The statement of the test spoils a database; each question
@@ -131,9 +108,7 @@ func TestDoubts(t *testing.T) {
 			}
 			s := open(t, o)
 			if tt.query == "" {
-				if got, err := s.Ask(t.Context(), texts); err != nil || say(got) != answered {
-					t.Fatalf("before: %v\n%s", err, say(got))
-				}
+				asked.WantAnswer(t, "before", s, texts, answered, "")
 			}
 			shared.Exec(t, name, tt.spoil)
 			spoiled := tt.name == "a column of another type" // which a new connection takes as it is
@@ -142,7 +117,7 @@ func TestDoubts(t *testing.T) {
 				got, err := s.Ask(ctx, texts)
 				cancel()
 				if err == nil && (!spoiled || i == 0) {
-					t.Errorf("an answer: %s", say(got))
+					t.Errorf("an answer: %s", asked.Say(got))
 				}
 				if err != nil && strings.Contains(err.Error(), "\n") {
 					t.Errorf("an error of several lines: %q", err)
@@ -150,9 +125,7 @@ func TestDoubts(t *testing.T) {
 			}
 			shared.Exec(t, name, tt.mend)
 			if tt.query == "" && !spoiled && tt.name != "a row of another entry" {
-				if got, err := s.Ask(t.Context(), texts); err != nil || say(got) != answered {
-					t.Errorf("afterwards: %v\n%s", err, say(got))
-				}
+				asked.WantAnswer(t, "afterwards", s, texts, answered, "")
 			}
 		})
 	}
@@ -169,9 +142,7 @@ func TestLostConnections(t *testing.T) {
 	all.Wait()
 	for range 3 {
 		shared.Exec(t, name, "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = current_database() and application_name = 'blockd'")
-		if got, err := s.Ask(t.Context(), texts); err != nil || say(got) != answered {
-			t.Errorf("%v\n%s", err, say(got))
-		}
+		asked.WantAnswer(t, "connections that are lost", s, texts, answered, "")
 	}
 	held := shared.Query(t, name, "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'blockd'")
 	if n, _ := strconv.Atoi(held[0]); n > 8 {
@@ -186,13 +157,9 @@ func TestOpenTellsNoPassword(t *testing.T) {
 		}
 	}
 	s := open(t, postgres.Options{DSN: "postgres://u:hunter2@127.0.0.1:1/d", Query: "select entry from e", Changes: query.None})
-	if _, err := s.Ask(t.Context(), texts); err == nil || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("%v", err)
-	}
+	asked.WantAnswer(t, "away", s, texts, "", "hunter2")
 	s.Close()
-	if _, err := s.Ask(t.Context(), texts); err == nil {
-		t.Error("an answer of a store that is closed")
-	}
+	asked.WantAnswer(t, "closed", s, texts, "", "hunter2")
 }
 
 // processes are those of the server: the first and its children.
@@ -215,102 +182,38 @@ func processes(t testing.TB) (pids []int) {
 	return pids
 }
 
-func signal(t testing.TB, s syscall.Signal) {
-	t.Helper()
-	for _, pid := range processes(t) {
-		if err := syscall.Kill(pid, s); err != nil && err != syscall.ESRCH {
-			t.Fatal(err)
-		}
-	}
-}
-
-// TestServerDiesAndHangs asks a server that is stopped (SIGSTOP), goes on, is killed, and is started again: no answer is
-// wrong, and few wait long.
 func TestServerDiesAndHangs(t *testing.T) {
 	_, o := database(t, "text")
-	var log bytes.Buffer
-	set := ask.New(ask.Options{Store: open(t, o), Pause: 100 * time.Millisecond, Timeout: 200 * time.Millisecond, Positive: time.Nanosecond, Negative: time.Nanosecond,
-		Source: index.Source{List: "asked"}, Actions: true}, slog.New(slog.NewTextHandler(&log, nil)))
-	defer set.Close()
-	f := ask.NewFilter(10)
-	for _, text := range []string{"d.example", "c@b.example"} {
-		it, err := lists.ParseEntry(text, lists.Settings{})
-		testkit.Must(t, err)
-		f.Add(it.Key)
-	}
-	set.UseFilter(f)
-	sets := ask.NewSets([]*ask.Set{set}, nil)
-	// question is whether a sender is listed, and false if that is not known.
-	question := func(text string) (listed, known bool) {
-		a, err := addr.Parse(text)
-		testkit.Must(t, err)
-		matches, _, unasked := sets.Begin(a, addr.Key{}, verdict.EnvelopeSource).Amend(t.Context(), nil, nil, time.Now())
-		return len(matches) > 0, len(unasked) == 0
-	}
-	counts := map[string]int{}
-	var waits []time.Duration
-	phase := func(name string, n int) {
-		for range n {
-			start := time.Now()
-			yes, known := question("x@d.example")
-			no, knownToo := question("c@b.example")
-			waits = append(waits, time.Since(start)/2)
-			if no || yes != known {
-				t.Fatalf("%s: listed %v (known %v), unlisted %v (known %v)", name, yes, known, no, knownToo)
-			}
-			if known {
-				counts[name]++
+	signal := func(s syscall.Signal) {
+		for _, pid := range processes(t) {
+			if err := syscall.Kill(pid, s); err != nil && err != syscall.ESRCH {
+				t.Fatal(err)
 			}
 		}
 	}
-	until := func(name string) {
-		for end := time.Now().Add(30 * time.Second); counts[name] == 0; phase(name, 1) {
-			if time.Now().After(end) {
-				t.Fatalf("%s: no answer\n%s", name, log.String())
+	asked.DiesAndHangs(t, asked.Server{
+		Store: open(t, o),
+		Stop: func() {
+			for _, pid := range processes(t) {
+				testkit.Stop(t, pid)
 			}
-		}
-	}
-	until("alive")
-	phase("alive", 100)
-	signal(t, syscall.SIGSTOP)
-	phase("stopped", 1000)
-	signal(t, syscall.SIGCONT)
-	until("goes on")
-	signal(t, syscall.SIGKILL)
-	phase("dead", 1000)
-	if counts["stopped"]+counts["dead"] > 0 {
-		t.Errorf("answers of a server that gives none: %v", counts)
-	}
-	// A process that nothing has waited for yet counts as running, so that the next server would not start.
-	locks, _ := filepath.Glob(filepath.Join(shared.Dir, ".s.*.lock"))
-	for _, lock := range append(locks, filepath.Join(shared.Dir, "data", "postmaster.pid")) {
-		testkit.Must(t, os.Remove(lock))
-	}
-	testkit.Must(t, shared.Start())
-	until("started again")
-	slices.Sort(waits)
-	t.Logf("%v; p50 %s, p99 %s, most %s", counts, waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
-	if waits[len(waits)/2] > 100*time.Millisecond {
-		t.Errorf("half of all wait for %s", waits[len(waits)/2])
-	}
+		},
+		GoOn: func() { signal(syscall.SIGCONT) },
+		Kill: func() { signal(syscall.SIGKILL) },
+		Start: func() {
+			// A process that nothing has waited for yet counts as running, so that the next server would not start.
+			locks, _ := filepath.Glob(filepath.Join(shared.Dir, ".s.*.lock"))
+			for _, lock := range append(locks, filepath.Join(shared.Dir, "data", "postmaster.pid")) {
+				testkit.Must(t, os.Remove(lock))
+			}
+			testkit.Must(t, shared.Start())
+		},
+	})
 }
 
 // BenchmarkConfirm asks a local server for the six texts of a sender with four keys, of a table of a hundred thousand.
 func BenchmarkConfirm(b *testing.B) {
 	name, o := database(b, "text")
 	shared.Exec(b, name, "insert into senders (entry) select 'u' || i || '@b' || j || '.example' from generate_series(1, 1000) i, generate_series(1, 100) j; analyze senders")
-	s := open(b, o)
-	var waits []time.Duration
-	i := 0
-	for b.Loop() {
-		d := fmt.Sprintf("b%d.example", i%100)
-		start := time.Now()
-		if _, err := s.Ask(b.Context(), []string{fmt.Sprintf("u%d@%s", i%2000, d), fmt.Sprintf("u%d@", i), d, "=" + d, "example", ".example"}); err != nil {
-			b.Fatal(err)
-		}
-		waits = append(waits, time.Since(start))
-		i++
-	}
-	slices.Sort(waits)
-	b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds()), "p99-us")
+	asked.BenchmarkConfirm(b, open(b, o))
 }

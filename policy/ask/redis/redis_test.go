@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -18,14 +17,11 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"blockd/index"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/asked"
 	"blockd/internal/testkit/redisserver"
-	"blockd/lists"
-	"blockd/mail/addr"
 	"blockd/policy/ask"
 	"blockd/policy/ask/redis"
-	"blockd/policy/verdict"
 )
 
 func open(t testing.TB, o redis.Options) *redis.Store {
@@ -34,18 +30,6 @@ func open(t testing.TB, o redis.Options) *redis.Store {
 	testkit.Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
-}
-
-func say(answers []ask.Answer) string {
-	var b strings.Builder
-	for _, a := range answers {
-		fmt.Fprintf(&b, "%s:", a.Text)
-		for _, r := range a.Rows {
-			fmt.Fprintf(&b, " %s|%s|%d|%s|%s", r.Entry, r.Action, r.Expires, r.ID, r.Reason)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
 }
 
 func TestKinds(t *testing.T) {
@@ -64,31 +48,19 @@ func TestKinds(t *testing.T) {
 		{"hash", "a@b.example: a@b.example||0||sold addresses\nb.example:\nd.example: d.example|allow|4102444800|17|why\n"},
 		{"", "a@b.example: a@b.example|block|0|4711|why\nb.example: b.example|allow|0||\nd.example:\n"},
 	} {
-		got, err := open(t, redis.Options{DSN: server.URL(), List: "own", Key: tt.key}).Ask(ctx, []string{"a@b.example", "b.example", "d.example"})
-		if err != nil || say(got) != tt.want {
-			t.Errorf("%s: %v\n%swant\n%s", tt.key, err, say(got), tt.want)
-		}
+		asked.WantAnswer(t, tt.key, open(t, redis.Options{DSN: server.URL(), List: "own", Key: tt.key}), []string{"a@b.example", "b.example", "d.example"}, tt.want, "")
 	}
+	one := []string{"a@b.example"}
 	for _, key := range []string{"text", "none"} {
-		if got, err := open(t, redis.Options{DSN: server.URL(), Key: key}).Ask(ctx, []string{"a@b.example"}); err == nil {
-			t.Errorf("%s: %s", key, say(got))
-		}
+		asked.WantAnswer(t, key, open(t, redis.Options{DSN: server.URL(), Key: key}), one, "", "")
 	}
 	s := open(t, redis.Options{DSN: server.URL(), Key: "set"})
-	if _, err := s.Ask(ctx, []string{"a@b.example"}); err != nil {
-		t.Fatal(err)
-	}
+	asked.WantAnswer(t, "a set", s, one, "a@b.example: a@b.example||0||\n", "")
 	client.Del(ctx, "set")
-	if got, err := s.Ask(ctx, []string{"a@b.example"}); err == nil {
-		t.Errorf("a set that has gone: %s", say(got))
-	}
+	asked.WantAnswer(t, "a set that has gone", s, one, "", "")
 	client.HSet(ctx, "set", "a@b.example", "")
-	if got, err := s.Ask(ctx, []string{"a@b.example"}); err == nil {
-		t.Errorf("a key of another type: %s", say(got))
-	}
-	if got, err := s.Ask(ctx, []string{"a@b.example"}); err != nil || say(got) != "a@b.example: a@b.example||0||\n" {
-		t.Errorf("once its type is known: %v %s", err, say(got))
-	}
+	asked.WantAnswer(t, "a key of another type", s, one, "", "")
+	asked.WantAnswer(t, "once its type is known", s, one, "a@b.example: a@b.example||0||\n", "")
 }
 
 func TestShards(t *testing.T) {
@@ -104,7 +76,7 @@ func TestShards(t *testing.T) {
 	}
 	got, err := open(t, redis.Options{DSN: server.URL(), List: "own", Shards: 4}).Ask(t.Context(), texts)
 	if err != nil || len(got) != len(texts) || slices.ContainsFunc(got, func(a ask.Answer) bool { return a.Rows != nil }) || got[99].Text != texts[99] {
-		t.Errorf("%v %s", err, say(got))
+		t.Errorf("%v %s", err, asked.Say(got))
 	}
 }
 
@@ -198,21 +170,20 @@ func TestWrongAnswers(t *testing.T) {
 	} {
 		t.Run(strings.TrimSpace(tt.answer), func(t *testing.T) {
 			s := open(t, redis.Options{DSN: scripted(t, tt.answer), Key: "set"})
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
-			got, err := s.Ask(ctx, []string{"a@b.example", "b.example"})
-			if say(got) != tt.want && err == nil || (err == nil) != (tt.want != "") {
-				t.Errorf("%q: %v\n%swant\n%s", tt.answer, err, say(got), tt.want)
-			}
-			if err != nil && strings.Contains(err.Error(), "\n") {
-				t.Errorf("an error of several lines: %q", err)
-			}
+			asked.WantAnswer(t, tt.answer, patient{s}, []string{"a@b.example", "b.example"}, tt.want, "")
 		})
 	}
 }
 
-// TestServerDiesAndHangs asks a real server that is stopped (SIGSTOP), goes on, and is killed: no answer is wrong, and nobody
-// waits long.
+// patient is a store whose questions end.
+type patient struct{ *redis.Store }
+
+func (p patient) Ask(ctx context.Context, texts []string) ([]ask.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	return p.Store.Ask(ctx, texts)
+}
+
 func TestServerDiesAndHangs(t *testing.T) {
 	server := redisserver.Start(t)
 	client := goredis.NewClient(&goredis.Options{Addr: server.Address, Protocol: 2})
@@ -226,64 +197,8 @@ func TestServerDiesAndHangs(t *testing.T) {
 	if err != nil || pid <= 1 || pid == os.Getpid() {
 		t.Fatalf("process %q: %v", text, err)
 	}
-	set := ask.New(ask.Options{Store: open(t, redis.Options{DSN: server.URL(), Key: "set"}), Pause: 100 * time.Millisecond, Timeout: 200 * time.Millisecond, Positive: time.Nanosecond, Negative: time.Nanosecond,
-		Source: index.Source{List: "asked"}}, slog.New(slog.DiscardHandler))
-	defer set.Close()
-	f := ask.NewFilter(10)
-	for _, text := range []string{"a@b.example", "c@b.example"} {
-		it, err := lists.ParseEntry(text, lists.Settings{})
-		testkit.Must(t, err)
-		f.Add(it.Key)
-	}
-	set.UseFilter(f)
-	sets := ask.NewSets([]*ask.Set{set}, nil)
-	// question is whether a sender is listed, and false if that is not known.
-	question := func(text string) (listed, known bool) {
-		a, err := addr.Parse(text)
-		testkit.Must(t, err)
-		q := sets.Begin(a, addr.Key{}, verdict.EnvelopeSource)
-		matches, _, unasked := q.Amend(t.Context(), nil, nil, time.Now())
-		return len(matches) > 0, len(unasked) == 0
-	}
-	counts := map[string]int{}
-	var waits []time.Duration
-	phase := func(name string, n int) {
-		for range n {
-			start := time.Now()
-			yes, known := question("a@b.example")
-			no, knownToo := question("c@b.example")
-			waits = append(waits, time.Since(start)/2)
-			if no || yes && !known || known && !yes {
-				t.Fatalf("%s: listed %v (known %v), unlisted %v (known %v)", name, yes, known, no, knownToo)
-			}
-			if known {
-				counts[name]++
-			}
-		}
-	}
-	until := func(name string) {
-		for end := time.Now().Add(30 * time.Second); counts[name] == 0; phase(name, 1) {
-			if time.Now().After(end) {
-				t.Fatalf("%s: no answer", name)
-			}
-		}
-	}
-	until("alive")
-	phase("alive", 100)
-	testkit.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
-	phase("stopped", 1000)
-	testkit.Must(t, syscall.Kill(pid, syscall.SIGCONT))
-	until("goes on")
-	server.Kill()
-	phase("dead", 1000)
-	if counts["stopped"]+counts["dead"] > 0 {
-		t.Errorf("answers of a server that gives none: %v", counts)
-	}
-	slices.Sort(waits)
-	t.Logf("%v; p50 %s, p99 %s, most %s", counts, waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
-	if waits[len(waits)/2] > 100*time.Millisecond {
-		t.Errorf("half of all wait for %s", waits[len(waits)/2])
-	}
+	asked.DiesAndHangs(t, asked.Server{Store: open(t, redis.Options{DSN: server.URL(), Key: "set"}), Stop: func() { testkit.Stop(t, pid) },
+		GoOn: func() { testkit.Must(t, syscall.Kill(pid, syscall.SIGCONT)) }, Kill: server.Kill})
 }
 
 // BenchmarkConfirm asks a local server for the six texts of a sender with four keys, of a set of a hundred thousand.
@@ -298,19 +213,5 @@ func BenchmarkConfirm(b *testing.B) {
 		}
 		client.SAdd(b.Context(), "set", members...)
 	}
-	s := open(b, redis.Options{DSN: server.URL(), Key: "set"})
-	var waits []time.Duration
-	i := 0
-	for b.Loop() {
-		d := fmt.Sprintf("b%d.example", i%100)
-		texts := []string{fmt.Sprintf("u%d@%s", i%2000, d), fmt.Sprintf("u%d@", i), d, "=" + d, "example", ".example"}
-		start := time.Now()
-		if _, err := s.Ask(b.Context(), texts); err != nil {
-			b.Fatal(err)
-		}
-		waits = append(waits, time.Since(start))
-		i++
-	}
-	slices.Sort(waits)
-	b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds()), "p99-us")
+	asked.BenchmarkConfirm(b, open(b, redis.Options{DSN: server.URL(), Key: "set"}))
 }
