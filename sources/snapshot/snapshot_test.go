@@ -1,12 +1,16 @@
 package snapshot
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -244,4 +248,173 @@ func ExampleTurn() {
 	// Output:
 	// 22.1446
 	// 40.8005
+}
+
+// What a person has published again stays, although the lists of the publisher still have what was taken back, until a person publishes; and it
+// is made anew before it ends.
+func TestWhatWasPublishedAgainStays(t *testing.T) {
+	c := newChannel(t)
+	c.add("spam", addresses(0, 100)...)
+	c.publish()
+	c.add("spam", "good@partner.example")
+	c.publish()
+	p := c.publisher()
+	defer p.Close()
+	if _, err := p.Halt(t.Context(), time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if told, err := p.Again(t.Context(), 1, true); err != nil || told.Sequence != 3 || !told.Lifted {
+		t.Fatalf("%+v, %v", told, err)
+	}
+	for range 2 {
+		if told, err := p.PublishChanges(t.Context(), c.content()); !errors.Is(err, ErrStands) || told != nil {
+			t.Fatalf("what was taken back is published by itself: %+v, %v", told, err)
+		}
+	}
+	c.add("spam", addresses(100, 110)...) // neither with others
+	if told, err := p.PublishChanges(t.Context(), c.content()); !errors.Is(err, ErrStands) {
+		t.Fatalf("%+v, %v", told, err)
+	}
+	p.aged = Life
+	told, err := p.PublishChanges(t.Context(), c.content())
+	if err != nil || told.Sequence != 4 {
+		t.Fatalf("it ends, and is not made anew: %+v, %v", told, err)
+	}
+	p.aged = 0
+	if _, err := p.PublishChanges(t.Context(), c.content()); !errors.Is(err, ErrStands) {
+		t.Fatal(err)
+	}
+	c.remove("spam", "good@partner.example")
+	if told, err = p.Publish(t.Context(), c.content(), false); err != nil || told.Sequence != 5 || told.Entries != 110 {
+		t.Fatalf("%+v, %v", told, err)
+	}
+	c.add("spam", addresses(110, 120)...)
+	if told, err = p.PublishChanges(t.Context(), c.content()); err != nil || told.Sequence != 6 {
+		t.Fatalf("%+v, %v", told, err)
+	}
+}
+
+// Those that can be published again are in the store.
+func TestSequencesThatAreThere(t *testing.T) {
+	c := newChannel(t)
+	c.keep = 3
+	for i := range 5 {
+		c.add("spam", addresses(i, i+1)...)
+		c.publish()
+	}
+	kept, err := Kept(c.folder, "prod")
+	if err != nil || len(kept) != 3 || kept[0].Sequence != 5 || kept[2].Sequence != 3 || kept[2].entries() != 3 || kept[2].Created == 0 {
+		t.Fatalf("%+v, %v", kept, err)
+	}
+	if kept, err = Kept(c.folder, "other"); err != nil || len(kept) != 0 {
+		t.Fatalf("of another channel: %+v, %v", kept, err)
+	}
+	if kept, err = Kept(t.TempDir(), "prod"); err != nil || len(kept) != 0 {
+		t.Fatalf("of no publisher: %+v, %v", kept, err)
+	}
+}
+
+// Three hundred nodes take a sequence in stages, each when its turn says so; a halt brings all back.
+func TestThreeHundredNodes(t *testing.T) {
+	c := newChannel(t)
+	c.add("spam", "a@bulk.example")
+	c.publish()
+	const count = 300
+	nodes := make([]*Node, count)
+	folder := t.TempDir()
+	all := func(at time.Time) (have map[int64]int) {
+		t.Helper()
+		have = map[int64]int{}
+		var mu sync.Mutex
+		var group sync.WaitGroup
+		for i, n := range nodes {
+			group.Go(func() {
+				if err := n.At(t.Context(), at); err != nil {
+					t.Errorf("node %d: %v", i, err)
+				}
+				mu.Lock()
+				have[n.Status().Sequence]++
+				mu.Unlock()
+			})
+		}
+		group.Wait()
+		return have
+	}
+	for i := range nodes {
+		o := c.options()
+		o.Folder, o.Node, o.Canary = filepath.Join(folder, fmt.Sprint(i)), fmt.Sprintf("mx%d.example", i), i == 0
+		nodes[i] = c.node(o)
+	}
+	if have := all(time.Now()); have[1] != count {
+		t.Fatalf("the first sequence: %v", have)
+	}
+	c.stages = []PlannedStage{{1, 15 * time.Minute}, {20, 30 * time.Minute}}
+	c.add("spam", "b@bulk.example")
+	told := c.publish()
+	for i, s := range told.Stages[:2] {
+		want := 0
+		for k := range nodes {
+			if k == 0 || Turn("prod", 2, nodes[k].Node) < float64(s.Share) {
+				want++
+			}
+		}
+		if have := all(time.Unix(s.From, 0).Add(time.Minute)); have[2] != want || have[1] != count-want {
+			t.Errorf("stage %d: %v, want %d", i+1, have, want)
+		}
+	}
+	p := c.publisher()
+	if _, err := p.Halt(t.Context(), time.Now().Add(2*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if have := all(time.Unix(told.Stages[2].From, 0).Add(time.Minute)); have[1] != count {
+		t.Errorf("halted: %v", have)
+	}
+}
+
+// gone is a store that gives nothing.
+type gone struct{}
+
+func (gone) Get(context.Context, string, int64) (io.ReadCloser, error) {
+	return nil, errors.New("connection refused")
+}
+func (gone) String() string { return "nowhere" }
+
+func TestARelayServesWhatItHas(t *testing.T) {
+	c := newChannel(t)
+	c.add("spam", addresses(0, 12_000)...)
+	c.publish()
+	o := c.options()
+	o.Serves = true
+	relay := c.node(o)
+	once(t, relay)
+	server := httptest.NewServer(relay.Relay())
+	defer server.Close()
+	web, err := NewWeb(server.URL, "test")
+	testkit.Must(t, err)
+	o = c.options()
+	o.From, o.Relays = gone{}, []Store{web}
+	behind := c.node(o)
+	once(t, behind)
+	c.agrees(behind)
+
+	c.add("spam", "one@more.example")
+	c.publish()
+	once(t, relay)
+	once(t, behind)
+	c.agrees(behind)
+	if behind.counters.fetch[kindDelta] == 0 {
+		t.Error("no delta came over the relay")
+	}
+	fresh := c.options() // wants whole objects, of which the relay has had deltas alone
+	fresh.From, fresh.Relays = gone{}, []Store{web}
+	late := c.node(fresh)
+	once(t, late)
+	c.agrees(late)
+	for _, name := range []string{"state", "../state", "prod/../state", "files/x", "manifests/1.json.json", "objects/1.zst", "current/manifest.json", "prod/state"} {
+		if in, err := web.Get(t.Context(), name, 0); err == nil {
+			in.Close()
+			t.Errorf("the relay gives %s", name)
+		}
+	}
 }
