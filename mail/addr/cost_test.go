@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestAllocations(t *testing.T) {
@@ -23,10 +25,7 @@ func TestAllocations(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := testing.AllocsPerRun(100, func() {
-				a, err := Parse(tt.in)
-				if err != nil {
-					t.Fatal(err)
-				}
+				a := testkit.Value(Parse(tt.in))(t)
 				dst = a.Keys(dst[:0])
 			})
 			if got != tt.want {
@@ -65,10 +64,7 @@ func BenchmarkParse(b *testing.B) {
 	dst := make([]Key, 0, MaxKeys)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		a, err := Parse(senders[i&(1<<16-1)])
-		if err != nil {
-			b.Fatal(err)
-		}
+		a := testkit.Value(Parse(senders[i&(1<<16-1)]))(b)
 		dst = a.Keys(dst[:0])
 	}
 }

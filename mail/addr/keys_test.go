@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestKeysGoFromTheMailboxToTheLastLabel(t *testing.T) {
@@ -49,10 +51,7 @@ func TestKeysGoFromTheMailboxToTheLastLabel(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a, err := Parse(tt.sender)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := testkit.Value(Parse(tt.sender))(t)
 			if got := a.Keys(nil); !slices.Equal(got, tt.want) {
 				t.Errorf("Keys of %q = %q, want %q", tt.sender, got, tt.want)
 			}
@@ -68,10 +67,7 @@ func TestDomainAndItsParents(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			key, err := DomainKey(tt.domain)
-			if err != nil {
-				t.Fatal(err)
-			}
+			key := testkit.Value(DomainKey(tt.domain))(t)
 			var got []string
 			for _, k := range key.AndParents(nil) {
 				if k.Kind != Domain {

@@ -3,6 +3,8 @@ package addr
 import (
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestParseOwner(t *testing.T) {
@@ -51,10 +53,7 @@ func TestUntagged(t *testing.T) {
 		{"anna+shop", "+", "anna"},
 		{"anna+@here.example", "+", "anna@here.example"},
 	} {
-		a, err := Parse(c.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := testkit.Value(Parse(c.address))(t)
 		got := a.Untagged(c.separators)
 		if got.String() != c.want {
 			t.Errorf("%q.Untagged(%q) = %q, want %q", c.address, c.separators, got, c.want)
@@ -87,10 +86,7 @@ func FuzzOwner(f *testing.F) {
 		if k.Kind != Address {
 			return
 		}
-		a, err := Parse(k.Text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := testkit.Value(Parse(k.Text))(t)
 		bare := a.Untagged("+")
 		if bare.Domain() != a.Domain() || len(bare.String()) > len(a.String())+2 {
 			t.Fatalf("%q.Untagged is %q", a, bare)

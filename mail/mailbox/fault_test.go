@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // pipeSession is a session over a pipe in memory, whose deadlines follow the
@@ -101,10 +103,7 @@ func TestHangingDiskDoesNotHoldTheClient(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Skip("no named pipes here: ", err)
 	}
-	disk, err := os.OpenFile(fifo, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	disk := testkit.Value(os.OpenFile(fifo, os.O_RDWR, 0))(t)
 	defer disk.Close()
 	m := start(t, Settings{})
 	m.receiveTimeout = 50 * time.Millisecond

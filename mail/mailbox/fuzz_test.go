@@ -22,16 +22,10 @@ func FuzzMessage(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	dir := f.TempDir()
-	m, err := New(Settings{Dir: dir, Hostname: "h"}, quiet())
-	if err != nil {
-		f.Fatal(err)
-	}
+	m := testkit.Value(New(Settings{Dir: dir, Hostname: "h"}, quiet()))(f)
 	queued := regexp.MustCompile(`(?m)^250 2\.0\.0 Ok: queued as (\S+)\r$`)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		conn, err := m.Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := testkit.Value(m.Dial(t.Context()))(t)
 		defer conn.Close()
 		conn.SetDeadline(time.Now().Add(20 * time.Second))
 		go func() {

@@ -32,10 +32,7 @@ func start(t *testing.T, s Settings) *Server {
 	if s.Hostname == "" {
 		s.Hostname = "mx.here.example"
 	}
-	m, err := New(s, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Value(New(s, quiet()))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -49,15 +46,10 @@ func start(t *testing.T, s Settings) *Server {
 // client returns an independent SMTP client in a session with m.
 func client(t *testing.T, m *Server) *smtp.Client {
 	t.Helper()
-	conn, err := m.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Value(m.Dial(t.Context()))(t)
 	c := smtp.NewClient(conn)
 	t.Cleanup(func() { c.Close() })
-	if err := c.Hello("client.example"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Hello("client.example"))
 	return c
 }
 
@@ -92,10 +84,7 @@ func send(c *smtp.Client, from string, to []string, message string) (string, err
 // files returns the contents of a folder of m, the names sorted.
 func files(t *testing.T, m *Server, folder string) (names, contents []string) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(m.maildir.dir, folder))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Value(os.ReadDir(filepath.Join(m.maildir.dir, folder)))(t)
 	for _, e := range entries {
 		b := testkit.Read(t, filepath.Join(m.maildir.dir, folder, e.Name()))
 		names, contents = append(names, e.Name()), append(contents, string(b))
@@ -112,10 +101,7 @@ type raw struct {
 
 func rawSession(t *testing.T, m *Server) *raw {
 	t.Helper()
-	conn, err := m.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Value(m.Dial(t.Context()))(t)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	return &raw{t, conn, bufio.NewReader(conn)}
@@ -169,10 +155,7 @@ func TestMessageIsOneFileWithItsEnvelopeOnTop(t *testing.T) {
 	m := start(t, Settings{})
 	c := client(t, m)
 	message := "Subject: hi\r\n\r\n.dot\r\n..two dots\r\n.\r\nlast\r\n"
-	id, err := send(c, "a@sender.example", []string{"b@here.example", "c@here.example"}, message)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := testkit.Value(send(c, "a@sender.example", []string{"b@here.example", "c@here.example"}, message))(t)
 	names, contents := files(t, m, "new")
 	want := "Return-Path: <a@sender.example>\r\nDelivered-To: b@here.example\r\nDelivered-To: c@here.example\r\n" + message
 	if len(contents) != 1 || contents[0] != want {
@@ -304,9 +287,7 @@ func TestLongLinesArePartOfMail(t *testing.T) {
 func TestManyRecipients(t *testing.T) {
 	m := start(t, Settings{})
 	c := client(t, m)
-	if err := c.Mail("a@b.example", nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Mail("a@b.example", nil))
 	for i := range maxRecipients {
 		if err := c.Rcpt(fmt.Sprintf("u%d@here.example", i), nil); err != nil {
 			t.Fatalf("recipient %d: %v", i+1, err)
@@ -316,14 +297,9 @@ func TestManyRecipients(t *testing.T) {
 	if err := c.Rcpt("one-more@here.example", nil); !errors.As(err, &refused) || refused.Code != 452 {
 		t.Errorf("recipient %d: %v, want 452", maxRecipients+1, err)
 	}
-	w, err := c.Data()
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Value(c.Data())(t)
 	io.WriteString(w, "x\r\n")
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Close())
 	_, contents := files(t, m, "new")
 	if len(contents) != 1 || strings.Count(contents[0], "\r\nDelivered-To: u") != maxRecipients {
 		t.Errorf("want one file with %d recipients", maxRecipients)
@@ -351,9 +327,7 @@ func TestLostClientDeliversNothing(t *testing.T) {
 
 func TestDiskErrorsAreTemporary(t *testing.T) {
 	remove := func(t *testing.T, m *Server, folder string) {
-		if err := os.RemoveAll(filepath.Join(m.maildir.dir, folder)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.RemoveAll(filepath.Join(m.maildir.dir, folder)))
 	}
 	tests := []struct {
 		name  string
@@ -393,9 +367,7 @@ func TestDiskErrorsAreTemporary(t *testing.T) {
 			for _, folder := range []string{"tmp", "new"} {
 				if info, err := os.Stat(filepath.Join(m.maildir.dir, folder)); err != nil || !info.IsDir() {
 					os.Remove(filepath.Join(m.maildir.dir, folder))
-					if err := os.Mkdir(filepath.Join(m.maildir.dir, folder), 0o700); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, os.Mkdir(filepath.Join(m.maildir.dir, folder), 0o700))
 				} else if names, _ := files(t, m, folder); len(names) != 0 {
 					t.Errorf("%s/ holds %q, want nothing", folder, names)
 				}
@@ -416,12 +388,8 @@ func TestUnusableFolderIsReportedAtTheStart(t *testing.T) {
 	}
 	if os.Getuid() != 0 {
 		sub := filepath.Join(dir, "sub")
-		if err := os.MkdirAll(filepath.Join(sub, "tmp"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(filepath.Join(sub, "tmp"), 0o500); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Join(sub, "tmp"), 0o700))
+		testkit.Must(t, os.Chmod(filepath.Join(sub, "tmp"), 0o500))
 		if _, err := New(Settings{Dir: sub}, quiet()); !errors.Is(err, os.ErrPermission) {
 			t.Errorf("New without permission to write: %v, want ErrPermission", err)
 		}
@@ -431,14 +399,10 @@ func TestUnusableFolderIsReportedAtTheStart(t *testing.T) {
 func TestStaleDeliveriesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	tmp := filepath.Join(dir, "tmp")
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(tmp, 0o700))
 	for name, age := range map[string]time.Duration{"old": 37 * time.Hour, "young": 35 * time.Hour} {
 		path := testkit.Write(t, filepath.Join(tmp, name), "")
-		if err := os.Chtimes(path, time.Time{}, time.Now().Add(-age)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chtimes(path, time.Time{}, time.Now().Add(-age)))
 	}
 	m := start(t, Settings{Dir: dir})
 	if names, _ := files(t, m, "tmp"); !slices.Equal(names, []string{"young"}) {
@@ -484,9 +448,7 @@ func TestShutdownWaitsForTheOpenSession(t *testing.T) {
 		t.Fatalf("Shutdown returned %v before the session's end", err)
 	default:
 	}
-	if err := c.Quit(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Quit())
 	if err := <-done; err != nil {
 		t.Errorf("Shutdown: %v, want nil", err)
 	}

@@ -15,20 +15,14 @@ import (
 func openQuarantine(t *testing.T, most int64) (*Quarantine, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "aside")
-	q, err := OpenQuarantine(dir, "mx.here.example", Use{most, 1000}, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := testkit.Value(OpenQuarantine(dir, "mx.here.example", Use{most, 1000}, quiet()))(t)
 	return q, dir
 }
 
 // held returns the contents of the files in a folder.
 func held(t *testing.T, dir, folder string) (contents []string) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(dir, folder))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Value(os.ReadDir(filepath.Join(dir, folder)))(t)
 	for _, e := range entries {
 		b := testkit.Read(t, filepath.Join(dir, folder, e.Name()))
 		contents = append(contents, string(b))
@@ -38,10 +32,7 @@ func held(t *testing.T, dir, folder string) (contents []string) {
 
 func put(t *testing.T, q *Quarantine, text string) *Copy {
 	t.Helper()
-	c, err := q.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Value(q.Begin())(t)
 	if _, err := c.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +45,7 @@ func TestCopyIsInNewAfterCommitOnly(t *testing.T) {
 	if got := held(t, dir, "new"); len(got) != 0 {
 		t.Errorf("before Commit new/ holds %q", got)
 	}
-	if err := c.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Commit())
 	if got := held(t, dir, "new"); len(got) != 1 || got[0] != "a message" {
 		t.Errorf("after Commit new/ holds %q", got)
 	}
@@ -71,9 +60,7 @@ func TestWithdrawRemovesBeforeAndAfterCommit(t *testing.T) {
 		for range 5 { // its octets are given back each time
 			c := put(t, q, "a message")
 			if committed {
-				if err := c.Commit(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, c.Commit())
 			}
 			for range 2 {
 				if err := c.Withdraw(); err != nil {
@@ -99,9 +86,7 @@ func TestQuarantineIsBounded(t *testing.T) {
 	if err := c.Withdraw(); err != nil {
 		t.Error(err)
 	}
-	if err := put(t, q, string(bytes.Repeat([]byte("x"), 100))).Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, put(t, q, string(bytes.Repeat([]byte("x"), 100))).Commit())
 	again, err := OpenQuarantine(dir, "mx.here.example", Use{100, 1000}, quiet())
 	if err != nil {
 		t.Fatal(err)
@@ -122,15 +107,9 @@ func TestDeletedMailMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, dir := openQuarantine(t, 100)
 		c := put(t, q, string(bytes.Repeat([]byte("x"), 100)))
-		if err := c.Commit(); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.RemoveAll(filepath.Join(dir, "new")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Mkdir(filepath.Join(dir, "new"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.Commit())
+		testkit.Must(t, os.RemoveAll(filepath.Join(dir, "new")))
+		testkit.Must(t, os.Mkdir(filepath.Join(dir, "new"), 0o700))
 		if err := q.reserve(Use{Octets: 1}); !errors.Is(err, ErrFull) {
 			t.Errorf("at once: %v, want %v", err, ErrFull)
 		}
@@ -144,9 +123,7 @@ func TestDeletedMailMakesRoom(t *testing.T) {
 func TestCommitFailsWhereTheFolderIsGone(t *testing.T) {
 	q, dir := openQuarantine(t, 1000)
 	c := put(t, q, "a message")
-	if err := os.Remove(filepath.Join(dir, "new")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(filepath.Join(dir, "new")))
 	if err := c.Commit(); err == nil {
 		t.Error("Commit into a folder that is gone: no error")
 	}
@@ -163,10 +140,7 @@ func TestUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "aside")
 		most := Use{1000, 2}
-		q, err := OpenQuarantine(dir, "mx.here.example", most, quiet())
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := testkit.Value(OpenQuarantine(dir, "mx.here.example", most, quiet()))(t)
 		first, second := put(t, q, "12345"), put(t, q, "123")
 		if got := q.Use(); got != (Use{8, 2}) || got.Share(most) != 1 || q.Most() != most {
 			t.Errorf("two messages on their way: %+v", got)
@@ -188,9 +162,7 @@ func TestUse(t *testing.T) {
 				t.Errorf("there is %q", text)
 			}
 		}
-		if err := os.RemoveAll(filepath.Join(dir, "new")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.RemoveAll(filepath.Join(dir, "new")))
 		if got := q.Use(); got != (Use{5, 1}) {
 			t.Errorf("at once after it was removed: %+v", got)
 		}
@@ -198,9 +170,7 @@ func TestUse(t *testing.T) {
 		if got := q.Use(); got != (Use{}) {
 			t.Errorf("a minute after it was removed: %+v", got)
 		}
-		if err := os.Mkdir(filepath.Join(dir, "new"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(filepath.Join(dir, "new"), 0o700))
 		testkit.Write(t, filepath.Join(dir, "new", "1.x"), "12")
 		q.Recount()
 		if got := q.Use(); got != (Use{2, 1}) {

@@ -29,9 +29,7 @@ func messagesZone(t *testing.T) zone {
 		Name, Type, Rcode string
 		Replies           []string
 	}
-	if err := json.Unmarshal(data, &all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(data, &all))
 	z := zone{}
 	for _, r := range all {
 		key := strings.ToUpper(r.Type) + " " + strings.ToLower(r.Name)
@@ -67,10 +65,7 @@ func TestMessagesAlignAsTheirVerdictsSay(t *testing.T) {
 			continue // names of the columns
 		}
 		t.Run(c[0], func(t *testing.T) {
-			m, err := r.Message(t.Context(), netip.Addr{}, bytes.NewReader(readLetter(t, c[1])))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := testkit.Value(r.Message(t.Context(), netip.Addr{}, bytes.NewReader(readLetter(t, c[1]))))(t)
 			var f SPF
 			domain := m.Author // if only signatures can tell
 			if client, err := netip.ParseAddr(c[2]); err == nil {
@@ -96,10 +91,7 @@ func TestMessagesOfOthers(t *testing.T) {
 		"dkim_broken_key.eml": No, "dkim_revoked_key.eml": No, "dkim_key_too_long.eml": No, "dkim_key_too_wide.eml": No,
 		"arcbad.eml": No,
 	} {
-		m, err := r.Message(t.Context(), netip.Addr{}, bytes.NewReader(readLetter(t, name)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Value(r.Message(t.Context(), netip.Addr{}, bytes.NewReader(readLetter(t, name))))(t)
 		proof := No
 		for _, s := range m.Signatures {
 			proof = proof.or(s.Proof)

@@ -3,6 +3,7 @@ package msgauth
 import (
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/nameserver"
 )
 
@@ -15,9 +16,6 @@ func resolverOf(t testing.TB, s *nameserver.Server) *Resolver {
 
 func newResolver(t testing.TB, settings Settings) *Resolver {
 	t.Helper()
-	r, err := NewResolver(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Value(NewResolver(settings))(t)
 	return r
 }

@@ -1,12 +1,13 @@
 package msgauth
 
 import (
-	"blockd/internal/testkit"
 	"bufio"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestOrganisation(t *testing.T) {
@@ -40,10 +41,7 @@ func TestAligned(t *testing.T) {
 
 // TestSuffixVectors runs the vectors of the Public Suffix List's own project.
 func TestSuffixVectors(t *testing.T) {
-	f, err := os.Open(testkit.Shared(t, "psl/test_psl.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Value(os.Open(testkit.Shared(t, "psl/test_psl.txt")))(t)
 	defer f.Close()
 	vector := regexp.MustCompile(`^checkPublicSuffix\((?:null|'([^']*)'), (?:null|'([^']*)')\);`)
 	n := 0

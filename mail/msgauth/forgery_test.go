@@ -10,6 +10,7 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/nameserver"
 )
 
@@ -101,10 +102,7 @@ func TestForgeries(t *testing.T) {
 	r := resolverOf(t, s)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			m, err := r.Message(t.Context(), netip.Addr{}, strings.NewReader(tt.message))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := testkit.Value(r.Message(t.Context(), netip.Addr{}, strings.NewReader(tt.message)))(t)
 			if got := m.DKIM("news.bank.test"); got != tt.want {
 				t.Errorf("DKIM = %s, want %s: %+v", got, tt.want, m)
 			}

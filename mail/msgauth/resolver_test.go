@@ -259,10 +259,7 @@ func TestChaos(t *testing.T) {
 // serveUDP is a name server that answers each question by respond, and says nothing by TCP.
 func serveUDP(t *testing.T, respond func(m *dns.Msg, send func([]byte))) *Resolver {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Value(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { conn.Close() })
 	go func() {
 		buf := make([]byte, 4096)

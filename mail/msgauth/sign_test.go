@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
+
 	"github.com/emersion/go-msgauth/dkim"
 )
 
@@ -31,14 +33,8 @@ func newSigner(t testing.TB) signer {
 
 func newRSASigner(t testing.TB, bits int) signer {
 	t.Helper()
-	private, err := rsa.GenerateKey(rand.Reader, bits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKIXPublicKey(private.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := testkit.Value(rsa.GenerateKey(rand.Reader, bits))(t)
+	der := testkit.Value(x509.MarshalPKIXPublicKey(private.Public()))(t)
 	return signer{private, "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)}
 }
 
@@ -52,9 +48,7 @@ func (s signer) sign(t testing.TB, message, domain string, change ...func(*dkim.
 		c(o)
 	}
 	var out bytes.Buffer
-	if err := dkim.Sign(&out, strings.NewReader(message), o); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, dkim.Sign(&out, strings.NewReader(message), o))
 	return out.String()
 }
 
@@ -91,9 +85,6 @@ func (s signer) signField(t testing.TB, field, message string) string {
 	if _, ok := s.key.(ed25519.PrivateKey); ok {
 		opts = crypto.Hash(0)
 	}
-	b, err := s.key.Sign(rand.Reader, sum.Sum(nil), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Value(s.key.Sign(rand.Reader, sum.Sum(nil), opts))(t)
 	return field + base64.StdEncoding.EncodeToString(b) + "\r\n" + message
 }

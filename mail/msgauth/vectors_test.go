@@ -66,17 +66,12 @@ func TestVectors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := nameserver.Serve(t, vectorZone(string(readVector(t, name+".dns"))))
 			message := bytes.ReplaceAll(bytes.ReplaceAll(readVector(t, name+".msg"), []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
-			m, err := resolverOf(t, s).Message(t.Context(), netip.Addr{}, bytes.NewReader(message))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := testkit.Value(resolverOf(t, s).Message(t.Context(), netip.Addr{}, bytes.NewReader(message)))(t)
 			var want struct {
 				Results []struct{ Domain, State string }
 			}
 			if data := readVector(t, name+".result"); data != nil {
-				if err := json.Unmarshal(data, &want); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, json.Unmarshal(data, &want))
 			} else if m.Fault == "" {
 				t.Errorf("no fault, and the vector has no result: %+v", m)
 			}
