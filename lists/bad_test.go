@@ -89,9 +89,7 @@ func lintOutput(t *testing.T, path string, s lists.Settings) []byte {
 	end := lintSummary{File: file}
 	end.Summary.Format, end.Summary.Lines, end.Summary.Entries, end.Summary.Keys = sum.Format, sum.Lines, sum.Entries, keys
 	end.Summary.Errors, end.Summary.Skipped, end.Summary.Verdict, end.Summary.Why = sum.Errors, sum.Skipped, string(sum.Verdict), sum.Why
-	if err := enc.Encode(end); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, enc.Encode(end))
 	return out.Bytes()
 }
 

@@ -104,10 +104,7 @@ func leastBlock(data []byte) int {
 // blocks of every kind of size. One of more than 2 MiB as stored would take the test
 // to half a GiB.
 func TestBlocksAgreeWithOrder(t *testing.T) {
-	guard, err := NewGuard(DefaultGuard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	guard := testkit.Value(NewGuard(DefaultGuard()))(t)
 	files := 0
 	for _, dir := range []string{"testdata", testkit.Root(t) + "/testdata/lists", testkit.Root(t) + "/../shared/data/lists"} {
 		filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -143,10 +140,7 @@ func TestBlocksAgreeWithOrder(t *testing.T) {
 func TestBlocksAgreeOnRandomLists(t *testing.T) {
 	g := DefaultGuard()
 	g.MaxProtected = 40
-	guard, err := NewGuard(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	guard := testkit.Value(NewGuard(g))(t)
 	lines := []string{"promo@bulk.test", "bulk.test", "*.Mailings.Shop.TEST.  # since May", "198.51.100.23", "", "# people",
 		"two words", "!press@bulk.test", "gmail.com", "co.uk", "\xff@bulk.test", "0.0.0.0 ads.bulk.test", "||bulk.test^",
 		"blocklist_from *@bulk.test a@bulk.test", "unblocklist_from a@bulk.test", "bücher.test", "a\x00b", "\r", "Ω", "From:bulk.test REJECT"}

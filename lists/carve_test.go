@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -55,10 +56,7 @@ func TestMostSpecificNameDecides(t *testing.T) {
 			for _, l := range sum.Dropped.First {
 				lines = append(lines, fmt.Sprintf("line %d %s %s", l.Line, l.Class, l.Message))
 			}
-			f, err := os.Open(want)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := testkit.Value(os.Open(want))(t)
 			defer f.Close()
 			names := 0
 			for s := bufio.NewScanner(f); s.Scan(); {

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // readOwners reads a table of owners; slowly: without usual, which knows no owner of the line before.
@@ -45,10 +47,7 @@ func checkOwnersAs(t *testing.T, data []byte, s Settings, format string) {
 
 // TestUsualLinesOfOwnersAgreeWithTheLongWay: whatever stands in the cells, and whatever columns there are.
 func TestUsualLinesOfOwnersAgreeWithTheLongWay(t *testing.T) {
-	guard, err := NewGuard(DefaultGuard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	guard := testkit.Value(NewGuard(DefaultGuard()))(t)
 	heads := []string{"owner,entry,action,reason", "entry,owner", "owner,id,entry,reason,action", "owner;entry;action", "owner\tentry\taction\treason"}
 	owners := []string{"anna@here.example", "bob@here.example", "Bob@here.example", "here.example", "", " anna@here.example", `"anna@here.example"`, "ü"}
 	entries := []string{"promo@bulk.example", "bulk.example", "=com", ".com", "offers@", "Promo@Bulk.example", "192.0.2.1", "*", "", "recipient:anna+x@here.example", `"promo@bulk.example"`, "ü"}

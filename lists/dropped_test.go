@@ -27,10 +27,7 @@ func TestSummaryTellsOfRefusedLines(t *testing.T) {
 	}
 	path := testkit.File(t, "list.txt", text.String())
 	for _, workers := range []int{1, 2, 5} {
-		sum, err := ReadBlocks(t.Context(), path, Settings{Format: "plain"}, workers, func(int, *Item) error { return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		sum := testkit.Value(ReadBlocks(t.Context(), path, Settings{Format: "plain"}, workers, func(int, *Item) error { return nil }))(t)
 		d := sum.Dropped
 		want := []ClassCount{{Syntax, 31}, {Unsupported, 2970}}
 		if !reflect.DeepEqual(d.Classes, want) || d.Total() != sum.Errors || d.Count(Syntax) != 31 || d.Count(IDNA) != 0 {
@@ -57,10 +54,7 @@ func TestSummaryTellsOfRefusedLines(t *testing.T) {
 
 func TestRefusedLinesAreShownInOrder(t *testing.T) {
 	path := testkit.File(t, "list.txt", "ok.test\n*x.test\nno entry\n~x\n"+strings.Repeat("ä", 300)+" ß\n")
-	sum, err := ReadFile(t.Context(), path, Settings{Format: "plain"}, func(*Item) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	sum := testkit.Value(ReadFile(t.Context(), path, Settings{Format: "plain"}, func(*Item) error { return nil }))(t)
 	var got []string
 	for _, l := range sum.Dropped.First {
 		got = append(got, fmt.Sprintf("%d %s", l.Line, l.Class))

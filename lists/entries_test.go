@@ -83,18 +83,12 @@ func TestEntriesAcrossBlocks(t *testing.T) {
 // TestEntriesAreWrittenOnce: of two with one key, action and scope the one that ends last stays.
 func TestEntriesAreWrittenOnce(t *testing.T) {
 	var b bytes.Buffer
-	w, err := lists.NewWriter(&b, "entries", "no comment in such a file")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Value(lists.NewWriter(&b, "entries", "no comment in such a file"))(t)
 	for _, e := range []struct {
 		expires int64
 		origin  string
 	}{{90, "ends first"}, {1000, "ends last"}, {999, "ends before"}} {
-		it, err := lists.ParseEntry("bulk.test", lists.Settings{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		it := testkit.Value(lists.ParseEntry("bulk.test", lists.Settings{}))(t)
 		it.Expires, it.Origin, it.Reason = e.expires, e.origin, "tab\tend\\t"
 		if _, err := w.Write(&it); err != nil {
 			t.Fatal(err)
@@ -114,10 +108,7 @@ func TestEntriesAreWrittenOnce(t *testing.T) {
 // TestEntriesThatReachTooFar: a file of entries is not refused for what the guard keeps out of it. The copy of a database is many such files, one
 // of which may hold nothing else.
 func TestEntriesThatReachTooFar(t *testing.T) {
-	guard, err := lists.NewGuard(lists.DefaultGuard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	guard := testkit.Value(lists.NewGuard(lists.DefaultGuard()))(t)
 	for name, text := range map[string]string{"alone": "com\tb\tt\t\t\t\n", "beside others": "bulk.test\tb\tt\t\t\t\ncom\tb\tt\t\t\t\n"} {
 		got, sum, err := items(t, lists.EntriesHead+"\n"+text, lists.Settings{Guard: guard})
 		if err != nil || sum.Errors != 1 || sum.Verdict == lists.Refused || got[len(got)-1] != "err public-suffix" {

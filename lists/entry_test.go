@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // FuzzParseEntry holds that what is taken is one entry that a plain list has too, in
@@ -14,10 +16,7 @@ func FuzzParseEntry(f *testing.F) {
 		"192.0.2.1 - 192.0.2.9", "*spam*@x.example", "/x/", "<>", " ", "a\nb", "\x00", "=", "@", "x@192.0.2.1"} {
 		f.Add(text)
 	}
-	guard, err := NewGuard(DefaultGuard())
-	if err != nil {
-		f.Fatal(err)
-	}
+	guard := testkit.Value(NewGuard(DefaultGuard()))(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		it, err := ParseEntry(text, Settings{})
 		if err != nil {

@@ -203,10 +203,7 @@ func TestErrorsOfTheCallerComeBackAsTheyAre(t *testing.T) {
 func TestHashIsOfTheStoredOctets(t *testing.T) {
 	for _, stored := range []string{"", "bulk.test\n", pack(t, "bulk.test\n"), "\xff\xfeb\x00.\x00t\x00"} {
 		path := testkit.File(t, "list", stored)
-		sum, err := lists.ReadFile(t.Context(), path, lists.Settings{}, none)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sum := testkit.Value(lists.ReadFile(t.Context(), path, lists.Settings{}, none))(t)
 		hash, err := lists.HashFile(t.Context(), path)
 		if want := xxh3.Hash128([]byte(stored)).Bytes(); err != nil || sum.Hash != want || hash != want || sum.Size != int64(len(stored)) {
 			t.Errorf("%q: ReadFile %x (%d octets), HashFile %x, %v; want %x", stored, sum.Hash, sum.Size, hash, err, want)
@@ -223,9 +220,7 @@ func pack(t testing.TB, texts ...string) string {
 		if _, err := w.Write([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.Close())
 	}
 	return b.String()
 }
@@ -265,10 +260,7 @@ func TestGzip(t *testing.T) {
 func TestExpansionIsBounded(t *testing.T) {
 	race.Skip(t)
 	var bomb bytes.Buffer
-	w, err := gzip.NewWriterLevel(&bomb, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Value(gzip.NewWriterLevel(&bomb, gzip.BestCompression))(t)
 	block := []byte(strings.Repeat("#"+strings.Repeat("x", 1022)+"\n", 1<<10))
 	for range 65 { // MiB: just over what is free
 		w.Write(block)

@@ -7,15 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
 func newGuard(t testing.TB, s lists.GuardSettings) *lists.Guard {
 	t.Helper()
-	g, err := lists.NewGuard(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := testkit.Value(lists.NewGuard(s))(t)
 	return g
 }
 

@@ -67,10 +67,7 @@ type suffixRules struct{ plain, wildcards, exceptions map[string]bool }
 
 func readRules(t *testing.T, section string) suffixRules {
 	t.Helper()
-	f, err := os.Open(testkit.Shared(t, "psl/public_suffix_list.dat"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Value(os.Open(testkit.Shared(t, "psl/public_suffix_list.dat")))(t)
 	defer f.Close()
 	rules := suffixRules{map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	within := false
@@ -146,10 +143,7 @@ func TestSuffixesOfTheFile(t *testing.T) {
 
 // No name below a registered one is taken for a suffix: by the list's own vectors.
 func TestSuffixVectors(t *testing.T) {
-	text, err := os.ReadFile(testkit.Shared(t, "psl/test_psl.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Value(os.ReadFile(testkit.Shared(t, "psl/test_psl.txt")))(t)
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		args, ok := strings.CutPrefix(strings.TrimSpace(line), "checkPublicSuffix(")
@@ -200,10 +194,7 @@ func packageRules(t *testing.T) (rules []string) {
 		if spec.Names[0].Name == "rules" {
 			ast.Inspect(spec, func(n ast.Node) bool {
 				if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
-					rule, err := strconv.Unquote(text.Value)
-					if err != nil {
-						t.Fatal(err)
-					}
+					rule := testkit.Value(strconv.Unquote(text.Value))(t)
 					rules = append(rules, rule)
 				}
 				return true
@@ -243,9 +234,7 @@ func TestSuffixNames(t *testing.T) {
 	}
 	want := suffixVersion() + string(bits)
 	if flag.Lookup("update").Value.String() == "true" { // of the package lists_test
-		if err := os.WriteFile("suffixes.bin", []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile("suffixes.bin", []byte(want), 0o644))
 	} else if want != suffixNames {
 		t.Error("suffixes.bin is not what the package's rules give: go test ./lists -run SuffixNames -update")
 	}

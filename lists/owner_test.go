@@ -63,10 +63,7 @@ func TestOwnedCSV(t *testing.T) {
 // defaultGuard is the guard of a list that nothing is said of.
 func defaultGuard(t *testing.T) *lists.Guard {
 	t.Helper()
-	g, err := lists.NewGuard(lists.DefaultGuard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := testkit.Value(lists.NewGuard(lists.DefaultGuard()))(t)
 	return g
 }
 
@@ -108,9 +105,7 @@ func TestOwnedJSON(t *testing.T) {
 // TestFileOfOneOwner: the file of a user may have any format.
 func TestFileOfOneOwner(t *testing.T) {
 	anna := lists.Item{Kind: lists.Addr}
-	if err := anna.SetOwner("anna@here.example"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, anna.SetOwner("anna@here.example"))
 	for format, text := range map[string]string{
 		"plain":     "# mine\nbulk.example\n!press@bulk.example\n",
 		"postfix":   "# mine\nbulk.example REJECT\npress@bulk.example OK\n",
@@ -132,30 +127,20 @@ func TestFileOfOneOwner(t *testing.T) {
 // any number of workers, in a file of many blocks.
 func TestEntriesOfOwners(t *testing.T) {
 	var text bytes.Buffer
-	w, err := lists.NewWriter(&text, "entries", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Value(lists.NewWriter(&text, "entries", ""))(t)
 	want, full := 0, 0
 	const most = 7_000
 	for owner, n := range []int{20_000, 3, 5, 9_000, 1, 30_000, 7_000, 7_001} {
 		want, full = want+min(n, most), full+max(n-most, 0)
 		for i := range n {
-			it, err := lists.ParseEntry(fmt.Sprintf("sender-%05d@bulk.example", i), lists.Settings{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := it.SetOwner(fmt.Sprintf("user%d@here.example", owner)); err != nil {
-				t.Fatal(err)
-			}
+			it := testkit.Value(lists.ParseEntry(fmt.Sprintf("sender-%05d@bulk.example", i), lists.Settings{}))(t)
+			testkit.Must(t, it.SetOwner(fmt.Sprintf("user%d@here.example", owner)))
 			if _, err := w.Write(&it); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Close())
 	path := testkit.File(t, "list", text.String())
 	s := lists.Settings{Format: "entries", PerRecipient: true, MaxPerOwner: most}
 	for _, workers := range []int{1, 3} {
@@ -178,13 +163,8 @@ func TestEntriesOfOwners(t *testing.T) {
 
 // TestExportsSayNoOwnedEntry: no format but blockd's own has a word for it.
 func TestExportsSayNoOwnedEntry(t *testing.T) {
-	owned, err := lists.ParseEntry("bulk.example", lists.Settings{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := owned.SetOwner("anna@here.example"); err != nil {
-		t.Fatal(err)
-	}
+	owned := testkit.Value(lists.ParseEntry("bulk.example", lists.Settings{}))(t)
+	testkit.Must(t, owned.SetOwner("anna@here.example"))
 	recipient, err := lists.ParseEntry("recipient:Anna+Shop@here.example", lists.Settings{})
 	if err != nil || recipient.Name() != "recipient:anna+shop@here.example" {
 		t.Fatal(recipient.Name(), err)
@@ -192,10 +172,7 @@ func TestExportsSayNoOwnedEntry(t *testing.T) {
 	for _, format := range lists.WritableFormats() {
 		for _, it := range []lists.Item{owned, recipient} {
 			var out bytes.Buffer
-			w, err := lists.NewWriter(&out, format, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := testkit.Value(lists.NewWriter(&out, format, ""))(t)
 			if _, err := w.Write(&it); (err == nil) != (format == "entries") {
 				t.Errorf("%s: %s: %v", format, it.Name(), err)
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 )
 
@@ -43,10 +44,7 @@ func checkSimple(t *testing.T, data []byte, s Settings) {
 
 func TestSimpleLinesAgreeWithTheLongWay(t *testing.T) {
 	race.Skip(t)
-	guard, err := NewGuard(DefaultGuard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	guard := testkit.Value(NewGuard(DefaultGuard()))(t)
 	words := []string{"a", "bulk", "test", "gmail", "com", "co", "uk", "10", "198", "fe80", "0x7f", "mailto", "from", "xn--p1ai", "ab", "K",
 		"@", "@", ".", ".", ".", "-", "_", "+", "=", "!", "#", "/", ":", "*", " ", "\t", "\r", "<", ">", "ü", "\x00", "~", "^", ";"}
 	no := false
@@ -71,10 +69,7 @@ func TestSimpleLinesAgreeWithTheLongWay(t *testing.T) {
 }
 
 func FuzzSimple(f *testing.F) {
-	guard, err := NewGuard(DefaultGuard())
-	if err != nil {
-		f.Fatal(err)
-	}
+	guard := testkit.Value(NewGuard(DefaultGuard()))(f)
 	f.Fuzz(func(t *testing.T, data []byte, patterns bool) {
 		checkSimple(t, data, Settings{Guard: guard, Patterns: patterns})
 	})

@@ -128,10 +128,7 @@ func TestTakenBack(t *testing.T) {
 }
 
 func TestWhatIsTakenBackIsNotGuarded(t *testing.T) {
-	guard, err := lists.NewGuard(lists.GuardSettings{Protected: []string{"mail.test"}, MaxBadRatio: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	guard := testkit.Value(lists.NewGuard(lists.GuardSettings{Protected: []string{"mail.test"}, MaxBadRatio: 1}))(t)
 	path := testkit.File(t, "list", "blocklist_from *@mail.test\nblocklist_from *@bulk.test\nunblocklist_from *@mail.test\n")
 	s := lists.Settings{Format: "spamassassin", Guard: guard}
 	for name, read := range map[string]func() (lists.Summary, error){

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 )
 
@@ -35,10 +36,7 @@ func said(it *Item, format string) []string {
 func writeAndRead(t *testing.T, format string, items []Item) (want, have []string, unsaid int) {
 	t.Helper()
 	var file bytes.Buffer
-	w, err := NewWriter(&file, format, "made by a test\nof two lines")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Value(NewWriter(&file, format, "made by a test\nof two lines"))(t)
 	for i := range items {
 		narrowed, err := w.Write(&items[i])
 		it := items[i]
@@ -54,9 +52,7 @@ func writeAndRead(t *testing.T, format string, items []Item) (want, have []strin
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Close())
 	// Line by line: what the names of a zone take out of each other is TestMostSpecificNameDecides' matter.
 	f, arg, err := findFormat(format)
 	if err != nil {
@@ -217,10 +213,7 @@ func TestWriterRefuses(t *testing.T) {
 		{"rpz", "postfix", "bulk.test 450 later", "there is no record for later"},
 		{"rbldnsd", "postfix", "bulk.test 450 later", "nor a value"},
 	} {
-		w, err := NewWriter(io.Discard, tt.format, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := testkit.Value(NewWriter(io.Discard, tt.format, ""))(t)
 		items := entriesOf(t, tt.from, tt.text)
 		if len(items) != 1 {
 			t.Fatalf("%s: %d entries", tt.text, len(items))
@@ -239,10 +232,7 @@ func TestWriterRefuses(t *testing.T) {
 func TestWriterNarrows(t *testing.T) {
 	for _, format := range WritableFormats() {
 		var b bytes.Buffer
-		w, err := NewWriter(&b, format, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := testkit.Value(NewWriter(&b, format, ""))(t)
 		items := entriesOf(t, "plain", "bulk.test")
 		narrowed, err := w.Write(&items[0])
 		w.Close()
@@ -281,10 +271,7 @@ func TestWriterKeepsReasons(t *testing.T) {
 		{"postfix", "plain", "2001:db8:17:a0::/64", "2001:db8:17:a0 REJECT\n"},
 	} {
 		var b bytes.Buffer
-		w, err := NewWriter(&b, tt.format, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := testkit.Value(NewWriter(&b, tt.format, ""))(t)
 		items := entriesOf(t, tt.from, tt.text)
 		if _, err := w.Write(&items[0]); err != nil {
 			t.Fatal(err)
@@ -366,10 +353,7 @@ func TestWriterTrustsNoItem(t *testing.T) {
 func TestWriterCleansTexts(t *testing.T) {
 	for _, format := range WritableFormats() {
 		var b bytes.Buffer
-		w, err := NewWriter(&b, format, "made\rfor\v\u0085x\n$INCLUDE x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := testkit.Value(NewWriter(&b, format, "made\rfor\v\u0085x\n$INCLUDE x"))(t)
 		items := entriesOf(t, "plain", "bulk.test\n198.51.100.7\n")
 		for _, it := range items {
 			it.Reason = "go\nother.test REJECT\r\n\u0085x\x00" + strings.Repeat("y", 500)

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestMatch(t *testing.T) {
@@ -46,10 +48,7 @@ func TestMatch(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p, err := Parse(tt.kind, tt.text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := testkit.Value(Parse(tt.kind, tt.text))(t)
 			for _, text := range tt.yes {
 				if !p.Match(text) {
 					t.Errorf("%s does not match %s", p, text)
@@ -113,10 +112,7 @@ func TestTooBroad(t *testing.T) {
 		{Regexp, `^x{3}`, false}, {Regexp, `@[a-z]{30}\.`, false},
 	}
 	for _, tt := range tests {
-		p, err := Parse(tt.kind, tt.text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Value(Parse(tt.kind, tt.text))(t)
 		if got := p.TooBroad(); got != tt.want {
 			t.Errorf("%s: too broad %v, want %v", p, got, tt.want)
 		}
@@ -139,10 +135,7 @@ func naive(t testing.TB, k Kind, text string) *regexp.Regexp {
 func TestChooseTakesTheRarestText(t *testing.T) {
 	var patterns []*Pattern
 	for _, text := range []string{`newsletter.*@one\.test`, `newsletter.*@two\.test`, `newsletter.*@no`, `[0-9]`} {
-		p, err := Parse(Regexp, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Value(Parse(Regexp, text))(t)
 		patterns = append(patterns, p)
 	}
 	want := []Need{{"@one.test"}, {"@two.test"}, {"@no"}, nil}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 )
 
@@ -219,10 +220,7 @@ func realistic(t testing.TB, n int) []*Pattern {
 		case 3:
 			kind, text = Glob, fmt.Sprintf("*@*.shop%d.test", i)
 		}
-		p, err := Parse(kind, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Value(Parse(kind, text))(t)
 		patterns[i] = p
 	}
 	return patterns
