@@ -38,10 +38,7 @@ func filterWith(t *testing.T, set Settings, limits session.Limits) (r *running, 
 	ix := indexes.Build(t, indexes.Source(t, "bad", "bad.example\n"))
 
 	maildir = filepath.Join(dir, "mail")
-	box, err := mailbox.New(mailbox.Settings{Dir: maildir, Hostname: "us.example"}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := testkit.Value(mailbox.New(mailbox.Settings{Dir: maildir, Hostname: "us.example"}, log))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -64,10 +61,7 @@ func filterWith(t *testing.T, set Settings, limits session.Limits) (r *running, 
 // mails returns the files of a Maildir, each without what delivery puts on top.
 func mails(t *testing.T, maildir string) (texts []string) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(maildir, "new", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := testkit.Value(filepath.Glob(filepath.Join(maildir, "new", "*")))(t)
 	for _, path := range paths {
 		text := testkit.Read(t, path)
 		for bytes.HasPrefix(text, []byte("Return-Path: ")) || bytes.HasPrefix(text, []byte("Delivered-To: ")) {

@@ -27,10 +27,7 @@ func proxy2(t testing.TB, source string) []byte {
 		dest = "[2001:db8::25]:25"
 	}
 	h := proxyproto.HeaderProxyFromAddrs(2, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(source)), net.TCPAddrFromAddrPort(netip.MustParseAddrPort(dest)))
-	header, err := h.Format()
-	if err != nil {
-		t.Fatal(err)
-	}
+	header := testkit.Value(h.Format())(t)
 	return header
 }
 
@@ -135,10 +132,7 @@ func FuzzReadProxy(f *testing.F) {
 // behindProxy dials r, sends header and returns what comes back line by line.
 func behindProxy(t *testing.T, r *running, header []byte) *bufio.Reader {
 	t.Helper()
-	conn, err := net.Dial("tcp", r.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Value(net.Dial("tcp", r.address))(t)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := conn.Write(header); err != nil {
@@ -199,9 +193,7 @@ func TestLimitsBehindAProxy(t *testing.T) {
 	if got, _ := io.ReadAll(behindProxy(t, r, proxy2(t, "203.0.113.10:1"))); string(got) != "421 4.7.0 us.example Too many connections, try again later\r\n" {
 		t.Errorf("one too many in all: %q", got)
 	}
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.end(t))
 	if r.clients.open() != 0 || len(r.clients.each) != 0 {
 		t.Errorf("after the end: %d open, clients %v", r.clients.open(), r.clients.each)
 	}
@@ -216,9 +208,7 @@ func TestHealthChecksOfAProxyAreNotLimited(t *testing.T) {
 			t.Errorf("%q: %q", header, got)
 		}
 	}
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.end(t))
 	if r.clients.open() != 0 || len(r.clients.each) != 0 {
 		t.Errorf("after the end: %d open, clients %v", r.clients.open(), r.clients.each)
 	}

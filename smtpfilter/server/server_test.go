@@ -177,10 +177,7 @@ func (r *running) metric(t *testing.T, name, label string) float64 {
 // dial connects to r and returns the connection and the first line.
 func (r *running) dial(t *testing.T) (net.Conn, string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", r.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Value(net.Dial("tcp", r.address))(t)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	line, err := bufio.NewReader(conn).ReadString('\n')
@@ -214,10 +211,7 @@ func TestConnectionLimits(t *testing.T) {
 			}
 			for range 5 {
 				// A client that talks first still reads why.
-				conn, err := net.Dial("tcp", r.address)
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn := testkit.Value(net.Dial("tcp", r.address))(t)
 				io.WriteString(conn, "EHLO c\r\n")
 				conn.SetDeadline(time.Now().Add(time.Minute))
 				if got, err := io.ReadAll(conn); err != nil || string(got) != tt.reply+"\r\n" {
@@ -251,10 +245,7 @@ func TestRefusalsDoNotBlock(t *testing.T) {
 		t.Fatal(line)
 	}
 	for range 2 * maxRefusing {
-		conn, err := net.Dial("tcp", r.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := testkit.Value(net.Dial("tcp", r.address))(t)
 		defer conn.Close()
 	}
 	testkit.Eventually(t, "all are refused", func() bool {

@@ -65,10 +65,7 @@ func deliveries(t *testing.T, address string, n int) time.Duration {
 	took := make([]time.Duration, n)
 	for i := range took {
 		began := time.Now()
-		c, err := smtp.Dial(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Value(smtp.Dial(address))(t)
 		if err := c.SendMail("a@b.example", []string{"bob@here.example"}, strings.NewReader("Subject: hi\r\n\r\nhello\r\n")); err != nil {
 			t.Fatalf("message %d: %v", i+1, err)
 		}

@@ -31,10 +31,7 @@ type talk struct {
 
 func dialTalk(t *testing.T, address string) *talk {
 	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Value(net.Dial("tcp", address))(t)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	return &talk{t, conn, bufio.NewReader(conn)}
@@ -214,10 +211,7 @@ func TestRefusalWhereTLSComesFirst(t *testing.T) {
 	r, _, _ := withTLS(t, Settings{MaxPerClient: 1}, session.Limits{})
 	first := dialTalk(t, r.address)
 	first.want("", "220 ")
-	conn, err := net.Dial("tcp", r.tlsAddress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Value(net.Dial("tcp", r.tlsAddress))(t)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	if got, err := io.ReadAll(conn); len(got) > 0 || err != nil && !errors.Is(err, net.ErrClosed) && !strings.Contains(err.Error(), "reset") {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/dialogue"
 	"blockd/internal/testkit/script"
 	"blockd/mail/mailbox"
@@ -40,10 +41,7 @@ func TestChaosBehindChunksAndQuarantine(t *testing.T) {
 				t.Run(way.name+" "+point+" "+answer, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						aside := t.TempDir()
-						held, err := mailbox.OpenQuarantine(aside, hostname, mailbox.Use{Octets: 1 << 20, Messages: 1000}, discardLog())
-						if err != nil {
-							t.Fatal(err)
-						}
+						held := testkit.Value(mailbox.OpenQuarantine(aside, hostname, mailbox.Use{Octets: 1 << 20, Messages: 1000}, discardLog()))(t)
 						server := &script.Server{Caps: []string{"PIPELINING", "CHUNKING"}}
 						r := newRig(server, checker, Settings{Chunking: true, Quarantine: held})
 						send := func(c *client) (reply string) {
@@ -119,14 +117,9 @@ func TestQuarantineFaults(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, mixed %v", tt.name, mixed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					dir := t.TempDir()
-					held, err := mailbox.OpenQuarantine(dir, hostname, mailbox.Use{Octets: tt.most, Messages: 1000}, discardLog())
-					if err != nil {
-						t.Fatal(err)
-					}
+					held := testkit.Value(mailbox.OpenQuarantine(dir, hostname, mailbox.Use{Octets: tt.most, Messages: 1000}, discardLog()))(t)
 					if tt.spoil != nil {
-						if err := tt.spoil(dir); err != nil {
-							t.Fatal(err)
-						}
+						testkit.Must(t, tt.spoil(dir))
 					}
 					server := &script.Server{}
 					r, c := begin(t, server, checker, Settings{Quarantine: held})

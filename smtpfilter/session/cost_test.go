@@ -124,10 +124,7 @@ func BenchmarkSession(b *testing.B) {
 	in := bufio.NewReaderSize(nil, 512)
 	b.ReportAllocs()
 	for b.Loop() {
-		client, err := net.Dial("tcp", address)
-		if err != nil {
-			b.Fatal(err)
-		}
+		client := testkit.Value(net.Dial("tcp", address))(b)
 		in.Reset(client)
 		for _, line := range lines {
 			exchange(b, client, in, line)

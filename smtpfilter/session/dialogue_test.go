@@ -81,10 +81,7 @@ func (r *rig) count(t testing.TB, name, label string) float64 {
 }
 
 func TestDialogues(t *testing.T) {
-	all, err := dialogue.Load(filepath.Join(testkit.Root(t), "testdata/dialogues"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := testkit.Value(dialogue.Load(filepath.Join(testkit.Root(t), "testdata/dialogues")))(t)
 	for _, d := range all {
 		if d.Only != "" && d.Only != "smtp" {
 			continue
@@ -117,10 +114,7 @@ func runDialogue(t *testing.T, d *dialogue.Dialogue, checker *policy.Checker, ma
 	}
 	aside := t.TempDir()
 	most := cmp.Or(int64(number("quarantine_max")), 1<<20)
-	held, err := mailbox.OpenQuarantine(aside, hostname, mailbox.Use{Octets: most, Messages: 1 << 20}, discardLog())
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := testkit.Value(mailbox.OpenQuarantine(aside, hostname, mailbox.Use{Octets: most, Messages: 1 << 20}, discardLog()))(t)
 	var trusted []netip.Prefix
 	for text := range strings.FieldsSeq(d.Settings["trusted"]) {
 		trusted = append(trusted, netip.MustParsePrefix(text))
@@ -167,10 +161,7 @@ func plainTLS(d *dialogue.Dialogue) func(context.Context, net.Conn) (net.Conn, e
 func heldLines(t *testing.T, dir string) (lines []string) {
 	t.Helper()
 	for _, folder := range []string{"new", "tmp"} {
-		entries, err := os.ReadDir(filepath.Join(dir, folder))
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := testkit.Value(os.ReadDir(filepath.Join(dir, folder)))(t)
 		for _, e := range entries {
 			text := testkit.Read(t, filepath.Join(dir, folder, e.Name()))
 			if folder == "tmp" {

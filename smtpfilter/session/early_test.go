@@ -52,15 +52,9 @@ func TestP3EarlyReplyIsNotTheMessages(t *testing.T) {
 func TestP3EarlyReplyIsSeenBehindAnOldDeadline(t *testing.T) {
 	l := testkit.Listen(t)
 	defer l.Close()
-	near, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	near := testkit.Value(net.Dial("tcp", l.Addr().String()))(t)
 	defer near.Close()
-	far, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	far := testkit.Value(l.Accept())(t)
 	defer far.Close()
 	s := &session{up: &upstreamConn{Conn: &upstream.Conn{Conn: near, R: bufio.NewReader(near)}}}
 	if s.replyWaiting() {

@@ -43,15 +43,9 @@ func TestUpstreamsGoodbyeIsRead(t *testing.T) {
 			}
 		}
 	}()
-	client, err := net.Dial("tcp", clients.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := testkit.Value(net.Dial("tcp", clients.Addr().String()))(t)
 	defer client.Close()
-	near, err := clients.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	near := testkit.Value(clients.Accept())(t)
 	go io.WriteString(client, "HELO client.example\r\nMAIL FROM:<a@good.example>\r\nRCPT TO:<bob@here.example>\r\nRSET\r\nGET / HTTP/1.1\r\n")
 	r.relay.Run(context.Background(), near, testClient)
 	select {

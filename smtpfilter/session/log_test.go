@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/dialogue"
 	"blockd/internal/testkit/script"
 	"blockd/policy"
@@ -62,9 +63,7 @@ func TestOneLineADecision(t *testing.T) {
 		}
 		for i, line := range lines {
 			var got map[string]any
-			if err := json.Unmarshal([]byte(line), &got); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal([]byte(line), &got))
 			for key, value := range want[i] {
 				if got[key] != value {
 					t.Errorf("line %d: %s = %v, want %v", i+1, key, got[key], value)
@@ -115,9 +114,7 @@ func TestLogHasTheReplyThatTheClientHeard(t *testing.T) {
 	replies := func(r *rig) (all []string) {
 		for line := range strings.Lines(r.log.String()) {
 			var got struct{ Msg, Reply string }
-			if err := json.Unmarshal([]byte(line), &got); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal([]byte(line), &got))
 			if got.Msg == "sender blocked" {
 				all = append(all, got.Reply)
 			}

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/dialogue"
 	"blockd/internal/testkit/nameserver"
 	"blockd/internal/testkit/script"
@@ -169,10 +170,7 @@ func newRandomSession(t *testing.T, seed uint64, checker *policy.Checker, total 
 	if r.rng.IntN(6) == 0 {
 		most = int64(r.rng.IntN(20_000))
 	}
-	held, err := mailbox.OpenQuarantine(r.aside, hostname, mailbox.Use{Octets: most, Messages: 1 << 20}, discardLog())
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := testkit.Value(mailbox.OpenQuarantine(r.aside, hostname, mailbox.Use{Octets: most, Messages: 1 << 20}, discardLog()))(t)
 	if r.rng.IntN(20) == 0 { // no message can be committed
 		os.Remove(filepath.Join(r.aside, "new"))
 		total.faults++

@@ -400,14 +400,8 @@ func TestLastReplyArrivesThoughTheClientIsStillSending(t *testing.T) {
 	l := testkit.Listen(t)
 	defer l.Close()
 	for range 20 {
-		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		far, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := testkit.Value(net.Dial("tcp", l.Addr().String()))(t)
+		far := testkit.Value(l.Accept())(t)
 		var session sync.WaitGroup
 		session.Go(func() { r.relay.Run(t.Context(), far, testClient) })
 		io.WriteString(conn, "EHLO client.example\r\nBDAT 50000\r\n")
@@ -442,25 +436,14 @@ func brokenChecker(t *testing.T, onError rule.OnError) *policy.Checker {
 	folder := t.TempDir()
 	list := testkit.Write(t, filepath.Join(folder, "bad.txt"), "bad.example\n")
 	path := filepath.Join(folder, "index.bdx")
-	draft, err := index.Build(t.Context(), path, []index.Source{{List: "bad", Path: list}}, index.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	draft := testkit.Value(index.Build(t.Context(), path, []index.Source{{List: "bad", Path: list}}, index.Options{}))(t)
 	defer draft.Discard()
-	if err := draft.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	ix, err := index.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, draft.Publish())
+	ix := testkit.Value(index.Open(path))(t)
 	text := testkit.Read(t, path)
 	// The store is the last place where the entry's key stands.
 	at := bytes.LastIndex(text, []byte("bad.example"))
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Value(os.OpenFile(path, os.O_WRONLY, 0))(t)
 	defer f.Close()
 	if _, err := f.WriteAt([]byte("XXX"), int64(at)); err != nil {
 		t.Fatal(err)

@@ -86,10 +86,7 @@ func checkerBy(t testing.TB, server *nameserver.Server, patience time.Duration, 
 
 func resolverOf(t testing.TB, server *nameserver.Server, patience time.Duration) *msgauth.Resolver {
 	t.Helper()
-	r, err := msgauth.NewResolver(msgauth.Settings{Server: server.Address, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Value(msgauth.NewResolver(msgauth.Settings{Server: server.Address, Timeout: patience}))(t)
 	return r
 }
 
@@ -101,9 +98,7 @@ func letter(t testing.TB, from, signedBy string, size int) string {
 		return text
 	}
 	var out bytes.Buffer
-	if err := dkim.Sign(&out, strings.NewReader(text), &dkim.SignOptions{Domain: signedBy, Selector: "s1", Signer: postKey}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, dkim.Sign(&out, strings.NewReader(text), &dkim.SignOptions{Domain: signedBy, Selector: "s1", Signer: postKey}))
 	return out.String()
 }
 
@@ -305,10 +300,7 @@ func TestProofThatFreesFromOneList(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPost(t, "x.example", "", "")
-			resolver, err := msgauth.NewResolver(msgauth.Settings{Server: p.Address})
-			if err != nil {
-				t.Fatal(err)
-			}
+			resolver := testkit.Value(msgauth.NewResolver(msgauth.Settings{Server: p.Address}))(t)
 			ix := (&dialogue.Dialogue{Name: t.Name(), Lists: append(tt.lists, dialogue.List{Name: "phish", Entries: []string{"evil.example"}})}).Index(t)
 			replyTo, _ := verdict.ParseSources([]string{"reply-to"})
 			registry := prometheus.NewRegistry()
@@ -368,10 +360,7 @@ func TestReloadBeforeTheDotChangesNothing(t *testing.T) {
 	}
 	now := build(dialogue.List{Name: "bad", Entries: []string{"x.example"}}, dialogue.List{Name: "exempt", Kind: "allow", Entries: []string{"x.example"}},
 		dialogue.List{Name: "phish", Entries: []string{"y.example"}})
-	resolver, err := msgauth.NewResolver(msgauth.Settings{Server: p.Address})
-	if err != nil {
-		t.Fatal(err)
-	}
+	resolver := testkit.Value(msgauth.NewResolver(msgauth.Settings{Server: p.Address}))(t)
 	from, _ := verdict.ParseSources([]string{"from"})
 	checker := policy.New(func() *index.Index { return now }, policy.Settings{Auth: rule.Auth{Resolver: resolver},
 		Lists: map[string]rule.List{"exempt": {Require: verdict.DKIMProof}, "phish": {Match: from}}}, discardLog(), prometheus.NewRegistry())

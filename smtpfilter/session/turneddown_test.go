@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/dialogue"
 	"blockd/internal/testkit/script"
 	"blockd/policy"
@@ -19,10 +20,7 @@ import (
 // TestReferenceOfARuleIsFound: the contact after a refusal by helo has a reference, which
 // history and log have too.
 func TestReferenceOfARuleIsFound(t *testing.T) {
-	past, err := history.Open(history.Settings{Folder: t.TempDir(), Max: history.MinMax, Keep: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	past := testkit.Value(history.Open(history.Settings{Folder: t.TempDir(), Max: history.MinMax, Keep: time.Hour}))(t)
 	defer past.Close()
 	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{{Name: "bad", Entries: []string{"bad.example"}}}}
 	ix := d.Index(t)
@@ -39,10 +37,7 @@ func TestReferenceOfARuleIsFound(t *testing.T) {
 	if told == nil {
 		t.Fatalf("reply %q", reply)
 	}
-	found, err := past.Search(t.Context(), history.Query{Ref: told[1]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := testkit.Value(past.Search(t.Context(), history.Query{Ref: told[1]}))(t)
 	if len(found.Records) != 1 || found.Records[0].Outcome != "refuse" || found.Records[0].Recipient != "carol@here.example" {
 		t.Errorf("of reference %s the history has %+v", told[1], found.Records)
 	}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // TestReleaseGivesTheReaderAwayOnce: two connections with one reader would hear each
@@ -17,10 +19,7 @@ func TestReleaseGivesTheReaderAwayOnce(t *testing.T) {
 	}})
 	open := func() *Conn {
 		t.Helper()
-		c, err := d.Open(t.Context(), Client{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Value(d.Open(t.Context(), Client{}))(t)
 		return c
 	}
 	first := open()

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestSelfTest(t *testing.T) {
@@ -109,9 +111,7 @@ func TestOwnListenerClosesTheWay(t *testing.T) {
 	if _, err := d.Open(t.Context(), client); !errors.Is(err, ErrOwnListener) {
 		t.Errorf("Open: %v, want ErrOwnListener", err)
 	}
-	if err := d.CheckListeners(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.CheckListeners(t.Context(), nil))
 	conn, err := d.Open(t.Context(), client)
 	if err != nil {
 		t.Fatalf("Open: %v, want a session again", err)
@@ -188,10 +188,7 @@ func TestCheckListeners(t *testing.T) {
 
 // Each address of this machine is ours, and none of the networks that are reserved for documentation is.
 func TestOurs(t *testing.T) {
-	ifaces, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ifaces := testkit.Value(net.InterfaceAddrs())(t)
 	for _, a := range ifaces {
 		n, ok := a.(*net.IPNet)
 		if ip, valid := netip.AddrFromSlice(n.IP); ok && valid && !ip.Unmap().IsLinkLocalUnicast() && !ours(ip.Unmap()) {

@@ -101,9 +101,7 @@ func TestOpen(t *testing.T) {
 func TestProbeRefreshesCapsAndQuits(t *testing.T) {
 	dial, check := script{"S: 220 hi", "C: EHLO us.example", "S: 250-them", "S: 250 SIZE 77", "C: QUIT", "S: 221 bye"}.pipe(t)
 	d := New(Settings{Dial: dial, Hostname: "us.example"})
-	if err := d.Probe(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Probe(t.Context()))
 	check()
 	if caps, ok := d.Caps(); !ok || caps.Size != 77 {
 		t.Errorf("Caps() = %v, %v, want Size 77", caps, ok)
@@ -183,10 +181,7 @@ func TestSessionOutlivesTheContextOfOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dial, check := script{"S: 220 hi", "C: EHLO us.example", "S: 250 them", "C: NOOP", "S: 250 ok"}.pipe(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		conn, err := New(Settings{Dial: dial, Hostname: "us.example"}).Open(ctx, client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := testkit.Value(New(Settings{Dial: dial, Hostname: "us.example"}).Open(ctx, client))(t)
 		cancel()
 		<-time.After(24 * time.Hour) // no deadline is left behind either
 		if _, err := io.WriteString(conn, "NOOP\r\n"); err != nil {
@@ -273,14 +268,8 @@ func TestPROXYHeader(t *testing.T) {
 			if tt.client != "" {
 				addr = netip.MustParseAddrPort(tt.client)
 			}
-			raw, err := proxyHeader(addr, tt.upstream).Format()
-			if err != nil {
-				t.Fatal(err)
-			}
-			h, err := proxyproto.Read(bufio.NewReader(strings.NewReader(string(raw))))
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := testkit.Value(proxyHeader(addr, tt.upstream).Format())(t)
+			h := testkit.Value(proxyproto.Read(bufio.NewReader(strings.NewReader(string(raw)))))(t)
 			if tt.client == "" {
 				if !h.Command.IsLocal() {
 					t.Errorf("command %v, want LOCAL", h.Command)
@@ -305,19 +294,13 @@ func TestPROXYNeedsAnAddress(t *testing.T) {
 // An LMTP server of another make, over a unix socket.
 func TestLMTPServerOnUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lmtp")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Value(net.Listen("unix", path))(t)
 	srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return silent{}, nil }))
 	srv.LMTP, srv.MaxMessageBytes, srv.Domain = true, 12345, "them.example"
 	go srv.Serve(l)
 	defer srv.Close()
 	d := New(Settings{Protocol: LMTP, Network: "unix", Address: path, Hostname: "us.example"})
-	conn, err := d.Open(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Value(d.Open(t.Context(), client))(t)
 	defer conn.Close()
 	if conn.Caps.Size != 12345 || !conn.Caps.Has("PIPELINING") || !conn.Caps.Has("8BITMIME") {
 		t.Errorf("Caps = %v", conn.Caps)
