@@ -13,6 +13,7 @@ import (
 	emersion "github.com/emersion/go-milter"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/policy/rule"
 	"blockd/policy/verdict"
 )
@@ -26,10 +27,7 @@ func TestLibraryClient(t *testing.T) {
 				rules: map[string]rule.List{"watch": {OnMatch: rule.Tag}}})
 			macros := dj.NewMacroBag()
 			macros.Set(dj.MacroMTAFQDN, "mail.here.example")
-			s, err := dj.NewClient(d.network, d.address).Session(macros)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testkit.Value(dj.NewClient(d.network, d.address).Session(macros))(t)
 			defer s.Close()
 			expect := func(what string, a *dj.Action, err error, want dj.ActionType, code uint16) {
 				t.Helper()
@@ -52,9 +50,7 @@ func TestLibraryClient(t *testing.T) {
 				}
 				a, err = s.Rcpt("postmaster@here.example", "")
 				expect("postmaster", a, err, dj.ActionContinue, 0)
-				if err := s.Abort(nil); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, s.Abort(nil))
 			}
 			macros.Set(dj.MacroMailAddr, "a@watch.example")
 			a, err = s.Mail("a@watch.example", "")
@@ -81,17 +77,11 @@ func TestLibraryClient(t *testing.T) {
 
 // A client may know only version 2 of the protocol.
 func TestClientOfVersionTwo(t *testing.T) {
-	match, err := verdict.ParseSources([]string{"envelope", "from"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	match := testkit.Value(verdict.ParseSources([]string{"envelope", "from"}))(t)
 	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, rules: map[string]rule.List{"bad": {Match: match}}})
 	client := emersion.NewDefaultClient(d.network, d.address)
 	defer client.Close()
-	s, err := client.Session()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Value(client.Session())(t)
 	defer s.Close()
 	must := func(a *emersion.Action, err error) *emersion.Action {
 		t.Helper()
@@ -106,9 +96,7 @@ func TestClientOfVersionTwo(t *testing.T) {
 	if a := must(s.Rcpt("bob@here.example", nil)); a.Code != emersion.ActReplyCode || a.SMTPCode != 550 {
 		t.Errorf("RCPT: %+v", a)
 	}
-	if err := s.Abort(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Abort())
 	must(s.Mail("a@there.example", nil))
 	must(s.Rcpt("bob@here.example", nil))
 	field := textproto.MIMEHeader{}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 	"blockd/milter"
 	"blockd/policy/rule"
@@ -84,10 +85,7 @@ func TestOnlyWholeMessagesCount(t *testing.T) {
 // TestWholeMessagesWhoseHeaderIsReadCount: if a list also checks the header, a message counts
 // if nothing in it is refused or marked.
 func TestWholeMessagesWhoseHeaderIsReadCount(t *testing.T) {
-	from, err := verdict.ParseSources([]string{"envelope", "from"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := testkit.Value(verdict.ParseSources([]string{"envelope", "from"}))(t)
 	l := learn(t, setup{lists: map[string]string{"bad": "bad.example\n", "marked": "marked.example\n"},
 		rules: map[string]rule.List{"bad": {Match: from}, "marked": {Match: from, OnMatch: rule.Tag}}, settings: milter.Settings{}})
 	m := l.greet("192.0.2.1")

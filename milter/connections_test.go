@@ -280,9 +280,7 @@ func TestSlowPeers(t *testing.T) {
 func TestUnixSocketIsRemoved(t *testing.T) {
 	d := open(t, setup{unix: true})
 	d.stop()
-	if err := <-d.ended; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, <-d.ended)
 	d.ended <- nil
 	if _, err := os.Stat(filepath.Clean(d.address)); !os.IsNotExist(err) {
 		t.Errorf("the socket is still there: %v", err)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/domains"
 	"blockd/policy"
 	"blockd/policy/rule"
@@ -14,10 +15,7 @@ import (
 // TestFirstSeenIsTagged: the field stands on top, until a message is complete, and beside a list's tag.
 // Mail of known domains is accepted at MAIL.
 func TestFirstSeenIsTagged(t *testing.T) {
-	match, err := verdict.ParseSources([]string{"from"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	match := testkit.Value(verdict.ParseSources([]string{"from"}))(t)
 	d := open(t, setup{lists: map[string]string{"odd": "odd.example\n"}, rules: map[string]rule.List{"odd": {OnMatch: rule.Tag, Match: match}},
 		policy: policy.Settings{FirstSeen: policy.FirstSeen{Domains: domains.Known(t)}}})
 	m := d.greet("192.0.2.1")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/milter"
 	"blockd/policy/rule"
 	"blockd/policy/verdict"
@@ -111,10 +112,7 @@ func TestHeaderIsAskedForByLists(t *testing.T) {
 		"envelope and header": {[]string{"envelope", "reply-to"}, 1 << 7},
 	} {
 		t.Run(name, func(t *testing.T) {
-			match, err := verdict.ParseSources(tt.match)
-			if err != nil {
-				t.Fatal(err)
-			}
+			match := testkit.Value(verdict.ParseSources(tt.match))(t)
 			d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, rules: map[string]rule.List{"bad": {Match: match}}})
 			m := d.dial()
 			m.negotiate(6, offeredActions, offeredProtocol)
@@ -129,10 +127,7 @@ func TestHeaderIsAskedForByLists(t *testing.T) {
 // answer.
 func TestHeaders(t *testing.T) {
 	asked := func(words ...string) rule.List {
-		match, err := verdict.ParseSources(words)
-		if err != nil {
-			t.Fatal(err)
-		}
+		match := testkit.Value(verdict.ParseSources(words))(t)
 		return rule.List{Match: match}
 	}
 	tagging := asked("from")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/nameserver"
 	"blockd/internal/testkit/sealed"
 	"blockd/mail/msgauth"
@@ -21,10 +22,7 @@ const ours, other = "192.0.2.7", "198.51.100.7" // clients for which SPF of x.ex
 func proving(t testing.TB, require verdict.Proof, s setup) (*door, *sealed.Post) {
 	t.Helper()
 	p := sealed.NewPost(t, nameserver.Zone{"TXT silent.x.example": {"!SERVFAIL"}})
-	r, err := msgauth.NewResolver(msgauth.Settings{Server: p.Address})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Value(msgauth.NewResolver(msgauth.Settings{Server: p.Address}))(t)
 	s.policy.Auth.Resolver = r
 	if s.lists == nil {
 		s.lists = map[string]string{"bad": "x.example\n", "allow": "x.example\n"}
