@@ -14,9 +14,7 @@ func TestAcceptFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	elsewhere, path := filepath.Join(dir, "elsewhere"), filepath.Join(dir, "blockd.bdx")
 	testkit.Write(t, elsewhere, "root's own\n")
-	if err := os.Symlink(elsewhere, acceptedPath(path)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(elsewhere, acceptedPath(path)))
 	if err := Accept(path, "g1"); err != nil || !readAcceptance(path).covers("g1", "a") || readAcceptance(path).covers("g2", "a") {
 		t.Fatalf("accepted %v, %v", readAcceptance(path), err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -82,10 +83,7 @@ func TestPoisonedLoads(t *testing.T) {
 		s := lists.DefaultGuard()
 		s.Protected = append(s.Protected, "here.example")
 		change(&s)
-		guard, err := lists.NewGuard(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		guard := testkit.Value(lists.NewGuard(s))(t)
 		l.Settings.Guard = guard
 	}
 	const providers = "gmail.com\noutlook.com\nyahoo.com\nqq.com\nweb.de\nfree.fr\n"

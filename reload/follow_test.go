@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 )
 
 // TestFollow has two Reloaders at one index file, as two processes at an upgrade. The one that follows must come to serve
@@ -60,9 +61,6 @@ func TestFollow(t *testing.T) {
 // generationOf is the generation of the index file.
 func generationOf(t *testing.T, d *daemon) string {
 	t.Helper()
-	ix, err := index.Open(d.settings.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix := testkit.Value(index.Open(d.settings.Path))(t)
 	return ix.Generation()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -55,9 +56,7 @@ func FuzzHeldFile(f *testing.F) {
 			return
 		}
 		path := filepath.Join(t.TempDir(), "x.bdx")
-		if err := writeHeld(path, all); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, writeHeld(path, all))
 		if back, err := readHeld(path); err != nil || len(back) != len(all) {
 			t.Errorf("%d entries, then %d, %v", len(all), len(back), err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/mail/addr"
 	"blockd/records/correspondents"
@@ -16,9 +17,7 @@ import (
 // processor is the time that this process has had of a processor: what other programs of the machine do is not in it.
 func processor(b *testing.B) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -34,10 +33,7 @@ func BenchmarkNamed(b *testing.B) {
 	defer set.Close()
 	sender, _ := addr.Parse("anna@here.example")
 	learn := func(text string) {
-		recipient, err := addr.Parse(text)
-		if err != nil {
-			b.Fatal(err)
-		}
+		recipient := testkit.Value(addr.Parse(text))(b)
 		set.Learn(sender, recipient, time.Now())
 	}
 	for i := range known {
@@ -52,13 +48,8 @@ func BenchmarkNamed(b *testing.B) {
 		fmt.Fprintf(&list, "offer%d@mail%d.bulk%d.example\n", i, i%97, i/11)
 	}
 	ix := indexes.Build(b, indexes.Source(b, "bad", list.String()))
-	if err := set.Save(); err != nil {
-		b.Fatal(err)
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, set.Save())
+	info := testkit.Value(os.Stat(path))(b)
 	b.ReportAllocs()
 	found, spent := 0, processor(b)
 	for b.Loop() {

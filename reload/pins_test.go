@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"blockd/index/kept"
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 )
 
@@ -139,9 +140,7 @@ func TestDamagedPinsKeepWhatServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.lookOnce()
-	if err := os.WriteFile(filepath.Join(store.Folder, "pins"), []byte("torn"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(store.Folder, "pins"), []byte("torn"), 0o600))
 	d.lookOnce()
 	d.want("with pins that are torn while it runs", "old.test")
 	if s := d.Status(); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "which lists are held cannot be read") {

@@ -18,10 +18,7 @@ import (
 
 func parsed(t testing.TB, sender string) addr.Addr {
 	t.Helper()
-	a, err := addr.Parse(sender)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testkit.Value(addr.Parse(sender))(t)
 	return a
 }
 
@@ -247,9 +244,7 @@ func TestRecentOutlivesRestarts(t *testing.T) {
 		for i := range networkADay {
 			r.Add(parsed(t, fmt.Sprintf("x@used%d.example", i)), clientOf(99))
 		}
-		if err := r.Save(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.Save(path))
 		want := r.text(today())
 		again := OpenRecent(path, 100, log.Logger())
 		if got := wrote(again); len(got) != 25 || got["regular7.example"] != 3 || got["quoted.example"] != 1 {
@@ -276,9 +271,7 @@ func TestTornRecentBeginsAnew(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "lists.bdx"+RecentSuffix)
 		r := NewRecent(100)
 		regulars(t, r, 3, 2)
-		if err := r.Save(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.Save(path))
 		whole := testkit.Read(t, path)
 		for i := range whole {
 			turned := []byte(string(whole))

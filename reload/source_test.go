@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -111,10 +112,7 @@ func TestFoldersThatAreWatched(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
 			for _, folder := range folders(List{Path: filepath.Join(d.dir, tt.path)}) {
-				rel, err := filepath.Rel(d.dir, folder)
-				if err != nil {
-					t.Fatal(err)
-				}
+				rel := testkit.Value(filepath.Rel(d.dir, folder))(t)
 				got = append(got, rel)
 			}
 			slices.Sort(got)

@@ -22,16 +22,9 @@ func TestStartReadsWhatHasChangedAlone(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	write := func(text []byte) [16]byte {
 		t.Helper()
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, old, old); err != nil {
-			t.Fatal(err)
-		}
-		hash, err := lists.HashFile(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, text, 0o600))
+		testkit.Must(t, os.Chtimes(path, old, old))
+		hash := testkit.Value(lists.HashFile(t.Context(), path))(t)
 		return hash
 	}
 	s := List{Name: "big", Path: path, Settings: lists.Settings{Format: "plain"}}
@@ -51,9 +44,7 @@ func TestStartReadsWhatHasChangedAlone(t *testing.T) {
 		if len(faults) > 0 {
 			t.Fatal(faults)
 		}
-		if err := c.keep(index, time.Now().Add(later)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.keep(index, time.Now().Add(later)))
 		return now[0].hash, c
 	}
 	first := write(text)
@@ -70,9 +61,7 @@ func TestStartReadsWhatHasChangedAlone(t *testing.T) {
 	}
 	k := kept[path]
 	k.hash = lie
-	if err := writeStamps(index, map[string]stamped{path: k}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeStamps(index, map[string]stamped{path: k}))
 	if got, _ := start(false); got != lie {
 		t.Error("a file that has not changed was read")
 	}
@@ -99,10 +88,7 @@ func TestStartReadsWhatHasChangedAlone(t *testing.T) {
 		k.hash = lie
 		writeStamps(index, map[string]stamped{path: k})
 		change()
-		want, err := lists.HashFile(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := testkit.Value(lists.HashFile(t.Context(), path))(t)
 		if got, _ := start(false); got != want {
 			t.Errorf("%s: not read", name)
 		}
@@ -113,9 +99,7 @@ func TestStartReadsWhatHasChangedAlone(t *testing.T) {
 func TestTornStamps(t *testing.T) {
 	index := filepath.Join(t.TempDir(), "lists.bdx")
 	all := map[string]stamped{"/a": {stamp{1, 2, 3, 4, 5, 6}, [16]byte{7}}, "/b\n\"": {hash: [16]byte{8}}}
-	if err := writeStamps(index, all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeStamps(index, all))
 	if got, err := readStamps(index); err != nil || !maps.Equal(got, all) {
 		t.Fatalf("%v, %v", got, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -166,10 +167,7 @@ func TestTwoDaemonsOfOneIndex(t *testing.T) {
 		d.waitListed(fmt.Sprintf("x@v%d.example", versions))
 		d.waitWell()
 	}
-	ix, err := index.Open(one.settings.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix := testkit.Value(index.Open(one.settings.Path))(t)
 	if err := ix.Verify(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -307,10 +305,7 @@ func TestPermissionThatGoesAndComesBack(t *testing.T) {
 func asNobody(t *testing.T) {
 	t.Helper()
 	const nobody = 65534
-	dir, err := os.MkdirTemp("", "nobody-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Value(os.MkdirTemp("", "nobody-"))(t)
 	defer os.RemoveAll(dir)
 	program, err := os.ReadFile(os.Args[0])
 	if err == nil {

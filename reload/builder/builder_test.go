@@ -94,9 +94,7 @@ type fixture struct {
 func newFixture(t *testing.T, text string) *fixture {
 	f := &fixture{T: t, folder: t.TempDir(), log: &testkit.Log{}}
 	f.list, f.path = filepath.Join(f.folder, "li\xffst.txt"), filepath.Join(f.folder, "lists.bdx")
-	if err := os.WriteFile(f.list, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(f.list, []byte(text), 0o600))
 	return f
 }
 
@@ -107,10 +105,7 @@ func (f *fixture) builder(child string) *Builder {
 }
 
 func (f *fixture) sources() []index.Source {
-	guard, err := lists.NewGuard(lists.DefaultGuard())
-	if err != nil {
-		f.Fatal(err)
-	}
+	guard := testkit.Value(lists.NewGuard(lists.DefaultGuard()))(f)
 	no := false
 	return []index.Source{
 		{List: "a", Path: f.list, Settings: lists.Settings{Format: "plain", Subdomains: &no, Action: lists.Tempfail, Guard: guard}},
@@ -135,16 +130,10 @@ func (f *fixture) left() (names []string) {
 
 func TestAnotherProcessBuildsTheSame(t *testing.T) {
 	f := newFixture(t, "someone@bad.example\nwhole.example\n??\n")
-	here, err := index.Build(t.Context(), f.path, f.sources(), index.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := testkit.Value(index.Build(t.Context(), f.path, f.sources(), index.Options{}))(t)
 	want := here.Report
 	here.Discard()
-	d, err := f.build(f.builder("builder"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Value(f.build(f.builder("builder")))(t)
 	defer d.Discard()
 	if !reflect.DeepEqual(d.Report.Lists, want.Lists) || d.Report.Keys != want.Keys || d.Report.Bytes != want.Bytes || d.Report.Hash != want.Hash {
 		t.Errorf("report\n%+v, want\n%+v", d.Report, want)
@@ -152,17 +141,12 @@ func TestAnotherProcessBuildsTheSame(t *testing.T) {
 	if _, err := index.Build(t.Context(), f.path, f.sources(), index.Options{}); !errors.Is(err, index.ErrLocked) {
 		t.Errorf("the draft does not hold the lock: %v", err)
 	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Publish())
 	a, _ := addr.Parse("someone@bad.example")
 	if m, err := d.Index().Lookup(nil, a, time.Now()); len(m) != 1 || err != nil {
 		t.Errorf("%v, %v", m, err)
 	}
-	again, err := f.build(f.builder("builder"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := testkit.Value(f.build(f.builder("builder")))(t)
 	defer again.Discard()
 	if again.Report.Cached != 1 {
 		t.Errorf("the cache of the first build is not used: %+v", again.Report)
@@ -209,9 +193,7 @@ func TestChildrenThatFail(t *testing.T) {
 		t.Run(child, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, "someone@bad.example\n")
-			if err := os.WriteFile(f.path, []byte("what serves"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(f.path, []byte("what serves"), 0o600))
 			b := f.builder(child)
 			if strings.Contains(want, "got no further") {
 				b.silence = 2 * time.Second
@@ -252,10 +234,7 @@ func TestWhereNoChildCanBeStarted(t *testing.T) {
 	b := f.builder("builder")
 	b.command[0] = filepath.Join(f.folder, "none")
 	for range 2 {
-		d, err := f.build(b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := testkit.Value(f.build(b))(t)
 		d.Discard()
 	}
 	if n := strings.Count(f.log.String(), "no other can be started"); n != 1 {
@@ -266,22 +245,15 @@ func TestWhereNoChildCanBeStarted(t *testing.T) {
 func TestAnotherProcessReadsAChangedSource(t *testing.T) {
 	f := newFixture(t, "someone@bad.example\n")
 	b := f.builder("builder")
-	d, err := f.build(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Value(f.build(b))(t)
 	defer d.Discard()
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Publish())
 	asked := 0
 	o := index.Options{Cache: f.path + index.CacheSuffix, Parse: func(ctx context.Context, cache string, s index.Source) error {
 		asked++
 		return b.Parse(ctx, cache, s)
 	}}
-	if err := os.WriteFile(f.list, []byte("someone@bad.example\nanother@bad.example\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(f.list, []byte("someone@bad.example\nanother@bad.example\n"), 0o600))
 	updated, report, err := d.Index().Update(t.Context(), f.sources(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -290,9 +262,7 @@ func TestAnotherProcessReadsAChangedSource(t *testing.T) {
 	if m, err := updated.Lookup(nil, a, time.Now()); len(m) != 1 || err != nil || report.Keys != 1 || asked != 1 {
 		t.Errorf("%v, %v, %+v, asked %d times", m, err, report, asked)
 	}
-	if err := os.WriteFile(f.list, []byte("<html><body>\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(f.list, []byte("<html><body>\n"), 0o600))
 	if _, _, err := updated.Update(t.Context(), f.sources(), o); !errors.Is(err, index.ErrTooDifferent) {
 		t.Errorf("a source that is no list: %v", err)
 	}
@@ -302,10 +272,7 @@ func TestSmallListsAreBuiltHere(t *testing.T) {
 	f := newFixture(t, "someone@bad.example\n")
 	b := f.builder("crashes")
 	b.from = inProcess
-	d, err := f.build(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Value(f.build(b))(t)
 	d.Discard()
 }
 
@@ -315,9 +282,7 @@ func TestLittleWorkIsPrompt(t *testing.T) {
 	file := func(name, text string, size int64) index.Source {
 		path := filepath.Join(dir, name)
 		testkit.Write(t, path, text)
-		if err := os.Truncate(path, size); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Truncate(path, size))
 		return index.Source{Path: path}
 	}
 	half, more, packed := file("half", "a.example\n", promptBuild/2), file("more", "a.example\n", promptBuild/2+1), file("packed", "\x1f\x8b\x08", 100)
