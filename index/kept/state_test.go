@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 func newStore(t *testing.T) *Store {
@@ -17,19 +19,12 @@ func newStore(t *testing.T) *Store {
 func TestDamagedPinsAreSeen(t *testing.T) {
 	s := newStore(t)
 	pin := Pin{List: "bulk", Content: Content{{Path: []byte("bulk.txt"), Hash: "00", Segment: strings.Repeat("a", 32), Entries: 3}}, How: Rollback}
-	if err := s.ChangePins(func([]Pin) ([]Pin, error) { return []Pin{pin}, nil }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.ChangePins(func([]Pin) ([]Pin, error) { return []Pin{pin}, nil }))
 	path := filepath.Join(s.Folder, pinsName)
-	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := testkit.Value(os.ReadFile(path))(t)
 	try := func(what string, at int, text []byte) {
 		t.Helper()
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, text, 0o600))
 		if all, err := s.Pins(); !errors.Is(err, ErrTorn) && !(err == nil && len(all) == 1 && all[0].Content.Equal(pin.Content)) {
 			t.Fatalf("%s at %d: %v, %v", what, at, all, err)
 		}

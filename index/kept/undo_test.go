@@ -110,10 +110,7 @@ func TestDamagedContentIsNeverServed(t *testing.T) {
 		if err != nil || len(files) != 1 {
 			t.Fatal(form, files, err)
 		}
-		good, err := os.ReadFile(files[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		good := testkit.Value(os.ReadFile(files[0]))(t)
 		refused := 0
 		try := func(what string, at int, text []byte) {
 			t.Helper()
@@ -121,9 +118,7 @@ func TestDamagedContentIsNeverServed(t *testing.T) {
 			for _, f := range others {
 				os.Remove(f)
 			}
-			if err := os.WriteFile(files[0], text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(files[0], text, 0o600))
 			if err := k.rollback(was); err != nil {
 				if refused++; !k.free() || !strings.Contains(err.Error(), was[0].Segment) {
 					t.Fatalf("%s, %s at %d: %v; a list is pinned: %v", form, what, at, err, !k.free())
@@ -133,9 +128,7 @@ func TestDamagedContentIsNeverServed(t *testing.T) {
 			if got := k.differs(was, now); got != want {
 				t.Fatalf("%s, %s at %d: %d entries differ, want %d", form, what, at, got, want)
 			}
-			if err := k.ChangePins(func([]kept.Pin) ([]kept.Pin, error) { return nil, nil }); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, k.ChangePins(func([]kept.Pin) ([]kept.Pin, error) { return nil, nil }))
 		}
 		for i := 0; i < len(good); i += 1 + len(good)/40 {
 			flipped := slices.Clone(good)
@@ -158,18 +151,12 @@ func TestFullDiskRefusesARollback(t *testing.T) {
 	k.tidy()
 	full := func(use func() error) (err error) {
 		var before unix.Rlimit
-		if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &before))
 		limit := before
 		limit.Cur = 8
-		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
 		err = use()
-		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &before))
 		return err
 	}
 	if err := full(func() error { return k.rollback(was) }); err == nil || !k.free() || !k.Has(was) {
@@ -206,9 +193,7 @@ func TestBoundsLeaveWhatIsPinned(t *testing.T) {
 		all = append(all, k.serve(names(i, 200)...))
 		k.tidy()
 	}
-	if err := k.rollback(all[0]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, k.rollback(all[0]))
 	has := func(when string, want ...int) {
 		t.Helper()
 		var got []int
@@ -276,13 +261,8 @@ func TestKilledBetweenSteps(t *testing.T) {
 		}
 		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), childIn+"="+k.Folder, childIn+"_TO="+was[0].Segment)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := testkit.Value(cmd.StdoutPipe())(t)
+		testkit.Must(t, cmd.Start())
 		steps, lines := 0, bufio.NewScanner(out)
 		for steps <= kill && lines.Scan() {
 			if lines.Text() != "step" {

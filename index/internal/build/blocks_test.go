@@ -6,16 +6,15 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // Blocks are taken and freed at random. None is ever in two hands, all of them can
 // be had by any group, and what is dropped is nowhere left.
 func TestBlocksAreInOneHandEach(t *testing.T) {
 	const block, memory, spare = 4096, 1 << 20, 37
-	p, err := newBlockPool(block, memory, memory, spare)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Value(newBlockPool(block, memory, memory, spare))(t)
 	defer p.close()
 	if len(p.groups) < 4 {
 		t.Fatalf("%d groups: this test proves too little", len(p.groups))
@@ -83,19 +82,11 @@ func TestBlocksAreInOneHandEach(t *testing.T) {
 func TestDroppedPartIsNotLoaded(t *testing.T) {
 	file := newSpillFile(filepath.Join(t.TempDir(), "x.bdx"), Hooks{})
 	defer file.close()
-	s, err := newScatter(1, 1, MinMemory, 0, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Value(newScatter(1, 1, MinMemory, 0, file))(t)
 	defer s.close()
-	b, err := s.lanes[0].add(1, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Value(s.lanes[0].add(1, 3))(t)
 	copy(b, "abc")
-	if err := s.finish(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.finish())
 	for _, part := range []int{0, 1} {
 		if _, err := loadPart(s, part); err != nil {
 			t.Error(err)

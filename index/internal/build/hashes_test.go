@@ -10,6 +10,7 @@ import (
 
 	"blockd/bloom"
 	"blockd/index/internal/format"
+	"blockd/internal/testkit"
 )
 
 // A filter that was filled from kept hashes is the one that was filled at once, by
@@ -23,10 +24,7 @@ func TestKeptHashesAreTheFilter(t *testing.T) {
 				file := newSpillFile(filepath.Join(t.TempDir(), "x.bdx"), Hooks{})
 				defer file.close()
 				blocks := bloom.Blocks(uint64(keys), 12)
-				k, err := newKeyHashes(workers, planned*blocks, int64(keys), 4<<20, file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				k := testkit.Value(newKeyHashes(workers, planned*blocks, int64(keys), 4<<20, file))(t)
 				defer k.close()
 				rng := rand.New(rand.NewPCG(uint64(keys), 1))
 				want := bloom.NewBuilder(uint64(keys), 12)
@@ -37,18 +35,12 @@ func TestKeptHashesAreTheFilter(t *testing.T) {
 						batch[j].Lo = rng.Uint64()
 					}
 					want.AddBatch(batch)
-					if err := k.adder(i % workers)(batch); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, k.adder(i%workers)(batch))
 					added += uint64(len(batch))
 				}
-				if err := k.finish(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, k.finish())
 				got := bloom.NewBuilder(uint64(keys), 12)
-				if err := k.fill(t.Context(), workers, got, blocks); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, k.fill(t.Context(), workers, got, blocks))
 				var a, b strings.Builder
 				full, empty := got.Filter(), bloom.NewBuilder(uint64(keys), 12).Filter()
 				want.Filter().WriteTo(&a)

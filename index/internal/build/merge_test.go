@@ -7,6 +7,7 @@ import (
 
 	"blockd/bloom"
 	"blockd/index/internal/format"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/mail/addr"
 )
@@ -19,38 +20,24 @@ func TestEqualHashesAreNotEqualKeys(t *testing.T) {
 	for i, name := range names {
 		sources[i].List = name
 	}
-	b, err := New(filepath.Join(t.TempDir(), "x.bdx"), sources, Options{Workers: 1}, Hooks{Weak: same})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Value(New(filepath.Join(t.TempDir(), "x.bdx"), sources, Options{Workers: 1}, Hooks{Weak: same}))(t)
 	b.Rows = make([]format.ListInfo, len(names))
-	if err := b.open(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.open())
 	defer b.Close()
 	for i, name := range names {
-		key, err := addr.DomainKey(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := testkit.Value(addr.DomainKey(name))(t)
 		b.in.Begin(i)
-		if err := b.in.Workers[0].Take(&lists.Item{Kind: lists.Domain, Key: key}, 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, b.in.Workers[0].Take(&lists.Item{Kind: lists.Domain, Key: key}, 0))
 		b.in.End(i, true)
 	}
-	if err := b.in.records.finish(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.in.records.finish())
 	if _, err := b.in.numberReasons(); err != nil {
 		t.Fatal(err)
 	}
 	parts := b.in.records.reader(t.Context())
 	defer parts.end()
 	m := merger{in: b.in, parts: parts, rows: b.Rows, worth: format.NewWorthCounter(b.Rows)}
-	if err := m.merge(0, 1<<b.in.records.bits); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.merge(0, 1<<b.in.records.bits))
 	var got []string
 	for _, p := range m.records {
 		c := format.Cursor{Rest: m.buf[p.At : p.At+p.N]}

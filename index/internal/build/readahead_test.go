@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sync/errgroup"
+
+	"blockd/internal/testkit"
 )
 
 // loadPart loads one part of a scatter that is finished.
@@ -24,22 +26,14 @@ func spilledScatter(t *testing.T, bits uint, records int) *scatter {
 	t.Helper()
 	file := newSpillFile(filepath.Join(t.TempDir(), "x.bdx"), Hooks{})
 	t.Cleanup(file.close)
-	s, err := newScatter(2, bits, MinMemory, MinMemory, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Value(newScatter(2, bits, MinMemory, MinMemory, file))(t)
 	t.Cleanup(s.close)
 	for i := range records {
-		b, err := s.lanes[i>>bits%2].add(i%(1<<bits), 512)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Value(s.lanes[i>>bits%2].add(i%(1<<bits), 512))(t)
 		clear(b)
 		binary.LittleEndian.PutUint32(b, uint32(i))
 	}
-	if err := s.finish(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.finish())
 	if file.written() == 0 {
 		t.Fatal("nothing was spilled")
 	}
@@ -90,9 +84,7 @@ func TestReadAheadGivesEveryRecord(t *testing.T) {
 				}
 			})
 		}
-		if err := group.Wait(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, group.Wait())
 		r.end()
 		for i, ok := range seen {
 			if !ok {

@@ -7,27 +7,21 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"blockd/internal/testkit"
 )
 
 // What comes back is not what was written.
 func TestDamagedSpillFile(t *testing.T) {
 	file := newSpillFile(filepath.Join(t.TempDir(), "x.bdx"), Hooks{})
 	defer file.close()
-	s, err := newScatter(1, 2, MinMemory, MinMemory, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Value(newScatter(1, 2, MinMemory, MinMemory, file))(t)
 	defer s.close()
 	for range 3 * MinMemory / 512 {
-		b, err := s.lanes[0].add(1, 512)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Value(s.lanes[0].add(1, 512))(t)
 		b[0] = 7
 	}
-	if err := s.finish(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.finish())
 	if file.written() == 0 {
 		t.Fatal("nothing was spilled")
 	}
@@ -47,9 +41,7 @@ func TestDamagedSpillFile(t *testing.T) {
 	if _, err := loadPart(s, 1); !errors.Is(err, errSpill) {
 		t.Errorf("load of a damaged file: %v", err)
 	}
-	if err := unix.Ftruncate(file.fd, 1000); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Ftruncate(file.fd, 1000))
 	if _, err := loadPart(s, 1); !errors.Is(err, errSpill) {
 		t.Errorf("load of a file that was cut off: %v", err)
 	}
@@ -60,29 +52,18 @@ func TestSpillFileOver4GiB(t *testing.T) {
 	file := newSpillFile(filepath.Join(t.TempDir(), "x.bdx"), Hooks{})
 	defer file.close()
 	file.reserve(5 << 30) // a hole
-	s, err := newScatter(1, 2, MinMemory, MinMemory, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Value(newScatter(1, 2, MinMemory, MinMemory, file))(t)
 	defer s.close()
 	const records = 3 * MinMemory / 512
 	for i := range records {
-		b, err := s.lanes[0].add(i%4, 512)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Value(s.lanes[0].add(i%4, 512))(t)
 		clear(b)
 		b[0] = byte(i)
 	}
-	if err := s.finish(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.finish())
 	seen := 0
 	for part := range 4 {
-		b, err := loadPart(s, part)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Value(loadPart(s, part))(t)
 		for ; len(b) > 0; b = b[s.block:] {
 			for at := scatterHead; at < blockEnd(b); at += 512 {
 				if int(b[at])%4 != part {
@@ -100,10 +81,7 @@ func TestSpillFileOver4GiB(t *testing.T) {
 // A file system without files that have no name.
 func TestSpillFileWithAName(t *testing.T) {
 	folder := t.TempDir()
-	fd, err := unlinkedFile(filepath.Join(folder, "x.bdx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := testkit.Value(unlinkedFile(filepath.Join(folder, "x.bdx")))(t)
 	defer unix.Close(fd)
 	if _, err := unix.Pwrite(fd, []byte("x"), 10); err != nil {
 		t.Error(err)

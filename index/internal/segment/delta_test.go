@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -85,10 +86,7 @@ func TestDeltaMakesTheOldOfTheNew(t *testing.T) {
 		if err := apply(t, f, text.Bytes(), base, 1+rng.IntN(4)); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		again, err := OpenFile(f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := testkit.Value(OpenFile(f.Name()))(t)
 		defer again.Close()
 		if got, want := held(t, again), held(t, target); !slices.Equal(got, want) {
 			t.Fatalf("seed %d: %d entries, want %d", seed, len(got), len(want))
@@ -106,10 +104,7 @@ func TestDeltaMakesTheOldOfTheNew(t *testing.T) {
 				}
 				continue
 			}
-			s, err := OpenFile(f.Name())
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testkit.Value(OpenFile(f.Name()))(t)
 			if got := held(t, s); !slices.Equal(got, held(t, target)) {
 				t.Errorf("seed %d: a flipped bit makes other entries", seed)
 			}
@@ -128,10 +123,7 @@ func apply(t testing.TB, f *os.File, text []byte, base *Segment, workers int) er
 
 func tempFile(t testing.TB) *os.File {
 	t.Helper()
-	f, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Value(os.CreateTemp(t.TempDir(), ""))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -140,17 +132,10 @@ func TestPackIsWhole(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	s := segmentOf(t, rng, 3, someEntries(t, rng, 5000))
 	var text bytes.Buffer
-	if err := Pack(&text, s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, Pack(&text, s))
 	f := tempFile(t)
-	if err := Unpack(f, bytes.NewReader(text.Bytes())); err != nil {
-		t.Fatal(err)
-	}
-	again, err := OpenFile(f.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, Unpack(f, bytes.NewReader(text.Bytes())))
+	again := testkit.Value(OpenFile(f.Name()))(t)
 	defer again.Close()
 	if !slices.Equal(held(t, again), held(t, s)) {
 		t.Error("other entries")
@@ -241,13 +226,8 @@ func FuzzDelta(f *testing.F) {
 	old := someEntries(f, rng, 100)
 	base := segmentOf(f, rng, 1, changedEntries(f, rng, old))
 	var text bytes.Buffer
-	if err := WriteDelta(f.Context(), &text, base, segmentOf(f, rng, 1, old)); err != nil {
-		f.Fatal(err)
-	}
-	z, err := unpacker(&text)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, WriteDelta(f.Context(), &text, base, segmentOf(f, rng, 1, old)))
+	z := testkit.Value(unpacker(&text))(f)
 	var plain bytes.Buffer
 	if _, err := plain.ReadFrom(z); err != nil {
 		f.Fatal(err)
@@ -262,10 +242,7 @@ func FuzzDelta(f *testing.F) {
 			return
 		}
 		path := filepath.Join(t.TempDir(), "s")
-		to, err := os.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		to := testkit.Value(os.Create(path))(t)
 		defer to.Close()
 		if err := d.Apply(t.Context(), to, base, 1); err != nil {
 			if !errors.Is(err, ErrDamaged) {
@@ -273,10 +250,7 @@ func FuzzDelta(f *testing.F) {
 			}
 			return
 		}
-		s, err := OpenFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Value(OpenFile(path))(t)
 		defer s.Close()
 		if err := s.Check(t.Context()); err != nil && !errors.Is(err, ErrDamaged) {
 			t.Error(err)

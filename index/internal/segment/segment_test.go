@@ -13,6 +13,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"blockd/index/internal/format"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/mail/addr"
 )
@@ -36,10 +37,7 @@ func FuzzSegment(f *testing.F) {
 			le.PutUint64(data[tail+24:], xxh3.Hash(data[offset:tail]))
 			copy(id[:], data[offset:tail])
 		}
-		file, err := os.Create(filepath.Join(t.TempDir(), "s"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := testkit.Value(os.Create(filepath.Join(t.TempDir(), "s")))(t)
 		defer file.Close()
 		if _, err := file.Write(data); err != nil {
 			t.Fatal(err)
@@ -78,10 +76,7 @@ func FuzzSegment(f *testing.F) {
 // The senders of self-tests go through a segment as text.
 func TestSegmentKeepsSelfTests(t *testing.T) {
 	for _, text := range []string{"<>", "x@bulk.test", `"a b"@bulk.test`, "x@[198.51.100.23]", "root"} {
-		a, err := addr.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := testkit.Value(addr.Parse(text))(t)
 		got, err := addr.Parse(a.String())
 		if err != nil || got != a {
 			t.Errorf("%s becomes %v, %v", text, got, err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"blockd/index/internal/format"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
 )
@@ -28,10 +29,7 @@ type stated struct {
 // might have read them.
 func segmentOf(t testing.TB, rng *rand.Rand, workers int, entries []stated) *Segment {
 	t.Helper()
-	f, err := os.Create(filepath.Join(t.TempDir(), "segment"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Value(os.Create(filepath.Join(t.TempDir(), "segment")))(t)
 	t.Cleanup(func() { f.Close() })
 	w, reasons := newWriter(f, workers), NewReasons()
 	lane, left, line := 0, 0, -1
@@ -52,13 +50,8 @@ func segmentOf(t testing.TB, rng *rand.Rand, workers int, entries []stated) *Seg
 		}
 		w.lanes[lane].Add(e.key, said)
 	}
-	if err := w.finish([16]byte{}, Meta{Reasons: reasons}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := read(f, [16]byte{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.finish([16]byte{}, Meta{Reasons: reasons}))
+	s := testkit.Value(read(f, [16]byte{}))(t)
 	return s
 }
 
@@ -93,10 +86,7 @@ func TestStreamGivesEntriesInOrderOfLines(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		entries := someEntries(t, rng, rng.IntN(20_000))
-		s, err := segmentOf(t, rng, 1+rng.IntN(8), entries).stream(9)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Value(segmentOf(t, rng, 1+rng.IntN(8), entries).stream(9))(t)
 		sums := map[uint64]string{}
 		got := drain(t, s, rng)
 		if len(got) != len(entries) {
@@ -142,10 +132,7 @@ func TestAlign(t *testing.T) {
 		}
 		from := streamOf(t, rng, before)
 		to := streamOf(t, rng, now)
-		d, err := align(t.Context(), from, to, 1<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := testkit.Value(align(t.Context(), from, to, 1<<20))(t)
 		kept, left := without(t, rng, before, d.gone), without(t, rng, now, d.come)
 		if len(kept) != len(left) {
 			t.Fatalf("seed %d: %d entries kept, %d left", seed, len(kept), len(left))
@@ -160,10 +147,7 @@ func TestAlign(t *testing.T) {
 
 func streamOf(t testing.TB, rng *rand.Rand, entries []stated) *stream {
 	t.Helper()
-	s, err := segmentOf(t, rng, 1, entries).stream(9)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Value(segmentOf(t, rng, 1, entries).stream(9))(t)
 	return s
 }
 
