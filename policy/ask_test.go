@@ -18,6 +18,7 @@ import (
 
 	"blockd/index"
 	"blockd/index/live"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy"
 	"blockd/policy/ask"
@@ -123,10 +124,7 @@ func TestAskedAsIndexed(t *testing.T) {
 		}
 		others = append(others, block("other", "nobody.example"))
 		s.Policies = []rule.Recipients{{Recipients: []string{"some.example"}, Lists: names[1:]}}
-		entries, err := live.Open(live.Settings{Folder: t.TempDir()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := testkit.Value(live.Open(live.Settings{Folder: t.TempDir()}))(t)
 		if rng.IntN(2) == 0 {
 			e := modelEntries()[rng.IntN(6)]
 			if _, err := entries.Apply(live.Change{Entry: e.text, Action: lists.Action(rng.IntN(2))}); err != nil {

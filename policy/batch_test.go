@@ -83,10 +83,7 @@ func counters(t *testing.T, reg *prometheus.Registry) string {
 func TestAskTellsOfAnUnreadableStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.bdx")
 	buildAt(t, path, block("a", "bad.example"))
-	ix, err := index.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix := testkit.Value(index.Open(path))(t)
 	if err := os.Truncate(path, 8192); err != nil { // header and filter stay
 		t.Fatal(err)
 	}
@@ -184,9 +181,7 @@ func TestAppendJSONIsTheAnswerOfEncodingJSON(t *testing.T) {
 			var want bytes.Buffer
 			e := json.NewEncoder(&want)
 			e.SetEscapeHTML(false)
-			if err := e.Encode(v.Answer(input)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, e.Encode(v.Answer(input)))
 			if got := append(v.AppendJSON(nil, input), '\n'); string(got) != want.String() {
 				t.Fatalf("AppendJSON(%q) =\n%s\nwant\n%s", input, got, want.String())
 			}

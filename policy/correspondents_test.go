@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"blockd/index/live"
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/policy/rule"
@@ -27,10 +28,7 @@ func partners(t *testing.T) *correspondents.Set {
 
 func sender(t *testing.T, text string) addr.Addr {
 	t.Helper()
-	a, err := addr.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testkit.Value(addr.Parse(text))(t)
 	return a
 }
 
@@ -99,9 +97,7 @@ func TestCorrespondentWithProof(t *testing.T) {
 			x.Mail(policy.Mail{Sender: tt.sender, Written: tt.sender})
 			d := x.Recipient("anna@here.example")
 			if !d.Refuses() && x.Join(&d) && d.AwaitsMessage {
-				if err := x.Examine(t.Context(), strings.NewReader(p.letter(t, tt.sender, tt.signed))); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, x.Examine(t.Context(), strings.NewReader(p.letter(t, tt.sender, tt.signed))))
 				d = x.Message()
 			}
 			if d.Outcome != tt.want {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/policy/verdict"
@@ -17,10 +18,7 @@ func client(t testing.TB, text string) netip.Addr {
 	if text == "" {
 		return netip.Addr{}
 	}
-	ip, err := netip.ParseAddr(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ip := testkit.Value(netip.ParseAddr(text))(t)
 	return ip
 }
 

@@ -96,10 +96,7 @@ func TestUnknownHashes(t *testing.T) {
 		at += next
 		data[at]++
 	}
-	ix, err := index.Open(testkit.File(t, "damaged.bdx", data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix := testkit.Value(index.Open(testkit.File(t, "damaged.bdx", data)))(t)
 	c, _ = checker(t, ix, policy.Settings{})
 	if v := askHash(c, digest.SHA1, "x@bad.example"); v.Kind != verdict.Unknown || !errors.Is(v.Err, index.ErrRead) || !v.Internal() {
 		t.Errorf("a damaged page: %s, %v", v.Kind, v.Err)
@@ -108,10 +105,7 @@ func TestUnknownHashes(t *testing.T) {
 
 // A live entry acts at once on questions by digest too.
 func TestLiveEntriesHaveHashes(t *testing.T) {
-	set, err := live.Open(live.Settings{Folder: t.TempDir(), Hashes: digest.SetOf(digest.SHA1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := testkit.Value(live.Open(live.Settings{Folder: t.TempDir(), Hashes: digest.SetOf(digest.SHA1)}))(t)
 	defer set.Close()
 	c, _ := checker(t, hashed(t, filepath.Join(t.TempDir(), "x.bdx"), block("a", "x@bad.example\nbad.example")), policy.Settings{Live: set})
 	apply := func(change live.Change) {

@@ -137,10 +137,7 @@ func TestRefusalOfAnOwnerNamesNoList(t *testing.T) {
 // TestAliasesLeadToOwners: by address, by the address without its tag, and by domain.
 func TestAliasesLeadToOwners(t *testing.T) {
 	ix := indexes.Build(t, users(t, "anna@here.example,bulk.example,block"))
-	aliases, err := rule.ReadAliases(strings.NewReader("alias,owner\nsales@here.example,anna@here.example\n# old\n@old.example,@here.example\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	aliases := testkit.Value(rule.ReadAliases(strings.NewReader("alias,owner\nsales@here.example,anna@here.example\n# old\n@old.example,@here.example\n")))(t)
 	o := rule.DefaultOwners()
 	o.Aliases = &rule.Book{}
 	o.Aliases.Set(aliases)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/nameserver"
 	"blockd/mail/msgauth"
 	"blockd/policy"
@@ -39,10 +40,7 @@ func newPost(t *testing.T) post {
 		"TXT s1._domainkey.x.example":    {"v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public)},
 		"TXT s1._domainkey.evil.example": {"v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public)},
 	})
-	r, err := msgauth.NewResolver(msgauth.Settings{Server: s.Address})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Value(msgauth.NewResolver(msgauth.Settings{Server: s.Address}))(t)
 	return post{s, r, private}
 }
 
@@ -53,9 +51,7 @@ func (p post) letter(t *testing.T, from, signedBy string) string {
 		return text
 	}
 	var out bytes.Buffer
-	if err := dkim.Sign(&out, strings.NewReader(text), &dkim.SignOptions{Domain: signedBy, Selector: "s1", Signer: p.key}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, dkim.Sign(&out, strings.NewReader(text), &dkim.SignOptions{Domain: signedBy, Selector: "s1", Signer: p.key}))
 	return out.String()
 }
 

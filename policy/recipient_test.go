@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/policy/reply"
@@ -174,9 +175,7 @@ func TestAnswer(t *testing.T) {
 			e := json.NewEncoder(&b)
 			e.SetEscapeHTML(false)
 			v := askSender(c, tt.input)
-			if err := e.Encode(v.Answer(tt.input)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, e.Encode(v.Answer(tt.input)))
 			got := files.ReplaceAllString(strings.TrimSpace(b.String()), `"file":"FILE"`)
 			got = strings.Replace(got, v.Generation, "GEN", 1)
 			if got != tt.want {

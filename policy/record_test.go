@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/policy"
 	"blockd/policy/rule"
 	"blockd/policy/verdict"
@@ -150,9 +151,7 @@ func TestRememberingDoesNotAllocate(t *testing.T) {
 		for range 4000 {
 			ask()
 		}
-		if err := l.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.Flush())
 	}
 	if n := testing.AllocsPerRun(1000, ask); n != 0 {
 		t.Errorf("%v allocations, want 0", n)

@@ -223,10 +223,7 @@ func openDamaged(t *testing.T, path string) *index.Index {
 	}
 	data[at]++
 	copied := testkit.File(t, "damaged.bdx", data)
-	ix, err := index.Open(copied)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix := testkit.Value(index.Open(copied))(t)
 	return ix
 }
 

@@ -14,10 +14,7 @@ import (
 
 func sources(t *testing.T, words ...string) verdict.Sources {
 	t.Helper()
-	s, err := verdict.ParseSources(words)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Value(verdict.ParseSources(words))(t)
 	return s
 }
 
@@ -51,10 +48,7 @@ func TestListsAreAskedAboutTheirSources(t *testing.T) {
 		if got := c.Header(verdict.ReplyToSource, tt.sender).Kind; got != tt.replyTo {
 			t.Errorf("Reply-To: %q = %s, want %s", tt.sender, got, tt.replyTo)
 		}
-		parsed, err := addr.Parse(tt.sender)
-		if err != nil {
-			t.Fatal(err)
-		}
+		parsed := testkit.Value(addr.Parse(tt.sender))(t)
 		if got := len(set.Blocks(ix, parsed, netip.Addr{})) > 0; got != (tt.envelope == blocked) {
 			t.Errorf("Blocks(%q) = %v", tt.sender, got)
 		}

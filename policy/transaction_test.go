@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/mail/header"
 	"blockd/policy"
 	"blockd/policy/reply"
@@ -164,9 +165,7 @@ func TestTheMessageDecides(t *testing.T) {
 				if x.AwaitsMessage() != d.AwaitsMessage {
 					t.Errorf("%s: AwaitsMessage is %v at the header's end, and %v later", tt.name, d.AwaitsMessage, x.AwaitsMessage())
 				}
-				if err := x.Examine(t.Context(), strings.NewReader(p.letter(t, tt.from, tt.signedBy))); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, x.Examine(t.Context(), strings.NewReader(p.letter(t, tt.from, tt.signedBy))))
 				got += " " + word(x.Message())
 			}
 			if got != door.want {

@@ -44,15 +44,11 @@ func TestProcessesInARow(t *testing.T) {
 			in.of("own").hits.Add(1)
 			in.of("own").last.Store(at.UnixNano())
 			if before != nil && i%10_000 == 9_999 {
-				if err := now.Restore(before.State()); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, now.Restore(before.State()))
 			}
 		}
 		if before != nil {
-			if err := now.Restore(before.State()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, now.Restore(before.State()))
 		}
 	}
 	if all := now.Lists(); len(all) != 1 || all[0].Hits != n || !all[0].Last.Equal(at) {
@@ -79,9 +75,7 @@ func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		first := NewTable(reg)
-		if err := first.Load(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, first.Load(path))
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- first.Keep(ctx, path, slog.New(slog.DiscardHandler)) }()
@@ -102,9 +96,7 @@ func TestKeep(t *testing.T) {
 			t.Error(err)
 		}
 		second := NewTable(prometheus.NewRegistry())
-		if err := second.Load(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, second.Load(path))
 		hit(second)
 		if all, top := second.Lists(), second.Top(9); all[0].Hits != 3 || len(top) != 1 || top[0].Hits != 3 || top[0].Overridden != 3 {
 			t.Errorf("after a restart: %+v, %+v", all, top)
@@ -145,9 +137,7 @@ func TestForget(t *testing.T) {
 		before.top.count("worse", entry, 1, true, false, now)
 	}
 	table := NewTable(prometheus.NewRegistry())
-	if err := table.Restore(before.State()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, table.Restore(before.State()))
 	table.top.count("bad", "bob@there.example", 1, true, false, now)
 	table.top.count("bad", "dora@there.example", 1, true, false, now)
 	is := func(entry string) bool { return entry == "bob@there.example" }
@@ -159,9 +149,7 @@ func TestForget(t *testing.T) {
 	}
 	table.top.count("bad", "dora@there.example", 1, true, false, now) // its place is known
 	next := NewTable(prometheus.NewRegistry())
-	if err := next.Load(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, next.Load(path))
 	for what, got := range map[string][]Entry{"here": table.Top(10), "in the file": next.Top(10)} {
 		if len(got) != 3 {
 			t.Errorf("%s: %+v", what, got)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 const day = 24 * time.Hour
@@ -38,9 +40,7 @@ func TestBox(t *testing.T) {
 	b, now := newBox(t, 3, 2), time.Now().Truncate(time.Second)
 	say := func(entry, user string, kind Kind, at time.Time) {
 		t.Helper()
-		if err := b.Say(entry, user, kind, at); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, b.Say(entry, user, kind, at))
 	}
 	for _, step := range []struct {
 		do   func()
@@ -101,18 +101,13 @@ func TestBox(t *testing.T) {
 func TestBoxDamage(t *testing.T) {
 	b, now := newBox(t, 2, 1), time.Now()
 	for _, text := range []string{`{"time":"2026-11-24T00:00:00Z","entry":"x@y.exa`, "\n", `nonsense` + "\n", `{"entry":"","user":"a@b.example"}` + "\n", strings.Repeat("x", mostLine+1) + "\n", "{\"entry\":\"torn"} {
-		f, err := os.OpenFile(b.settings.Path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testkit.Value(os.OpenFile(b.settings.Path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600))(t)
 		f.WriteString(text)
 		f.Close()
 		b.CountOpen()
 	}
 	for _, user := range []string{"a@x.example", "b@x.example"} {
-		if err := b.Say("promo@bulk.example", user, Moved, now); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, b.Say("promo@bulk.example", user, Moved, now))
 	}
 	all, damaged, err := b.All(Open, now)
 	if err != nil || len(all) != 1 || damaged != 5 || NewBox(b.settings).Damaged() != 5 {
@@ -167,16 +162,12 @@ func TestDecisionStands(t *testing.T) {
 	now := time.Now()
 	b := NewBox(Settings{Path: filepath.Join(t.TempDir(), "junk"), Agree: 2, Domains: 1, Keep: 365 * day})
 	for _, user := range []string{"a@x.example", "b@x.example"} {
-		if err := b.Say("promo@bulk.example", user, Moved, now.Add(-130*day)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, b.Say("promo@bulk.example", user, Moved, now.Add(-130*day)))
 	}
 	if _, err := b.Decide("promo@bulk.example", Declined, "op", time.Time{}, now.Add(-120*day)); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Say("z@other.example", "c@x.example", Moved, now); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.Say("z@other.example", "c@x.example", Moved, now))
 	none := func(string) bool { return false }
 	if n, err := b.Forget(none, func(a string) bool { return a == "c@x.example" }); err != nil || n != 1 { // which writes the file anew
 		t.Fatal(n, err)

@@ -9,16 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/records/history"
 )
 
 // sample is the example of RFC 5965, appendix B.2, with other names.
 func sample(t testing.TB) string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/rfc5965.eml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Value(os.ReadFile("testdata/rfc5965.eml"))(t)
 	return string(text)
 }
 
@@ -96,15 +94,9 @@ func TestProve(t *testing.T) {
 		{"by a user of this server", func(r *history.Record) { r.Authenticated = true }, false},
 		{"too old", func(r *history.Record) { r.Time = now.Add(-31 * day) }, false},
 	} {
-		log, err := history.Open(history.Settings{Folder: folder + "/" + tt.name, Max: history.MinMax, Keep: 365 * day})
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := testkit.Value(history.Open(history.Settings{Folder: folder + "/" + tt.name, Max: history.MinMax, Keep: 365 * day}))(t)
 		log.Add(seen(tt.change))
-		report, err := ReadReport(strings.NewReader(sample(t)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := testkit.Value(ReadReport(strings.NewReader(sample(t))))(t)
 		users, err := report.Prove(context.Background(), log.Search, now.Add(-30*day))
 		if (err == nil) != tt.proven || (len(users) == 1) != tt.proven || err != nil && !errors.Is(err, ErrForged) {
 			t.Errorf("%s: %v, %v", tt.name, users, err)

@@ -7,16 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 	"blockd/records/correspondents"
 )
 
 func ann(t testing.TB) addr.Key {
 	t.Helper()
-	k, err := addr.ParseOwner("ann@here.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := testkit.Value(addr.ParseOwner("ann@here.example"))(t)
 	return k
 }
 
@@ -41,10 +39,7 @@ func TestRead(t *testing.T) {
 
 func address(t testing.TB, text string) addr.Addr {
 	t.Helper()
-	a, err := addr.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testkit.Value(addr.Parse(text))(t)
 	return a
 }
 
@@ -69,10 +64,7 @@ func TestObject(t *testing.T) {
 		{"a list that nobody posts to", "Return-Path: <news-bounces@lists.example>\nList-Post: <mailto:news@lists.example>\n\n", ""},
 		{"a list of another domain is only said", "Return-Path: <promo@bulk.example>\nList-Post: <mailto:talk@lists.example>\n\n", ""},
 	} {
-		m, err := Read(strings.NewReader(tt.message))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Value(Read(strings.NewReader(tt.message)))(t)
 		err = g.Object(m, ann(t))
 		if (err != nil) != (tt.asked != "") || err != nil && (!errors.Is(err, ErrAsk) || !strings.Contains(err.Error(), tt.asked)) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.asked)
