@@ -234,9 +234,7 @@ func TestWhatIsWrongIsServfail(t *testing.T) {
 		r := newRig(t, nil)
 		r.live.Store(indexes.Build(t, indexes.Source(t, "one", "spammer@person.example\n")))
 		name := digest.Of(digest.SHA1, "spammer@person.example").String() + ".sha1.here.example"
-		if got := shown(r.ask(name, dns.TypeA)); got != "SERVFAIL" {
-			t.Error(got)
-		}
+		r.wants("SERVFAIL", name, dns.TypeA)
 	})
 }
 
@@ -263,9 +261,7 @@ func TestUnreadListIsServfail(t *testing.T) {
 		r := newRig(t, tt.change)
 		r.live.Store(indexes.BuildWith(t, t.TempDir()+"/test.bdx", index.Options{KeepGoing: true}, tt.sources...))
 		for name, want := range tt.want {
-			if got := shown(r.ask(name, dns.TypeA)); got != want {
-				t.Errorf("a list %s: %s: %s, want %s", tt.name, name, got, want)
-			}
+			r.wants(want, name, dns.TypeA)
 		}
 	}
 }
@@ -274,9 +270,7 @@ func TestUnreadListIsServfail(t *testing.T) {
 func TestSwap(t *testing.T) {
 	r := newRig(t, nil)
 	r.load(map[string]string{"one": "fresh.example\n", "two": "ads.example\n"})
-	if got := shown(r.ask("fresh.example.dbl.here.example", dns.TypeA)); got != "NOERROR 127.0.0.2" {
-		t.Error(got)
-	}
+	r.wants("NOERROR 127.0.0.2", "fresh.example.dbl.here.example", dns.TypeA)
 	if got := shown(r.ask("bulk.example.one.dbl.here.example", dns.TypeA)); !strings.HasPrefix(got, "NXDOMAIN") {
 		t.Error(got)
 	}

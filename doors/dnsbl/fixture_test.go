@@ -157,6 +157,22 @@ func listen(t testing.TB, host string) (net.Listener, net.PacketConn) {
 	return nil, nil
 }
 
+// wants asks, and wants an answer.
+func (r *rig) wants(want, name string, qtype uint16) {
+	r.t.Helper()
+	if got := shown(r.ask(name, qtype)); got != want {
+		r.t.Errorf("%s %s: %s, want %s", name, dns.TypeToString[qtype], got, want)
+	}
+}
+
+// counts wants a value of a metric.
+func (r *rig) counts(want float64, name string, labels ...string) {
+	r.t.Helper()
+	if got := r.count(name, labels...); got != want {
+		r.t.Errorf("%s %q is %v, want %v", name, labels, got, want)
+	}
+}
+
 func (r *rig) count(name string, labels ...string) float64 {
 	r.t.Helper()
 	sum := 0.0

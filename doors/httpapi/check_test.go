@@ -13,7 +13,7 @@ import (
 
 func TestCheck(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n!good@bad.example\npromo+x@shop.example\n")
-	tests := []struct {
+	for _, tt := range []struct {
 		name, query   string
 		input, sender string
 		want          verdict.Kind
@@ -34,8 +34,7 @@ func TestCheck(t *testing.T) {
 		{"and so is %2B", "sender=promo%2Bx%40shop.example", "promo+x@shop.example", "promo+x@shop.example", verdict.Blocked},
 		{"empty parts are none", "&sender=a@bad.example&", "a@bad.example", "a@bad.example", verdict.Blocked},
 		{"U-label", "sender=" + url.QueryEscape("a@bücher.bad.example"), "a@bücher.bad.example", "a@xn--bcher-kva.bad.example", verdict.Blocked},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := decoded[answer](t, f.ask("GET", "/v1/check?"+tt.query, ""), http.StatusOK, asJSON)
 			if a.Input != tt.input || a.Sender != tt.sender || a.Verdict != tt.want || a.Generation != f.live.Generation() || a.Explain != nil {
@@ -50,7 +49,7 @@ func TestCheck(t *testing.T) {
 
 func TestCheckOfClientsAndDomains(t *testing.T) {
 	f := newFixture(t, Settings{}, "192.0.2.0/24\nbad.example\nbox@ok.example\n!good@ok.example\n")
-	tests := []struct{ name, query, want string }{
+	for _, tt := range []struct{ name, query, want string }{
 		{"client alone", "ip=192.0.2.1", `192.0.2.1  192.0.2.1  blocked [192.0.2.0/24 cidr]`},
 		{"other client", "ip=198.51.100.1", `198.51.100.1  198.51.100.1  clear []`},
 		{"IPv4 address mapped into IPv6", "ip=::ffff:192.0.2.1", `::ffff:192.0.2.1  192.0.2.1  blocked [192.0.2.0/24 cidr]`},
@@ -65,8 +64,7 @@ func TestCheckOfClientsAndDomains(t *testing.T) {
 		{"no domain", "domain=a@b", `a@b    unknown []`},
 		{"sender of which the domain can be read", "sender=%01a@mx.bad.example", "\x01a@mx.bad.example   mx.bad.example blocked [bad.example domain]"},
 		{"sender of which a parent can be read", "sender=a@xn--zz.bad.example", "a@xn--zz.bad.example   ?.bad.example blocked [bad.example domain]"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := decoded[answer](t, f.ask("GET", "/v1/check?"+tt.query, ""), http.StatusOK, asJSON)
 			var entries []string
@@ -219,7 +217,7 @@ func TestBatchRefuses(t *testing.T) {
 	if n := len(decoded[results](t, f.ask("POST", "/v1/check", many(1000), "Content-Type: application/json"), http.StatusOK, asJSON).Results); n != 1000 {
 		t.Errorf("%d results, want 1000", n)
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name, body, contentType string
 		status                  int
 		words                   string
@@ -249,8 +247,7 @@ func TestBatchRefuses(t *testing.T) {
 		{"not UTF-8", "{\"senders\":[\"\xff@b.example\"]}", asJSON, http.StatusBadRequest, "not UTF-8"},
 		{"a form", "senders=a", "application/x-www-form-urlencoded", http.StatusUnsupportedMediaType, "want Content-Type"},
 		{"no type", "{}", "", http.StatusUnsupportedMediaType, "want Content-Type"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			wantProblem(t, f.ask("POST", "/v1/check", tt.body, "Content-Type: "+tt.contentType), tt.status, tt.words)
 		})

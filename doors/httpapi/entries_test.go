@@ -142,7 +142,7 @@ func TestALiveEntryAmongLists(t *testing.T) {
 
 func TestChangesThatAreRefused(t *testing.T) {
 	f := newEntryFixture(t)
-	tests := []struct {
+	for _, tt := range []struct {
 		name, body string
 		status     int
 		words      string
@@ -165,8 +165,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 		{"too many", `{"entries":[` + strings.Repeat(`{},`, 1000) + `{}]}`, http.StatusBadRequest, "want 1 to 1000"},
 		{"one bad among good ones", `{"entries":[{"entry":"x.example"},{"entry":"com"}]}`, http.StatusConflict, "public-suffix"},
 		{"too long", `{"entry":"` + strings.Repeat("x", maxBatch) + `"}`, http.StatusRequestEntityTooLarge, "octets"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			wantProblem(t, f.ask("POST", "/v1/entries", tt.body, f.write, "Content-Type: application/json"), tt.status, tt.words)
 		})

@@ -53,7 +53,7 @@ func who(t *testing.T, f *fixture, headers ...string) Identity {
 // A session has the rights of its token: to read, to write, or of an owner; and no others.
 func TestSessionsHaveTheRightsOfTheirTokens(t *testing.T) {
 	f, bear := ownersFixture(t)
-	tests := []struct {
+	for _, tt := range []struct {
 		scope                      Scope
 		owner                      string
 		read, write, own, ownWrite int
@@ -62,8 +62,7 @@ func TestSessionsHaveTheRightsOfTheirTokens(t *testing.T) {
 		{Write, "", 200, 200, 200, 200},
 		{Read, "ann@here.example", 403, 403, 200, 403},
 		{Write, "ann@here.example", 403, 403, 200, 200},
-	}
-	for _, tt := range tests {
+	} {
 		var owners []string
 		if tt.owner != "" {
 			owners = append(owners, tt.owner)
@@ -91,7 +90,7 @@ func TestSessionsHaveTheRightsOfTheirTokens(t *testing.T) {
 func TestNoOtherPageChangesByACookie(t *testing.T) {
 	f := newEntryFixture(t)
 	cookie := signIn(t, f.fixture, f.write)
-	tests := []struct {
+	for _, tt := range []struct {
 		name          string
 		headers       []string
 		change, query int
@@ -107,8 +106,7 @@ func TestNoOtherPageChangesByACookie(t *testing.T) {
 		{"who says nothing of a page", nil, 403, 200},
 		{"the address bar", []string{"Sec-Fetch-Site: none"}, 403, 200},
 		{"a lie with the right origin", []string{"Sec-Fetch-Site: cross-site", origin}, 403, 403},
-	}
-	for _, tt := range tests {
+	} {
 		headers := append([]string{cookie, json1}, tt.headers...)
 		for _, change := range []struct{ method, target, body string }{{"POST", "/v1/entries", `{"entry":"x.example"}`}, {"DELETE", "/v1/entries?entry=x.example", ""}} {
 			f.gives(t, tt.change, change.method, change.target, change.body, headers...)

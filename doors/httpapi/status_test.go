@@ -12,7 +12,7 @@ import (
 )
 
 func TestReadiness(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name     string
 		ready    bool
 		problems []string
@@ -29,8 +29,7 @@ func TestReadiness(t *testing.T) {
 		{"no list has ever loaded", false, []string{"list a: a.txt: missing: gone"}, nil, http.StatusServiceUnavailable,
 			"not ready\nlist a: a.txt: missing: gone\n"},
 		{"for a reason unknown", false, nil, nil, http.StatusServiceUnavailable, "not ready\n"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t, Settings{}, "bad.example\n")
 			f.status.Ready, f.status.Problems, f.status.Remarks = tt.ready, tt.problems, tt.remarks
@@ -118,7 +117,7 @@ func TestHostWithoutToken(t *testing.T) {
 
 func TestReadToken(t *testing.T) {
 	dir := t.TempDir()
-	tests := []struct{ name, text, want, words string }{
+	for _, tt := range []struct{ name, text, want, words string }{
 		{"with a line end", "0123456789abcdef\n", "0123456789abcdef", ""},
 		{"with a DOS line end", "0123456789abcdef\r\n", "0123456789abcdef", ""},
 		{"without", "0123456789abcdef", "0123456789abcdef", ""},
@@ -127,8 +126,7 @@ func TestReadToken(t *testing.T) {
 		{"two lines", "0123456789abcdef\n0123456789abcdef\n", "", "one word"},
 		{"blanks", "0123456789abcdef  ", "", "one word"},
 		{"the wrong file", strings.Repeat("x", 1<<20), "", "want 16 to 1024"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := testkit.Write(t, filepath.Join(dir, "token"), tt.text)
 			got, err := ReadToken(path)

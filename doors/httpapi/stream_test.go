@@ -22,7 +22,7 @@ import (
 func TestStream(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
 	long := strings.Repeat("x", maxLine)
-	tests := []struct{ name, body, want string }{
+	for _, tt := range []struct{ name, body, want string }{
 		{"strings", "\"a@bad.example\"\n\"a@ok.example\"\n", "a@bad.example=blocked a@ok.example=clear"},
 		{"objects", `{"sender":"a@bad.example"}` + "\n" + `{"sender":""}` + "\n", "a@bad.example=blocked =clear"},
 		{"mixed, CRLF, no end", "\"a@bad.example\"\r\n {\"sender\":\"b@bad.example\"} \r\n\"\"", "a@bad.example=blocked b@bad.example=blocked =clear"},
@@ -33,8 +33,7 @@ func TestStream(t *testing.T) {
 		{"a long line is passed over", `"` + long + "\"\n\"a@bad.example\"\n", "error1 a@bad.example=blocked"},
 		{"a long line is the last", "\"a@bad.example\"\n" + long + long, "a@bad.example=blocked error2"},
 		{"a line of just the limit", `"` + strings.Repeat("x", maxLine-3) + "\"\n", strings.Repeat("x", maxLine-3) + "=unknown"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := f.ask("POST", "/v1/check", tt.body, "Content-Type: "+asStream)
 			if w.Code != http.StatusOK || w.Header().Get("Content-Type") != asStream {

@@ -28,7 +28,7 @@ func TestWhoMayWhat(t *testing.T) {
 	withTokens := New(Settings{Tokens: f.settings.Tokens, Entries: f.set, History: past}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	withFile := New(Settings{Token: "the-one-of-token_file", Entries: f.set, History: past}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	open := New(Settings{Entries: f.set, History: past, Events: NewEvents(), First: first}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
-	tests := []struct {
+	for _, tt := range []struct {
 		name        string
 		server      *Server
 		header      string
@@ -50,8 +50,7 @@ func TestWhoMayWhat(t *testing.T) {
 		{"the first token where others are wanted", withFile, bearFirst, 401, 401, 401},
 		{"the scheme in small letters", withTokens, strings.Replace(f.write, "Bearer", "bearer", 1), 200, 200, 0},
 		{"the scheme alone", withTokens, "Authorization: Bearer", 401, 401, 0},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ask := (&fixture{Server: tt.server}).ask
 			headers := []string{"Content-Type: application/json"}
@@ -81,7 +80,7 @@ func TestWhoMayWhat(t *testing.T) {
 func TestPagesOfOtherSites(t *testing.T) {
 	f := newEntryFixture(t)
 	open := f.with(Settings{Entries: f.set})
-	tests := []struct {
+	for _, tt := range []struct {
 		name, method, target string
 		headers              []string
 		want                 int
@@ -97,8 +96,7 @@ func TestPagesOfOtherSites(t *testing.T) {
 		{"a page of ours", "GET", "/v1/lists", []string{"Sec-Fetch-Site: same-origin", "Origin: http://127.0.0.1:8025"}, 200},
 		{"a person's own address bar", "GET", "/v1/lists", []string{"Sec-Fetch-Site: none", "Sec-Fetch-Mode: navigate"}, 200},
 		{"no browser", "GET", "/v1/lists", nil, 200},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			open.gives(t, tt.want, tt.method, tt.target, "", tt.headers...)
 			if w := f.ask(tt.method, tt.target, "", append(tt.headers, f.write)...); w.Code != tt.want && tt.want == 403 {

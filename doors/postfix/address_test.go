@@ -8,7 +8,7 @@ import (
 )
 
 func TestExternal(t *testing.T) {
-	tests := []struct{ name, internal, want string }{
+	for _, tt := range []struct{ name, internal, want string }{
 		{"null sender", "", ""},
 		{"ordinary", "a.b+c@there.example", "a.b+c@there.example"},
 		{"without a domain", "postmaster", "postmaster"},
@@ -32,8 +32,7 @@ func TestExternal(t *testing.T) {
 		{"bang beside an @", "y.example!a@x.example", "y.example!a@x.example"},
 		{"bang at an end", "!a", "!a"},
 		{"brackets", "a<b>@x.example", `"a<b>"@x.example`},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := external(tt.internal)
 			if got != tt.want {

@@ -94,7 +94,7 @@ func TestConnectionFaults(t *testing.T) {
 	services := map[string]func(Settings, *policy.Checker, *Metrics, *slog.Logger) *Server{
 		"policy": Policy, "socketmap": Socketmap, "tcp": TCPTable,
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name, service, sent string
 		why                 fault
 		accept, tempfail    string // the last words
@@ -110,8 +110,7 @@ func TestConnectionFaults(t *testing.T) {
 		{"half a netstring", "socketmap", "10:senders", errSlow, "9:NOTFOUND ,", "33:TEMP not checked: try again later,"},
 		{"endless line", "tcp", strings.Repeat("a", 1<<20), errTooLong, "500 not%20checked\n", "400 not%20checked:%20try%20again%20later\n"},
 		{"half a line", "tcp", "get a@bulk", errSlow, "500 not%20checked\n", "400 not%20checked:%20try%20again%20later\n"},
-	}
-	for _, tt := range tests {
+	} {
 		for onError, want := range map[rule.OnError]string{rule.AcceptOnError: tt.accept, rule.TempfailOnError: tt.tempfail} {
 			t.Run(tt.service+", "+tt.name+", "+string(onError), func(t *testing.T) {
 				r := newRig(t, badList())
@@ -131,9 +130,7 @@ func TestConnectionFaults(t *testing.T) {
 					<-ended
 					client.Close()
 				})
-				if got := r.count("blockd_postfix_faults_total", tt.service, string(tt.why)); got != 1 {
-					t.Errorf("%v faults counted as %s, want 1", got, tt.why)
-				}
+				r.counts(1, "blockd_postfix_faults_total", tt.service, string(tt.why))
 				if !strings.Contains(r.log.String(), "why="+string(tt.why)) {
 					t.Errorf("log: %s", &r.log)
 				}
@@ -210,14 +207,12 @@ func TestConnectionThatReadsNoAnswers(t *testing.T) {
 		}
 		client.Close()
 	})
-	if got := r.count("blockd_postfix_faults_total", "policy", "unread"); got != 1 {
-		t.Errorf("%v faults counted, want 1", got)
-	}
+	r.counts(1, "blockd_postfix_faults_total", "policy", "unread")
 }
 
 func TestConnectionStops(t *testing.T) {
 	const half = "request=smtpd_access_policy\nprotocol_state=RCPT\nsender=a@bulk"
-	tests := []struct {
+	for _, tt := range []struct {
 		name, before, after string // sent before and after the stop
 		want                string
 		took                time.Duration
@@ -226,8 +221,7 @@ func TestConnectionStops(t *testing.T) {
 		{"behind the question that is under way", "", request("sender=a@bulk.example"), "action=550 ", 0},
 		{"behind half a request", half, ".example\nrecipient=b@here.example\n\n", "action=550 ", time.Second},
 		{"behind half a request that stays one", half, "", "action=DUNNO", requestTime + time.Second}, // the last word may be read
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, badList())
 			s := r.service(Policy)

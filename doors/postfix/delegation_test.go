@@ -41,7 +41,7 @@ func shown(answer string) string {
 func TestPolicy(t *testing.T) {
 	bad := testList{name: "bad", text: "bulk.example\npromo@shop.example\n\"bad q\"@x.example\n\"a\\\"b\"@x.example\n198.51.100.0/24\nbücher.example\n"}
 	good := testList{name: "good", text: "news.bulk.example", action: lists.Allow}
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		lists   []testList
 		set     func(*rig)
@@ -123,8 +123,7 @@ func TestPolicy(t *testing.T) {
 		{"unknown attributes are skipped", nil, nil, request("sender=a@bulk.example", "compatibility_level=3.6", "mail_version=9"), "550 5.7.1 listed in bad (ref *)"},
 		{"of two the last counts", nil, nil, "request=smtpd_access_policy\nprotocol_state=RCPT\nsender=a@bulk.example\nsender=a@good.example\n\n", "DUNNO"},
 		{"percent needs no doubling", []testList{{name: "bad", text: "100%@bulk.example"}}, nil, request("sender=100%@bulk.example"), "550 5.7.1 listed in bad (ref *)"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.lists == nil {
 				tt.lists = []testList{bad, good}
@@ -181,7 +180,7 @@ func atConnect(r *rig) { r.settings.ClientRejectAt = "connect" }
 // One message has one generation, whatever is reloaded between its recipients.
 func TestPolicyKeepsToItsInstance(t *testing.T) {
 	bad := testList{name: "bad", text: "bulk.example"}
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		next string // the second request, after the list has lost its entry
 		want string
@@ -192,8 +191,7 @@ func TestPolicyKeepsToItsInstance(t *testing.T) {
 		{"another sender", request("sender=b@bulk.example"), "DUNNO"},
 		{"another client", request("sender=a@bulk.example", "client_address=192.0.2.9"), "DUNNO"},
 		{"authenticated meanwhile", request("sender=a@bulk.example", "sasl_username=alice"), "DUNNO"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, bad)
 			skip(r)
@@ -202,13 +200,9 @@ func TestPolicyKeepsToItsInstance(t *testing.T) {
 			if tt.name == "no instance" {
 				first = request("sender=a@bulk.example", "instance=")
 			}
-			if got := shown(ask(t, d, first)); got != "550 5.7.1 listed in bad (ref *)" {
-				t.Fatalf("before the reload: %s", got)
-			}
+			wants(t, "550 5.7.1 listed in bad (ref *)", d, first)
 			r.load(testList{name: "bad", text: "other.example"})
-			if got := shown(ask(t, d, tt.next)); got != tt.want {
-				t.Errorf("behind the reload: %s, want %s", got, tt.want)
-			}
+			wants(t, tt.want, d, tt.next)
 		})
 	}
 }
@@ -219,7 +213,7 @@ func TestPolicyTreatsAMessageInOneWay(t *testing.T) {
 	tag := testList{name: "odd", text: "bulk.example", rule: rule.List{OnMatch: rule.Tag}}
 	hold := testList{name: "odd", text: "bulk.example", rule: rule.List{OnMatch: rule.Quarantine}}
 	const again = "452 4.5.3 send this recipient in a transaction of its own"
-	tests := []struct {
+	for _, tt := range []struct {
 		name       string
 		list       testList
 		recipients string
@@ -231,8 +225,7 @@ func TestPolicyTreatsAMessageInOneWay(t *testing.T) {
 		{"all of it is held", hold, "bob carol", []string{"HOLD listed in odd (ref *)", "HOLD listed in odd (ref *)"}},
 		{"an exempt recipient is not held", hold, "bob postmaster", []string{"HOLD listed in odd (ref *)", again}},
 		{"nor with postmaster in front", hold, "postmaster bob", []string{"DUNNO", again}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, tt.list)
 			d := r.speak(Policy)
@@ -280,7 +273,5 @@ func TestPolicyClearPathDoesNotAllocate(t *testing.T) {
 func TestPolicyDuplicatesAreCounted(t *testing.T) {
 	r := newRig(t, testList{name: "bad", text: "bulk.example"})
 	ask(t, r.speak(Policy), "request=smtpd_access_policy\nsender=a\nsender=b\nsender=\nsize=1\nsize=2\n\n")
-	if got := r.count("blockd_postfix_duplicate_attributes_total"); got != 2 {
-		t.Errorf("%v duplicates, want 2", got)
-	}
+	r.counts(2, "blockd_postfix_duplicate_attributes_total")
 }

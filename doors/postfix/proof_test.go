@@ -54,9 +54,7 @@ func TestProof(t *testing.T) {
 			d := r.speak(Policy)
 			question := request(append([]string{"sender=a@x.example"}, tt.more...)...)
 			for range 3 { // recipients
-				if got := shown(ask(t, d, question)); got != tt.want {
-					t.Errorf("got %q, want %q", got, tt.want)
-				}
+				wants(t, tt.want, d, question)
 			}
 			if p.Count() > 0 != (tt.queries > 0) || tt.zone == nil && p.Count() != tt.queries {
 				t.Errorf("%d queries, want %d: %v", p.Count(), tt.queries, p.Asked())
@@ -73,9 +71,7 @@ func TestProofIsOfTheInstance(t *testing.T) {
 		{"1", "192.0.2.7", "DUNNO"}, {"1", "192.0.2.7", "DUNNO"}, {"2", "198.51.100.7", "550 5.7.1 listed in bad (ref *)"},
 		{"3", "192.0.2.7", "DUNNO"},
 	} {
-		if got := shown(ask(t, d, request("sender=a@x.example", "client_address="+tt.client, "instance="+tt.instance))); got != tt.want {
-			t.Errorf("instance %s, client %s: %q, want %q", tt.instance, tt.client, got, tt.want)
-		}
+		wants(t, tt.want, d, request("sender=a@x.example", "client_address="+tt.client, "instance="+tt.instance))
 	}
 	if pass, no := r.count("blockd_proofs_total", "spf", "pass"), r.count("blockd_proofs_total", "spf", "no"); pass != 2 || no != 1 {
 		t.Errorf("SPF was looked for: %v passed, %v not, want 2 and 1: once a message", pass, no)

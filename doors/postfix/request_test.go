@@ -28,7 +28,7 @@ func TestPolicyRequestLimits(t *testing.T) {
 		}
 		return text + "\n"
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name, text string
 		want       error
 	}{
@@ -49,8 +49,7 @@ func TestPolicyRequestLimits(t *testing.T) {
 		{"a NUL in a name", "request=smtpd_access_policy\nsend\x00er=a@there.example\n\n", errMalformed},
 		{"an empty name", "request=smtpd_access_policy\n=x\n\n", nil},
 		{"a value with = in it", "request=smtpd_access_policy\nsender=a=b@there.example\n\n", nil},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n, err := measurePolicyRequest([]byte(tt.text), 0)
 			if err == nil {

@@ -70,9 +70,7 @@ func TestServerTakesSoManyConnections(t *testing.T) {
 	if b, err := r3.ReadByte(); err == nil {
 		t.Errorf("a third connection reads %q, want its end", b)
 	}
-	if got := r.count("blockd_postfix_connections_refused_total", "policy", "total"); got != 1 {
-		t.Errorf("%v refused, want 1", got)
-	}
+	r.counts(1, "blockd_postfix_connections_refused_total", "policy", "total")
 	c1.Close()
 	testkit.Eventually(t, "a place", func() bool {
 		c, answers := dial(t, address)
@@ -190,7 +188,5 @@ func TestServerOutlivesErrorsOfAccept(t *testing.T) {
 	if err := s.Serve(t.Context(), brokenListener{l, errs}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Serve = %v, want that the listener is closed", err)
 	}
-	if got := r.count("blockd_postfix_accept_errors_total", "policy"); got != 2 {
-		t.Errorf("%v errors counted, want 2", got)
-	}
+	r.counts(2, "blockd_postfix_accept_errors_total", "policy")
 }

@@ -153,7 +153,7 @@ func TestTablesOnAnInternalError(t *testing.T) {
 }
 
 func TestNetstringFrame(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name, text string
 		want       int
 		err        error
@@ -175,8 +175,7 @@ func TestNetstringFrame(t *testing.T) {
 		{"six digits", "100000:", 0, errMalformed},
 		{"8 KiB", "8192:" + strings.Repeat("a", 8192) + ",", 5 + 8192 + 1, nil},
 		{"8 KiB and one, announced alone", "8193:", 0, errTooLong},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if n, err := new(socketmap).measure([]byte(tt.text), 0); n != tt.want || !errors.Is(err, tt.err) {
 				t.Errorf("measure(%.20q) = %d, %v, want %d, %v", tt.text, n, err, tt.want, tt.err)

@@ -78,6 +78,14 @@ func (r *rig) call(method, path, form, from string, header ...string) *http.Resp
 	return w.Result()
 }
 
+// gives wants a status for what a client asks.
+func (r *rig) gives(t testing.TB, want int, method, path, form, from string, header ...string) {
+	t.Helper()
+	if got := r.call(method, path, form, from, header...).StatusCode; got != want {
+		t.Fatalf("%s %s from %s: %d, want %d", method, path, from, got, want)
+	}
+}
+
 // put makes a request without the syncs of the store, of which thousands take long.
 func (r *rig) put(t testing.TB, q Request) {
 	t.Helper()
@@ -179,9 +187,7 @@ func TestUnknownIsOne(t *testing.T) {
 		if resp.StatusCode != 404 || text != want {
 			t.Errorf("%s: %d\n%s", path, resp.StatusCode, text)
 		}
-		if resp := r.call("POST", path, "note=x", "198.51.100.2"); resp.StatusCode != 404 {
-			t.Errorf("POST %s: %d", path, resp.StatusCode)
-		}
+		r.gives(t, 404, "POST", path, "note=x", "198.51.100.2")
 	}
 	if r.searches != 0 {
 		t.Errorf("%d searches", r.searches)
@@ -213,9 +219,7 @@ func TestRequest(t *testing.T) {
 		t.Errorf("%+v, %v", q, err)
 	}
 	// Once more changes nothing, whoever asks and whatever the note says.
-	if resp := r.call("POST", "/r/"+ref, "note=other", "203.0.113.1"); resp.StatusCode != http.StatusSeeOther {
-		t.Errorf("again: %d", resp.StatusCode)
-	}
+	r.gives(t, http.StatusSeeOther, "POST", "/r/"+ref, "note=other", "203.0.113.1") // again
 	if again, _ := r.Requests.Get(ref); again != q {
 		t.Errorf("again: %+v, want %+v", again, q)
 	}
@@ -253,49 +257,32 @@ func TestRequest(t *testing.T) {
 	}
 	ref = second
 	has("declined", "Your request was declined", false)
-	if resp := r.call("POST", "/r/"+r.refuse("c@bulk.example", "bad"), "note="+strings.Repeat("x", maxBody), "198.51.100.1"); resp.StatusCode != 400 {
-		t.Errorf("a form that is too long: %d", resp.StatusCode)
-	}
+	r.gives(t, 400, "POST", "/r/"+r.refuse("c@bulk.example", "bad"), "note="+strings.Repeat("x", maxBody), "198.51.100.1") // a form that is too long
 }
 
 func TestRequestsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		ask := func(sender, from string) int {
-			return r.call("POST", "/r/"+r.refuse(sender, "bad"), "", from).StatusCode
+		ask := func(want int, sender, from string) {
+			t.Helper()
+			r.gives(t, want, "POST", "/r/"+r.refuse(sender, "bad"), "", from)
 		}
 		for i := range mostANet {
-			if got := ask(fmt.Sprintf("a%d@bulk.example", i), "198.51.100.1"); got != 303 {
-				t.Fatalf("request %d: %d", i, got)
-			}
+			ask(303, fmt.Sprintf("a%d@bulk.example", i), "198.51.100.1")
 		}
-		if got := ask("b@bulk.example", "198.51.100.1"); got != 429 {
-			t.Errorf("one network too many times: %d", got)
-		}
+		ask(429, "b@bulk.example", "198.51.100.1") // one network too many times
 		for i := range mostSender {
-			if got := ask("same@bulk.example", fmt.Sprintf("203.0.113.%d", i)); got != 303 {
-				t.Fatalf("sender, request %d: %d", i, got)
-			}
+			ask(303, "same@bulk.example", fmt.Sprintf("203.0.113.%d", i))
 		}
-		if got := ask("same@bulk.example", "203.0.113.99"); got != 429 {
-			t.Errorf("one sender too many times: %d", got)
-		}
+		ask(429, "same@bulk.example", "203.0.113.99") // one sender too many times
 		for i := range mostADay - mostANet - mostSender {
-			if got := ask(fmt.Sprintf("c%d@bulk.example", i), fmt.Sprintf("10.%d.%d.1", i/200, i%200)); got != 303 {
-				t.Fatalf("day, request %d: %d", i, got)
-			}
+			ask(303, fmt.Sprintf("c%d@bulk.example", i), fmt.Sprintf("10.%d.%d.1", i/200, i%200))
 		}
-		if got := ask("d@bulk.example", "203.0.113.200"); got != 429 {
-			t.Errorf("too many a day: %d", got)
-		}
+		ask(429, "d@bulk.example", "203.0.113.200") // too many a day
 		time.Sleep(25 * time.Hour)
-		if got := ask("d@bulk.example", "198.51.100.1"); got != 303 {
-			t.Errorf("on the next day: %d", got)
-		}
+		ask(303, "d@bulk.example", "198.51.100.1") // on the next day
 		time.Sleep(keptFor)
-		if got := ask("e@bulk.example", "198.51.100.1"); got != 303 {
-			t.Errorf("later: %d", got)
-		}
+		ask(303, "e@bulk.example", "198.51.100.1") // later
 		if all, damaged, err := r.Requests.All(); len(all) != 2 || damaged != 0 || err != nil {
 			t.Errorf("%d requests are kept for longer than they should, want 2 (%d, %v)", len(all), damaged, err)
 		}
@@ -307,28 +294,16 @@ func TestPagesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		ref := r.refuse("anna@bulk.example", "bad")
-		for i := range mostPages {
-			if got := r.call("GET", "/r/"+ref, "", "198.51.100.1").StatusCode; got != 200 {
-				t.Fatalf("page %d: %d", i, got)
-			}
+		for range mostPages {
+			r.gives(t, 200, "GET", "/r/"+ref, "", "198.51.100.1")
 		}
-		if got := r.call("GET", "/r/"+ref, "", "198.51.100.1").StatusCode; got != 429 {
-			t.Errorf("one more: %d", got)
-		}
-		if got := r.call("GET", "/r/"+ref, "", "203.0.113.1").StatusCode; got != 200 {
-			t.Errorf("another client: %d", got)
-		}
+		r.gives(t, 429, "GET", "/r/"+ref, "", "198.51.100.1") // one more
+		r.gives(t, 200, "GET", "/r/"+ref, "", "203.0.113.1")  // another client
 		// Behind a web server of this machine it is the client that counts, and elsewhere nobody believes the field.
-		if got := r.call("GET", "/r/"+ref, "", "127.0.0.1", "X-Forwarded-For: 203.0.113.9, 198.51.100.1").StatusCode; got != 429 {
-			t.Errorf("behind a web server: %d", got)
-		}
-		if got := r.call("GET", "/r/"+ref, "", "198.51.100.1", "X-Forwarded-For: 203.0.113.5").StatusCode; got != 429 {
-			t.Errorf("a field that anybody can write: %d", got)
-		}
+		r.gives(t, 429, "GET", "/r/"+ref, "", "127.0.0.1", "X-Forwarded-For: 203.0.113.9, 198.51.100.1") // behind a web server
+		r.gives(t, 429, "GET", "/r/"+ref, "", "198.51.100.1", "X-Forwarded-For: 203.0.113.5")            // a field that anybody can write
 		time.Sleep(61 * time.Second)
-		if got := r.call("GET", "/r/"+ref, "", "198.51.100.1").StatusCode; got != 200 {
-			t.Errorf("a minute later: %d", got)
-		}
+		r.gives(t, 200, "GET", "/r/"+ref, "", "198.51.100.1") // a minute later
 	})
 }
 
@@ -361,9 +336,7 @@ func TestRefusedByDNS(t *testing.T) {
 	r := newRig(t)
 	ref := r.refuse("bulk.example", "bad")
 	r.records[ref].Outcome = history.Listed
-	if resp := r.call("GET", "/r/"+ref, "", "198.51.100.1"); resp.StatusCode != 200 {
-		t.Errorf("%d", resp.StatusCode)
-	}
+	r.gives(t, 200, "GET", "/r/"+ref, "", "198.51.100.1")
 }
 
 // A network of many small ones has its own bound; a full store makes room for a new request by the oldest that is decided, and
@@ -371,20 +344,15 @@ func TestRefusedByDNS(t *testing.T) {
 func TestFloods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		ask := func(sender, from string) int {
-			return r.call("POST", "/r/"+r.refuse(sender, "bad"), "", from).StatusCode
+		ask := func(want int, sender, from string) {
+			t.Helper()
+			r.gives(t, want, "POST", "/r/"+r.refuse(sender, "bad"), "", from)
 		}
 		for i := range mostAWide {
-			if got := ask(fmt.Sprintf("a%d@bulk.example", i), fmt.Sprintf("[2001:db8:0:%x::1]", i)); got != 303 {
-				t.Fatalf("request %d: %d", i, got)
-			}
+			ask(303, fmt.Sprintf("a%d@bulk.example", i), fmt.Sprintf("[2001:db8:0:%x::1]", i))
 		}
-		if got := ask("b@bulk.example", "[2001:db8:0:ffff::1]"); got != 429 {
-			t.Errorf("a /48 too many times: %d", got)
-		}
-		if got := ask("b@bulk.example", "[2001:db8:1::1]"); got != 303 {
-			t.Errorf("another /48: %d", got)
-		}
+		ask(429, "b@bulk.example", "[2001:db8:0:ffff::1]") // a /48 too many times
+		ask(303, "b@bulk.example", "[2001:db8:1::1]")      // another /48
 
 		// All days of a flood: the store is full, and none of it is decided.
 		now := time.Now()
@@ -395,16 +363,12 @@ func TestFloods(t *testing.T) {
 			r.put(t, q)
 			first = ref
 		}
-		if got := ask("d@bulk.example", "203.0.113.1"); got != 429 {
-			t.Errorf("a full store: %d", got)
-		}
+		ask(429, "d@bulk.example", "203.0.113.1") // a full store
 		if _, err := r.Requests.Decide(first, Declined, "root", time.Time{}, now); err != nil {
 			t.Fatal(err)
 		}
 		all, _, _ := r.Requests.All()
-		if got := ask("d@bulk.example", "203.0.113.1"); got != 303 {
-			t.Errorf("a full store with one that is decided: %d", got)
-		}
+		ask(303, "d@bulk.example", "203.0.113.1") // a full store with one that is decided
 		after, _, _ := r.Requests.All()
 		if _, err := r.Requests.Get(first); !errors.Is(err, ErrNoRequest) || len(after) != len(all) {
 			t.Errorf("%d requests, before %d; the decided one: %v", len(after), len(all), err)
@@ -416,9 +380,7 @@ func TestFloods(t *testing.T) {
 			q := Request{Ref: r.Key.NewRef(), State: Open, Time: time.Now().Add(365 * 24 * time.Hour), Sender: fmt.Sprintf("a%d@bulk.example", i)}
 			r.put(t, q)
 		}
-		if got := r.call("POST", "/r/"+r.refuse("b@bulk.example", "bad"), "", "203.0.113.1").StatusCode; got != 303 {
-			t.Errorf("after the clock was set right: %d", got)
-		}
+		r.gives(t, 303, "POST", "/r/"+r.refuse("b@bulk.example", "bad"), "", "203.0.113.1") // after the clock was set right
 		all, _, err := r.Requests.All()
 		if len(all) != mostADay+1 || err != nil {
 			t.Errorf("%d requests, %v: some are lost", len(all), err)
@@ -436,9 +398,7 @@ func TestFloods(t *testing.T) {
 func TestUnwritableRequests(t *testing.T) {
 	r := newRig(t)
 	kept := r.refuse("anna@bulk.example", "bad")
-	if resp := r.call("POST", "/r/"+kept, "", "198.51.100.1"); resp.StatusCode != 303 {
-		t.Fatalf("%d", resp.StatusCode)
-	}
+	r.gives(t, 303, "POST", "/r/"+kept, "", "198.51.100.1")
 	aside := r.folder + ".aside"
 	testkit.Must(t, os.Rename(r.folder, aside))
 	if err := os.WriteFile(r.folder, nil, 0o600); err != nil { // no folder: nothing can be written there, as on a full disk
@@ -449,16 +409,12 @@ func TestUnwritableRequests(t *testing.T) {
 	if text := textOf(t, resp); resp.StatusCode != 503 || !strings.Contains(text, "Gerade nicht") || strings.Contains(text, r.folder) || strings.Contains(text, "<form") {
 		t.Errorf("%d\n%s", resp.StatusCode, text)
 	}
-	if resp := r.call("GET", "/r/"+ref, "", "198.51.100.1"); resp.StatusCode != 200 {
-		t.Errorf("the page: %d", resp.StatusCode)
-	}
+	r.gives(t, 200, "GET", "/r/"+ref, "", "198.51.100.1") // the page
 	testkit.Must(t, errors.Join(os.Remove(r.folder), os.Rename(aside, r.folder)))
 	if q, err := r.Requests.Get(kept); err != nil || q.Sender != "anna@bulk.example" {
 		t.Errorf("%+v, %v", q, err)
 	}
-	if resp := r.call("POST", "/r/"+ref, "", "198.51.100.1"); resp.StatusCode != 303 {
-		t.Errorf("when there is room again: %d", resp.StatusCode)
-	}
+	r.gives(t, 303, "POST", "/r/"+ref, "", "198.51.100.1") // when there is room again
 }
 
 // DNS is asked once for a request that is kept, outside its lock, and not for one over the bounds.

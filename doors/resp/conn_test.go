@@ -141,9 +141,7 @@ func TestFaultOfOursIsAnError(t *testing.T) {
 		}
 	}
 	r.live.Store(ix)
-	if got := dial(t, address).ask(t, "SISMEMBER", "spam", "x@bad.example"); got != ":1\r\n" {
-		t.Errorf("%q behind it", got)
-	}
+	dial(t, address).wants(t, ":1\r\n", "SISMEMBER", "spam", "x@bad.example")
 }
 
 // Nothing is said of a list that was never read, whether its file is refused or not there at all. The other lists
@@ -267,9 +265,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("%q for one too many", got)
 	}
 	first.ask(t, "PING")
-	if n := r.count(t, "blockd_resp_connections_refused_total", "total"); n != 1 {
-		t.Errorf("%v refused", n)
-	}
+	r.counts(t, 1, "blockd_resp_connections_refused_total", "total")
 }
 
 func TestPeersOfOtherNetworks(t *testing.T) {
@@ -279,9 +275,7 @@ func TestPeersOfOtherNetworks(t *testing.T) {
 	if got, _ := io.ReadAll(dial(t, address).r); len(got) > 0 {
 		t.Errorf("%q", got)
 	}
-	if n := r.count(t, "blockd_resp_connections_refused_total", "peer"); n != 1 {
-		t.Errorf("%v refused", n)
-	}
+	r.counts(t, 1, "blockd_resp_connections_refused_total", "peer")
 }
 
 // A stop answers what has come, waits for what has begun, and closes the idle.
@@ -319,9 +313,7 @@ func TestHeldMemoryIsBounded(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	testkit.Eventually(t, "nothing to be held", func() bool { return r.server.held.Load() == heldSize })
-	if got := dial(t, address).ask(t, "SISMEMBER", "spam", "x@bad.example"); got != ":1\r\n" {
-		t.Errorf("%q for small commands meanwhile", got)
-	}
+	dial(t, address).wants(t, ":1\r\n", "SISMEMBER", "spam", "x@bad.example")
 }
 
 // A waiting connection has no buffer, and one with a little of a command has that.
@@ -467,8 +459,6 @@ func TestSizeIsWithoutRefusedFiles(t *testing.T) {
 	address, _ := r.serve(t)
 	p := dial(t, address)
 	for _, name := range []string{"spam", Verdict} {
-		if got := p.ask(t, "SCARD", name); got != ":2\r\n" {
-			t.Errorf("SCARD %s = %q, want 2", name, got)
-		}
+		p.wants(t, ":2\r\n", "SCARD", name)
 	}
 }

@@ -105,6 +105,14 @@ func (r *rig) count(t testing.TB, name string, labels ...string) float64 {
 	return sum
 }
 
+// counts wants a value of a metric.
+func (r *rig) counts(t testing.TB, want float64, name string, labels ...string) {
+	t.Helper()
+	if got := r.count(t, name, labels...); got != want {
+		t.Errorf("%s %q is %v, want %v", name, labels, got, want)
+	}
+}
+
 // peer is a client of a test.
 type peer struct {
 	net.Conn
@@ -137,6 +145,14 @@ func (p *peer) ask(t testing.TB, words ...string) string {
 		t.Fatal(err)
 	}
 	return p.answer(t)
+}
+
+// wants sends a command, and wants an answer.
+func (p *peer) wants(t testing.TB, want string, words ...string) {
+	t.Helper()
+	if got := p.ask(t, words...); got != want {
+		t.Errorf("%q is answered %q, want %q", words, got, want)
+	}
 }
 
 func (p *peer) answer(t testing.TB) string {

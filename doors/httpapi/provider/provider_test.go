@@ -137,7 +137,7 @@ func TestRules(t *testing.T) {
 	nested.Claim, byAddress.Claim, byAddress.Write = "realm_access.roles", "email", []string{"anna@here.example"}
 	all.Read = []string{"*"}
 	anna := map[string]any{"email": "anna@here.example", "email_verified": true}
-	tests := []struct {
+	for _, tt := range []struct {
 		name         string
 		rules        Rules
 		claims       map[string]any
@@ -164,8 +164,7 @@ func TestRules(t *testing.T) {
 		{"two addresses", rules, map[string]any{"email": "x@here.example@there.example", "email_verified": true}, "", ""},
 		{"by address", byAddress, anna, "write", ""},
 		{"by an address that nobody verified", byAddress, map[string]any{"email": "anna@here.example"}, "", ""},
-	}
-	for _, tt := range tests {
+	} {
 		tt.claims["sub"] = "u1"
 		p, err := tt.rules.person(tt.claims)
 		if p.Scope != tt.scope || p.Owner != tt.owner || (err == nil) != (tt.scope != "") {
