@@ -93,7 +93,7 @@ func TestWatchLooksNowAndThen(t *testing.T) {
 
 func TestOpenRefusesWhatCannotServe(t *testing.T) {
 	good, other := selfsigned.New(t, "a.example"), selfsigned.New(t, "b.example")
-	tests := []struct {
+	for _, tt := range []struct {
 		name      string
 		cert, key []byte
 		want      string
@@ -102,8 +102,7 @@ func TestOpenRefusesWhatCannotServe(t *testing.T) {
 		{"another's key", good.CertPEM, other.KeyPEM, "private key does not match"},
 		{"no key", good.CertPEM, nil, "failed to find any PEM data in key input"},
 		{"too big", make([]byte, maxFile+1), good.KeyPEM, "over 1 MiB"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cert, key := selfsigned.Cert{CertPEM: tt.cert, KeyPEM: tt.key}.Write(t, t.TempDir())
 			if _, err := Open(cert, key, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -16,7 +16,7 @@ const (
 )
 
 func TestMemoryIsTheTightestBound(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name  string
 		files map[string]string
 		want  Limit
@@ -58,8 +58,7 @@ func TestMemoryIsTheTightestBound(t *testing.T) {
 			"proc/meminfo": "MemTotal: much\n", "proc/self/cgroup": "nonsense\n0:\n0::/a\n", "proc/self/mountinfo": "x - cgroup2\n" + v2,
 			"sys/fs/cgroup/a/memory.max": "\n", "sys/fs/cgroup/a/memory.high": "-1\n",
 		}, Limit{math.MaxInt64, ""}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := memory(testRoot(t, tt.files)); got != tt.want {
 				t.Errorf("memory = %+v, want %+v", got, tt.want)
@@ -88,7 +87,7 @@ func TestMemoryOfThisMachine(t *testing.T) {
 }
 
 func TestLeftIsWhatCannotBeDropped(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name  string
 		files map[string]string
 		want  Limit
@@ -108,8 +107,7 @@ func TestLeftIsWhatCannotBeDropped(t *testing.T) {
 			"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "9000\n", "sys/fs/cgroup/memory/x/memory.usage_in_bytes": "8000\n",
 			"sys/fs/cgroup/memory/x/memory.stat": "inactive_file 1\ntotal_inactive_file 2000\n",
 		}, Limit{3000, "/sys/fs/cgroup/memory/x/memory.limit_in_bytes"}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := left(testRoot(t, tt.files)); got != tt.want {
 				t.Errorf("%+v, want %+v", got, tt.want)

@@ -3,14 +3,13 @@ package spelling
 import "testing"
 
 func TestDistance(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		a, b string
 		want int
 	}{
 		{"", "", 0}, {"listen", "listen", 0}, {"listen", "lisen", 1}, {"hostnmae", "hostname", 1},
 		{"rctp", "rcpt", 1}, {"pol", "poll", 1}, {"", "abc", 3}, {"kitten", "sitting", 3},
-	}
-	for _, tt := range tests {
+	} {
 		if got := Distance(tt.a, tt.b); got != tt.want {
 			t.Errorf("Distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
 		}

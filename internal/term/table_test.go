@@ -8,7 +8,7 @@ import (
 // A table lines up on any terminal, and none of it is lost.
 func TestTableFitsTheTerminal(t *testing.T) {
 	rows := [][]string{{"list", "entries", "state"}, {"bulk", "12", "ok"}, {"disposable", "8,335", "refused"}}
-	tests := []struct {
+	for _, tt := range []struct {
 		name  string
 		width int
 		want  string
@@ -42,8 +42,7 @@ bulk
 disposable
       8,335
     refused`},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			table := Table{rows: rows, Width: tt.width}
 			if got := strings.Join(table.Lines(1), "\n"); got != tt.want[1:] {

@@ -231,7 +231,7 @@ func TestDurationText(t *testing.T) {
 }
 
 func TestUpstream(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		text string
 		want Upstream
 		ok   bool
@@ -249,8 +249,7 @@ func TestUpstream(t *testing.T) {
 		{"smtp://127.0.0.1:0", Upstream{}, false},
 		{"smtp://127.0.0.1:70000", Upstream{}, false},
 		{"http://127.0.0.1:25", Upstream{}, false},
-	}
-	for _, tt := range tests {
+	} {
 		got, err := ParseUpstream(tt.text)
 		if got != tt.want || (err == nil) != tt.ok {
 			t.Errorf("parseUpstream(%q) = %+v, %v, want %+v, ok %v", tt.text, got, err, tt.want, tt.ok)
@@ -259,7 +258,7 @@ func TestUpstream(t *testing.T) {
 }
 
 func TestDoorThatLeadsBackHere(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		listen, to string
 		want       bool
 	}{
@@ -277,8 +276,7 @@ func TestDoorThatLeadsBackHere(t *testing.T) {
 		{"127.0.0.1:25", "127.0.0.1:10025", false},
 		{"0.0.0.0:25", "192.0.2.9:25", false},
 		{"127.0.0.1:0", "127.0.0.1:0", false},
-	}
-	for _, tt := range tests {
+	} {
 		if got := sameDoor(tt.listen, tt.to); got != tt.want {
 			t.Errorf("sameDoor(%q, %q) = %v, want %v", tt.listen, tt.to, got, tt.want)
 		}

@@ -54,7 +54,7 @@ func TestMemoryIsATextOrANumber(t *testing.T) {
 
 func TestMemoryFollowsTheMachine(t *testing.T) {
 	const mib = 1 << 20
-	tests := []struct {
+	for _, tt := range []struct {
 		memory      Memory
 		limit, want int64
 		warning     string
@@ -69,8 +69,7 @@ func TestMemoryFollowsTheMachine(t *testing.T) {
 		{448 * mib, 384 * mib, 192 * mib,
 			`index.memory = "448 MiB" is more than half of the 384.0 MiB that /a/memory.max allows: 192.0 MiB are used, and a temporary file`},
 		{1 << 30, 1 << 20, 16 * mib, `index.memory = "1 GiB" is more than half of the 1.0 MiB that /a/memory.max allows: 16.0 MiB are used, and a temporary file`},
-	}
-	for _, tt := range tests {
+	} {
 		if got, warning := tt.memory.Within(machine.Limit{Octets: tt.limit, From: "/a/memory.max"}); got != tt.want || warning != tt.warning {
 			t.Errorf("%s within %d = %d, %q; want %d, %q", tt.memory, tt.limit, got, warning, tt.want, tt.warning)
 		}

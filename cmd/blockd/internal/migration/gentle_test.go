@@ -31,13 +31,12 @@ func listsOf(t *testing.T, main string, files map[string]string) (lists, config 
 // Where Postfix answers 4xx in place of a refusal, its mail is not lost, and neither is
 // it here.
 func TestWhatPostfixDefersIsNotRefused(t *testing.T) {
-	tests := []struct{ name, setting, table, want string }{
+	for _, tt := range []struct{ name, setting, table, want string }{
 		{"REJECT by access_map_reject_code", "access_map_reject_code = 450", "a.test REJECT no\n", "a.test 450 4.7.1 no\n"},
 		{"a code of the entry's own stays", "access_map_reject_code = 450", "a.test 550 5.7.1 no\n", "a.test 550 5.7.1 no\n"},
 		{"soft_bounce", "soft_bounce = yes", "a.test REJECT no\nb.test 550 5.7.1 no\nc.test 521 no\n", "a.test 454 4.7.1 no\nb.test 450 4.7.1 no\nc.test 421 4.7.1 no\n"},
 		{"a refusal as usual", "soft_bounce = no", "a.test REJECT\n", "a.test REJECT\n"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, _ := listsOf(t, "main.cf", map[string]string{
 				"main.cf": "smtpd_sender_restrictions = check_sender_access hash:$config_directory/t\n" + tt.setting + "\n", "t": tt.table})
@@ -53,13 +52,12 @@ func TestWhatPostfixDefersIsNotRefused(t *testing.T) {
 func TestTakenBackUnderACondition(t *testing.T) {
 	const both = "welcomelist_from a@b.test\nblocklist_from *@c.test\n"
 	undo := "unwelcomelist_from a@b.test\nunblocklist_from *@c.test\n"
-	tests := []struct{ name, text, want string }{
+	for _, tt := range []struct{ name, text, want string }{
 		{"without a condition", both + undo, ""},
 		{"a condition that holds", both + "if (version >= 3.1)\n" + undo + "endif\n", ""},
 		{"one that does not", both + "if (version < 3.1)\n" + undo + "endif\n", "a@b.test OK\n@c.test REJECT\n"},
 		{"one that nobody can judge", both + "ifplugin X\n" + undo + "endif\n", "a@b.test OK\n"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, _ := listsOf(t, "local.cf", map[string]string{"local.cf": tt.text})
 			if got = strings.ReplaceAll(got, "REJECT 100 points", "REJECT"); got != tt.want {

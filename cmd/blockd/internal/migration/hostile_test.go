@@ -30,7 +30,7 @@ func okOrReject(i int) string { return [...]string{"OK\n", "REJECT\n"}[i%2] }
 func TestNoConfigurationTakesForever(t *testing.T) {
 	race.Skip(t)
 	const senders = "smtpd_sender_restrictions = check_sender_access "
-	tests := []struct {
+	for _, tt := range []struct {
 		name   string
 		files  map[string]string
 		tooBig bool
@@ -57,8 +57,7 @@ func TestNoConfigurationTakesForever(t *testing.T) {
 				repeat(59, func(i int) string { return fmt.Sprintf("c%d = c%d c%d\n", i, i+1, i+1) }) + "c59 = permit_mynetworks\n"}, true},
 		{"a condition turned around many times", map[string]string{"local.cf": "if foo\n" + strings.Repeat("else\n", 500_000)}, false},
 		{"many odd lines", map[string]string{"local.cf": strings.Repeat("else\n", 500_000)}, false},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, main := t.TempDir(), "main.cf"
 			for name, text := range tt.files {

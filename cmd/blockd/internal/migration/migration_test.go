@@ -115,7 +115,7 @@ func TestPostfixExample(t *testing.T) {
 // Hostile and broken configurations give an error or a note with the line, never a
 // guess.
 func TestFaultsNameTheirLine(t *testing.T) {
-	tests := []struct{ name, file, text, want string }{
+	for _, tt := range []struct{ name, file, text, want string }{
 		{"a loop of parameters", "main.cf", "a = $b\nb = $a\nsmtpd_sender_restrictions = $a\n", `postconf: warning: unreasonable macro call nesting: "b"`},
 		{"an open bracket", "main.cf", "x = 1\nsmtpd_sender_restrictions = ${x\n", `postconf: warning: truncated macro reference: "${x"`},
 		{"an open brace", "main.cf", "smtpd_sender_restrictions = check_sender_access inline:{ a\n", "main.cf:1: smtpd_sender_restrictions: a brace that is not closed"},
@@ -128,8 +128,7 @@ func TestFaultsNameTheirLine(t *testing.T) {
 		{"sections without end", "multimap.conf", strings.Repeat("a {", 100), "unmatched open brace at 1"},
 		{"an include of itself", "local.cf", "include local.cf\n", "local.cf:1: files include one another more than 10 deep"},
 		{"conditions without end", "local.cf", strings.Repeat("ifplugin x\n", 100), "local.cf:65: conditions more than 64 deep"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := testkit.File(t, tt.file, tt.text)
 			if _, err := migration.Read(t, path); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -24,7 +24,7 @@ func TestToolThatIsMissing(t *testing.T) {
 
 // A tool that hangs, prints without end or fails ends the import with a word.
 func TestToolThatFails(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name, script string
 		patience     time.Duration
 		want         string
@@ -37,8 +37,7 @@ func TestToolThatFails(t *testing.T) {
 		{"fails in a macro", "echo 'warning: macro x' >&2; echo 'fatal: macro processing error' >&2; exit 1", time.Minute, ": warning: macro x"},
 		{"fails without a word", "exit 3", time.Minute, ": exit status 3"},
 		{"takes all memory", "until [ \"$(ulimit -v)\" != unlimited ]; do :; done; exec dd if=/dev/zero of=/dev/null bs=2000M count=1", time.Minute, ""},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := testkit.File(t, "tool", "#!/bin/sh\n"+tt.script+"\n")
 			testkit.Must(t, os.Chmod(path, 0o755))
@@ -156,7 +155,7 @@ func TestIncludesOfRspamd(t *testing.T) {
 	const bad = ".include(prefix=true,key=k) \"x\"\n"
 	asIs := map[string]string{"bad": "\n" + bad, "to-bad": ".include \"$CURDIR/bad\"\n", "sub/to-bad": ".include \"$CURDIR/../bad\"\n", "sub/bad.conf": bad,
 		"loop": ".include \"$CURDIR/multimap.conf\"\n", "good": "A { type = from; }\n"}
-	tests := []struct{ name, text, at string }{
+	for _, tt := range []struct{ name, text, at string }{
 		{"none", "A { type = from; }\n", ""},
 		{"a plain one", ".include \"$CURDIR/good\"\n", ""},
 		{"without quotes", ".include $CURDIR/good\n.include /nowhere/good;\n", ""},
@@ -178,8 +177,7 @@ func TestIncludesOfRspamd(t *testing.T) {
 		{"from another folder", ".try_include \"$LOCAL_CONFDIR/sub/to-bad\"\n", "bad:2"},
 		{"by a pattern", ".include(glob=true) \"$CURDIR/s?b/*.conf\"\n", "bad.conf:1"},
 		{"by a class of octets", ".include(glob=true) \"$CURDIR/[!a]ad\"\n", "multimap.conf:1"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, asked := t.TempDir(), false
 			for name, text := range asIs {
