@@ -32,9 +32,10 @@ func TestAuditWithoutADaemon(t *testing.T) {
 	run(0, "", "token revoke desk")
 	run(0, "", "pause bad --why it.refuses.the.bank")
 	run(0, "", "resume bad")
+	run(0, "", "compile --accept")
 	out := run(0, "list.resume", "audit")
-	for i, want := range []string{"list.resume", "list.pause", "token.revoke", "token.add", "entry.remove", "entry.add"} {
-		if lines := strings.Split(out, "\n"); len(lines) < 7 || !strings.Contains(lines[i+1], want) {
+	for i, want := range []string{"list.accept", "list.resume", "list.pause", "token.revoke", "token.add", "entry.remove", "entry.add"} {
+		if lines := strings.Split(out, "\n"); len(lines) < 8 || !strings.Contains(lines[i+1], want) {
 			t.Errorf("line %d of %q, want %s", i+1, out, want)
 		}
 	}
@@ -46,10 +47,10 @@ func TestAuditWithoutADaemon(t *testing.T) {
 	run(exitUsage, "want the 64 digits", "audit --verify --has 0123")
 	var line struct{ Time, By, Action, Subject, Why, Hash, Previous string }
 	first, _, _ := strings.Cut(run(0, "", "audit --json"), "\n")
-	if err := json.Unmarshal([]byte(first), &line); err != nil || line.Action != "list.resume" || len(line.Hash) != 64 || len(line.Previous) != 64 || line.By == "" || line.Time == "" {
+	if err := json.Unmarshal([]byte(first), &line); err != nil || line.Action != "list.accept" || len(line.Hash) != 64 || len(line.Previous) != 64 || line.By == "" || line.Time == "" {
 		t.Errorf("%s: %v", first, err)
 	}
-	run(0, "whole: 6 lines from ", "audit --verify")
+	run(0, "whole: 7 lines from ", "audit --verify")
 	run(0, line.Hash, "audit --verify --has "+line.Previous)
 	run(exitFault, "an end was cut off", "audit --verify --has "+strings.Repeat("0", 64))
 

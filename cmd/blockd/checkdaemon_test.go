@@ -69,9 +69,7 @@ func TestCheckAsksTheDaemon(t *testing.T) {
 	if code, got, errs := blockd(t, stdin, "check", "-c", config, "-"); code != 0 || got != want || errs != "" {
 		t.Errorf("check -: %d, %d octets, want %d, %s", code, len(got), len(want), errs)
 	}
-	if code, _, errs := blockd(t, "", "add", "-c", config, "x@live.example"); code != 0 {
-		t.Fatal(errs)
-	}
+	runs(t, "add", "-c", config, "x@live.example")
 	if code, out, _ := blockd(t, "", "check", "-c", config, "x@live.example"); code != 0 || !strings.HasPrefix(out, "x@live.example\tblocked\tlive:") {
 		t.Errorf("of a live entry: %d, %q", code, out)
 	}
@@ -87,9 +85,7 @@ func TestCheckSaysWhoAnswersWhereDaemonAndFilesDiffer(t *testing.T) {
 	bdx := filepath.Join(d.dir, "var/a.bdx")
 	own := testkit.Read(t, bdx)
 	other := filepath.Join(d.dir, "other.bdx")
-	if code, out, errs := blockd(t, "", "compile", "-o", other, writeFile(t, d.dir, "bad.txt", "new.example\n")); code != 0 {
-		t.Fatal(out, errs)
-	}
+	runs(t, "compile", "-o", other, writeFile(t, d.dir, "bad.txt", "new.example\n"))
 	testkit.Must(t, os.Rename(other, bdx))
 	asks(t, 0, blocked, "note: it serves generation ", "-c", config, "x@bulk.example")
 	asks(t, 1, "x@bulk.example\tclear\t", "", "-i", bdx, "x@bulk.example")
@@ -166,9 +162,7 @@ func TestCheckOfADaemonThatDoesNotAnswer(t *testing.T) {
 func TestListsCountLiveEntriesAtOnce(t *testing.T) {
 	d, config := besideADaemon(t, "")
 	for n := 1; n <= 20; n++ {
-		if code, _, errs := blockd(t, "", "add", "-c", config, fmt.Sprintf("x%d@live.example", n)); code != 0 {
-			t.Fatal(errs)
-		}
+		runs(t, "add", "-c", config, fmt.Sprintf("x%d@live.example", n))
 		var table httpapi.ListTable
 		if _, body := d.get(t, "/v1/lists"); json.Unmarshal([]byte(body), &table) != nil {
 			t.Fatal(body)

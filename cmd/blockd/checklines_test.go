@@ -65,7 +65,7 @@ func TestAnswersStandInTheOrderOfTheLines(t *testing.T) {
 func TestLinesAreCutAlike(t *testing.T) {
 	race.Skip(t)
 	long := strings.Repeat("a", maxSender)
-	tests := []struct{ name, in, want string }{
+	for _, tt := range []struct{ name, in, want string }{
 		{"nothing", "", ""},
 		{"one line", "a\n", "a\n"},
 		{"no line end at the end", "a\nb", "a\nb\n"},
@@ -74,8 +74,7 @@ func TestLinesAreCutAlike(t *testing.T) {
 		{"one octet more", long + "\nb\n", long + "\nb\n"},
 		{"much longer", strings.Repeat(long, 20) + "\nb\n", long + "\nb\n"},
 		{"much longer, without an end", "b\n" + strings.Repeat(long, 20), "b\n" + long + "\n"},
-	}
-	for _, tt := range tests {
+	} {
 		for how, wrap := range map[string]func(io.Reader) io.Reader{
 			"at once": func(r io.Reader) io.Reader { return r }, "octet by octet": iotest.OneByteReader,
 			"with the end": iotest.DataErrReader,
@@ -95,31 +94,6 @@ func TestLinesAreCutAlike(t *testing.T) {
 	}
 	if err := eachBlock(iotest.ErrReader(io.ErrClosedPipe), nil); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("a read error comes out as %v", err)
-	}
-}
-
-// A program writes a line and waits for its answer, on one end of a pipe each.
-func TestAnswerComesBeforeTheNextLine(t *testing.T) {
-	p, _ := testPipeline(t, 2)
-	in, ask := io.Pipe()
-	answers, out := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := p.run(t.Context(), in, out)
-		out.Close()
-		ended <- err
-	}()
-	buf := make([]byte, 1000)
-	for i := range 50 {
-		fmt.Fprintf(ask, "x%d@bad.example\n", i)
-		n, err := answers.Read(buf)
-		if want := fmt.Sprintf("x%d@bad.example\tblocked\tbad:1\tbad.example\t\n", i); err != nil || string(buf[:n]) != want {
-			t.Fatalf("answer %d is %q, %v", i, buf[:n], err)
-		}
-	}
-	ask.Close()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }
 

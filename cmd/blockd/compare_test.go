@@ -14,9 +14,7 @@ func TestCompare(t *testing.T) {
 	writeFile(t, dir, "new/b.hosts", "0.0.0.0 more.example\n")
 	writeFile(t, dir, "new/.hidden", "hidden.example\n")
 	old, now, empty := dir+"/old.txt", dir+"/new", t.TempDir()
-	if code, _, errs := blockd(t, "", "compile", "-o", dir+"/old.bdx", "--format", "plain", old); code != 0 {
-		t.Fatal(errs)
-	}
+	runs(t, "compile", "-o", dir+"/old.bdx", "--format", "plain", old)
 	note := "blockd compare: note: 1 line of " + old + " refused; blockd lint '" + old + "' says why\n"
 	none := []string{"-c", dir + "/config.toml"}
 	writeFile(t, dir, "config.toml", anyPorts)

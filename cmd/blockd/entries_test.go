@@ -14,7 +14,7 @@ import (
 
 // The command that undoes a removal is one, for entries that look like options too.
 func TestUndoIsACommand(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		entry  httpapi.LiveEntry
 		config string
 		want   string
@@ -24,8 +24,7 @@ func TestUndoIsACommand(t *testing.T) {
 		{httpapi.LiveEntry{Entry: "--force@y.example", Action: "block"}, "", "blockd add -- --force@y.example"},
 		{httpapi.LiveEntry{Entry: "it's@y.example", Action: "block"}, "", `blockd add 'it'\''s@y.example'`},
 		{httpapi.LiveEntry{Entry: "x@y.example", Action: "block"}, "/etc/blockd/mx 2.toml", `blockd add -c '/etc/blockd/mx 2.toml' x@y.example`},
-	}
-	for _, tt := range tests {
+	} {
 		if got := undo(&tt.entry, tt.config); got != tt.want {
 			t.Errorf("undo(%s) = %s, want %s", tt.entry.Entry, got, tt.want)
 		}
@@ -99,9 +98,7 @@ func TestAddRefusesWhatNobodyMeans(t *testing.T) {
 			if code != 1 || !strings.Contains(errs, tt.says) || !strings.Contains(errs, "--force") || strings.Count(errs, "\n") != 1 {
 				t.Errorf("%d, %q, want one line with %q and --force", code, errs, tt.says)
 			}
-			if code, _, errs := blockd(t, "", "add", "-c", config, "--force", "--action", tt.action, tt.entry); code != 0 {
-				t.Errorf("by force: %d, %s", code, errs)
-			}
+			runs(t, "add", "-c", config, "--force", "--action", tt.action, tt.entry)
 		})
 	}
 	// What no entry may be, --force does not help: nothing says so.

@@ -62,26 +62,3 @@ func named(name string) bool {
 	_, ok := commandLines[name]
 	return ok
 }
-
-// TestChangesWithoutADaemonHaveTheirLines does what can be done without a daemon; each writes its line.
-func TestChangesWithoutADaemonHaveTheirLines(t *testing.T) {
-	dir := t.TempDir()
-	config := writeFile(t, dir, "config.toml", strings.Replace(anyPorts, "[http]\n", "[http]\ntokens = \"tokens\"\n", 1))
-	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
-	for _, line := range []string{"add b.example", "remove b.example", "pause bad", "resume bad", "token new --name desk --write", "token revoke desk", "compile --accept"} {
-		words := strings.Fields(line)
-		name := words[0]
-		if name == "token" {
-			name += " " + words[1]
-		}
-		action := commandLines[name][0]
-		count := func() int {
-			_, out, _ := blockd(t, "", "audit", "--json", "--action", action, "-c", config)
-			return strings.Count(out, "\n")
-		}
-		before := count()
-		if code, out, stderr := blockd(t, "", append(words, "-c", config)...); code != 0 || count() != before+1 {
-			t.Errorf("%s: %d, %s%s: %d lines %s after %d", line, code, out, stderr, count(), action, before)
-		}
-	}
-}

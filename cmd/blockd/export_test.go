@@ -23,9 +23,7 @@ func compileLists(t *testing.T, files map[string]string) string {
 		names = append(names, writeFile(t, dir, name, text))
 	}
 	slices.Sort(names)
-	if code, out, errs := blockd(t, "", append(args, names...)...); code != 0 {
-		t.Fatalf("compile: %d\n%s%s", code, out, errs)
-	}
+	runs(t, append(args, names...)...)
 	return filepath.Join(dir, "x.bdx")
 }
 
@@ -64,35 +62,6 @@ func TestExportRefusesNobodyMore(t *testing.T) {
 	}
 }
 
-// TestExportComesBack compiles what was exported, and asks both for the same
-// senders.
-func TestExportComesBack(t *testing.T) {
-	bdx := compileLists(t, exportLists)
-	senders := "promo@bulk.test\npress@bulk.test\nx@alone.test\nx@a.alone.test\nx@a.below.test\nx@below.test\noffers@any.test\nx@under.free.test\nx@other.test\n\"#odd\"@bulk.test\nx@clear.test\n"
-	_, want, _ := blockd(t, senders, "check", "-i", bdx, "-")
-	verdicts := func(text string) (v []string) {
-		for line := range strings.Lines(text) {
-			f := strings.Split(strings.TrimSpace(line), "\t")
-			v = append(v, f[0]+" "+f[1])
-		}
-		return v
-	}
-	for _, format := range []string{"plain"} {
-		file := filepath.Join(t.TempDir(), "again.txt")
-		if code, _, errs := blockd(t, "", "export", "-i", bdx, "--format", format, "-o", file); code != 0 {
-			t.Fatalf("code %d: %s", code, errs)
-		}
-		again := filepath.Join(t.TempDir(), "again.bdx")
-		if code, out, errs := blockd(t, "", "compile", "-o", again, "--format", format, file); code != 0 {
-			t.Fatalf("compile: %d\n%s%s", code, out, errs)
-		}
-		_, have, _ := blockd(t, senders, "check", "-i", again, "-")
-		if !slices.Equal(verdicts(have), verdicts(want)) {
-			t.Errorf("%s\nhave %q\nwant %q", format, verdicts(have), verdicts(want))
-		}
-	}
-}
-
 func TestExportSaysWhatIsWrong(t *testing.T) {
 	bdx := compileLists(t, exportLists)
 	for _, tt := range []struct {
@@ -107,9 +76,7 @@ func TestExportSaysWhatIsWrong(t *testing.T) {
 		{[]string{"export", "-i", bdx + "x", "--format", "plain"}, exitUsage, "no index yet"},
 		{[]string{"export", "-i", bdx, "--format", "plain", "-o", filepath.Join(t.TempDir(), "no", "file")}, exitUsage, "no such file"},
 	} {
-		if code, _, errs := blockd(t, "", tt.args...); code != tt.code || !strings.Contains(errs, tt.says) {
-			t.Errorf("%q: code %d, %q", tt.args, code, errs)
-		}
+		says(t, tt.code, tt.says, tt.args...)
 	}
 }
 
@@ -128,9 +95,7 @@ func TestExportLeavesOutExceptionsThatWantProof(t *testing.T) {
 			writeFile(t, dir, "bulk.txt", "bulk.example\nother.example\n")
 			writeFile(t, dir, "friends.txt", "boss@bulk.example\nother.example\n192.0.2.7\n")
 			path := writeFile(t, dir, "config.toml", fmt.Sprintf(config, tt.auth, tt.require))
-			if code, _, errs := blockd(t, "", "compile", "-c", path); code != 0 {
-				t.Fatalf("compile: %d, %s", code, errs)
-			}
+			runs(t, "compile", "-c", path)
 			_, out, errs := blockd(t, "", "export", "-c", path, "--format", "plain")
 			_, lines, _ := strings.Cut(out, "\n") // behind the title
 			have := strings.SplitAfter(lines, "\n")
@@ -141,14 +106,6 @@ func TestExportLeavesOutExceptionsThatWantProof(t *testing.T) {
 				t.Errorf("wrote %q, want %q\nsaid %q, want %q", have, want, errs, tt.says)
 			}
 		})
-	}
-}
-
-func TestExportOfOneList(t *testing.T) {
-	bdx := compileLists(t, exportLists)
-	_, out, _ := blockd(t, "", "export", "-i", bdx, "--format", "plain", "--list", "second")
-	if have := linesOf(out); !slices.Equal(have, []string{"bulk.test", "other.test", `"#odd"@bulk.test`}) {
-		t.Errorf("%q", have)
 	}
 }
 
@@ -163,9 +120,7 @@ func TestExportByTheConfiguration(t *testing.T) {
 		config += "[[list]]\nname = \"" + l.name + "\"\npath = \"" + l.name + ".txt\"\nformat = \"plain\"\n" + l.more + "\n"
 	}
 	config = writeFile(t, dir, "config.toml", config)
-	if code, out, errs := blockd(t, "", "compile", "-c", config); code != 0 {
-		t.Fatalf("compile: %s%s", out, errs)
-	}
+	runs(t, "compile", "-c", config)
 	for _, tt := range []struct {
 		args []string
 		want []string

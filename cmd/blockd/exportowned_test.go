@@ -49,9 +49,7 @@ here.example,bulk.example,block,of all
 		t.Errorf("of Bob: %s", text)
 	}
 	// By import.
-	if code, out, errs := blockd(t, "", "import", "--csv", at("out.csv"), "-o", at("imported")); code != 0 {
-		t.Fatalf("import: %d %s%s", code, out, errs)
-	}
+	runs(t, "import", "--csv", at("out.csv"), "-o", at("imported"))
 	var imported string
 	filepath.Walk(at("imported"), func(name string, _ os.FileInfo, _ error) error {
 		if filepath.Base(name) == "users.csv" {

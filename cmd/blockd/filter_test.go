@@ -138,16 +138,10 @@ func TestFilterCompareFindsWhatIsMissing(t *testing.T) {
 	if code != 1 || !strings.HasPrefix(out, "8 keys, 5 false negatives\n1,000,000 absent keys asked, ") || !strings.Contains(errs, "filter compare: other.test is absent\n") || strings.Count(errs, "compare: bulk.test is absent\n") != 1 {
 		t.Errorf("%d\n%s%s", code, out, errs)
 	}
-	if code, out, _ := blockd(t, "", "filter", "compare", path, "--against", bdx, "--keys", "address"); code != 0 {
-		t.Errorf("of its own keys: %d, %s", code, out)
-	}
+	runs(t, "filter", "compare", path, "--against", bdx, "--keys", "address")
 	path = exportedFilter(t, bdx, "guava", "--funnel", "utf16")
-	if code, _, _ := blockd(t, "", "filter", "compare", path, "--against", bdx); code != 1 {
-		t.Errorf("with another funnel: %d", code)
-	}
-	if code, out, _ := blockd(t, "", "filter", "compare", path, "--against", bdx, "--funnel", "utf16"); code != 0 {
-		t.Errorf("with its funnel: %d, %s", code, out)
-	}
+	says(t, 1, "", "filter", "compare", path, "--against", bdx)
+	runs(t, "filter", "compare", path, "--against", bdx, "--funnel", "utf16")
 }
 
 // A signal ends the questions to a filter, however slow it is.
@@ -174,9 +168,7 @@ func TestFilterExportWithPatterns(t *testing.T) {
 	dir := t.TempDir()
 	bdx, out := filepath.Join(dir, "x.bdx"), filepath.Join(dir, "bl.bf")
 	list := writeFile(t, dir, "x.txt", "bulk.test\npromo*@*\n")
-	if code, _, errs := blockd(t, "", "compile", "-o", bdx, "--format", "plain", "--patterns", list); code != 0 {
-		t.Fatal(errs)
-	}
+	runs(t, "compile", "-o", bdx, "--format", "plain", "--patterns", list)
 	code, _, errs := blockd(t, "", "filter", "export", "-i", bdx, "--as", "guava", "-o", out)
 	if code != 1 || !strings.Contains(errs, "1 pattern left out") {
 		t.Errorf("%d, %s", code, errs)
@@ -255,9 +247,7 @@ func TestFilterSize(t *testing.T) {
 		!strings.Contains(out, `"fuse8":{"bits":90177536,"k":3,"rate":0.00390625}}`) {
 		t.Errorf("%d, %s%s", code, out, errs)
 	}
-	if code, out, _ := blockd(t, "", "filter", "size", "-n", "250k"); code != 0 || !strings.Contains(out, " 500,000  200 %           15.7 %\n") {
-		t.Errorf("%d\n%s", code, out)
-	}
+	prints(t, 0, " 500,000  200 %           15.7 %\n", "filter", "size", "-n", "250k")
 }
 
 func TestFilterUsage(t *testing.T) {

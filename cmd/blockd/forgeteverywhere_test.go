@@ -157,6 +157,12 @@ HEAD postfix/smtp[1]: 4ABC123: to=<`+foreign+`>, relay=x, dsn=2.0.0, status=sent
 	d.end(t)
 	nowhere(people[0], "after the end")
 
+	if out := must("", "forget", "--json", "nobody@there.example"); !strings.HasPrefix(out, `{"correspondent":false,"recent":false,"held":0,"decisions":0,`) {
+		t.Errorf("of nobody, as JSON: %s", out)
+	}
+	if out := must("", "forget", "nobody@there.example"); !strings.Contains(out, "nothing was kept about this address") {
+		t.Errorf("of nobody: %s", out)
+	}
 	forget(people[1], "no daemon")
 	serveIn(t, dir, "smtp", "http") // the index follows
 	nowhere(people[1], "the next daemon")

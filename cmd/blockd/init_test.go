@@ -62,12 +62,8 @@ func TestInit(t *testing.T) {
 					t.Errorf("it did not say %q:\n%s", want, out)
 				}
 			}
-			if code, _, stderr := blockd(t, "", "config", "--check", "-c", file); code != 0 {
-				t.Errorf("config --check: %d, %s", code, stderr)
-			}
-			if code, out, stderr := blockd(t, "", "init", "--undo", "-c", file); code != 0 || !strings.Contains(out, "removed: "+file) {
-				t.Errorf("--undo: %d, %q, %q", code, out, stderr)
-			}
+			runs(t, "config", "--check", "-c", file)
+			prints(t, 0, "removed: "+file, "init", "--undo", "-c", file)
 		})
 	}
 }

@@ -76,6 +76,9 @@ func TestListsOfADaemon(t *testing.T) {
 	d := serveIn(t, dir, "http")
 	ask := writeFile(t, dir, "ask.toml", strings.Replace(config, "token\"\nlisten = \"127.0.0.1:0", "token\"\nlisten = \""+strings.TrimPrefix(d.http, "http://"), 1))
 	auth := []string{"Authorization", "Bearer 0123456789abcdef"}
+	if status, _ := d.get(t, "/v1/lists"); status != http.StatusUnauthorized {
+		t.Errorf("without the token: %d", status)
+	}
 	d.get(t, "/v1/check?sender=x@three.example", auth...)
 	d.get(t, "/v1/check?sender=boss@one.example", auth...)
 
@@ -161,12 +164,8 @@ func TestListsWithoutADaemon(t *testing.T) {
 	dir, _ := listingDir(t, testkit.Refusing(t))
 	config := filepath.Join(dir, "config.toml")
 
-	if code, _, errs := blockd(t, "", "lists", "-c", config); code != exitFault || !strings.Contains(errs, "no index yet") {
-		t.Errorf("without an index: %d, %s", code, errs)
-	}
-	if code, _, errs := blockd(t, "", "compile", "-c", config); code != 0 {
-		t.Fatal(errs)
-	}
+	says(t, exitFault, "no index yet", "lists", "-c", config)
+	runs(t, "compile", "-c", config)
 	code, out, errs := blockd(t, "", "lists", "-c", config)
 	if code != 0 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "no daemon answers at 127.0.0.1:") || !strings.Contains(errs, "refused") {
 		t.Errorf("%d, %q", code, errs)
@@ -210,9 +209,7 @@ func TestListsOfAnotherServer(t *testing.T) {
 			defer server.Close()
 			dir, _ := listingDir(t, l.Addr().String())
 			config := filepath.Join(dir, "config.toml")
-			if code, _, errs := blockd(t, "", "compile", "-c", config); code != 0 {
-				t.Fatal(errs)
-			}
+			runs(t, "compile", "-c", config)
 			if code, out, errs := blockd(t, "", "lists", "-c", config); code != 0 || !strings.Contains(errs, tt.says) || !strings.Contains(out, "friends") {
 				t.Errorf("%d, %q", code, errs)
 			}

@@ -19,6 +19,32 @@ func blockd(t *testing.T, stdin string, args ...string) (code int, stdout, stder
 	return code, out.String(), errs.String()
 }
 
+// runs wants a command to end well, and returns what it prints.
+func runs(t *testing.T, args ...string) string {
+	t.Helper()
+	code, stdout, stderr := blockd(t, "", args...)
+	if code != 0 {
+		t.Fatalf("blockd %q = %d, %s%s", args, code, stdout, stderr)
+	}
+	return stdout
+}
+
+// prints wants an exit code of a command, and a text on its standard output.
+func prints(t *testing.T, code int, want string, args ...string) {
+	t.Helper()
+	if got, stdout, stderr := blockd(t, "", args...); got != code || !strings.Contains(stdout, want) {
+		t.Errorf("blockd %q = %d, %s%s, want %d and %q printed", args, got, stdout, stderr, code, want)
+	}
+}
+
+// says wants an exit code of a command, and a text on its standard error.
+func says(t *testing.T, code int, want string, args ...string) {
+	t.Helper()
+	if got, stdout, stderr := blockd(t, "", args...); got != code || !strings.Contains(stderr, want) {
+		t.Errorf("blockd %q = %d, %s%s, want %d and %q said", args, got, stdout, stderr, code, want)
+	}
+}
+
 func writeFile(t *testing.T, dir, name, text string) (path string) {
 	t.Helper()
 	return testkit.Write(t, filepath.Join(dir, name), text)
@@ -84,18 +110,17 @@ func TestCommandsAndFlags(t *testing.T) {
 }
 
 func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		args []string
 		want string
 	}{
-		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, audit, token, export, compare, filter, import, config, doctor, health, pause, resume, learn, forget, generations, diff, rollback, adopt, publish, fleet, live, reload, notify, report, init, junk, complaints, proposals, catalogue, subscribe or version; see: blockd --help\n"},
+		{[]string{}, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, audit, token, export, compare, filter, import, config, doctor, health, pause, resume, learn, forget, generations, diff, rollback, adopt, publish, fleet, live, reload, notify, report, init, junk, complaints, proposals, catalogue, subscribe or version; see: blockd --help\n"},
 		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
 		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
 		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},
 		{[]string{"config"}, "blockd config: want one of --check, --effective and --defaults; see: blockd config --help\n"},
 		{[]string{"config", "--check", "--defaults"}, "blockd config: want one of --check, --effective and --defaults; see: blockd config --help\n"},
-	}
-	for _, tt := range tests {
+	} {
 		code, stdout, stderr := blockd(t, "", tt.args...)
 		if code != 2 || stdout != "" || stderr != tt.want {
 			t.Errorf("blockd %q = %d, %q, %q, want 2 and %q", tt.args, code, stdout, stderr, tt.want)
@@ -107,6 +132,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 func TestErrorsSayWhatToDo(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "a.txt", "bulk.example\n")
+	any := writeFile(t, dir, "any.toml", anyPorts)
 	good := writeFile(t, dir, "good.toml", "[index]\npath = \"x.bdx\"\n[http]\nlisten = \"\"\n[[list]]\nname = \"a\"\npath = \"a.txt\"\n")
 	bare := writeFile(t, dir, "bare.toml", "[smtp]\nhostname = mx.here.example\n")
 	ambiguous := writeFile(t, dir, "b.txt", "first line\nsecond line\n")
@@ -121,19 +147,19 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{[]string{"lists", "-i", dir + "/no.bdx"}, 1, ": no index yet; blockd compile -o makes one\n"},
 		{[]string{"history", "-c", dir + "/no.toml"}, 2, "no.toml: no such file; name one with -c, or begin with: blockd config --defaults >" + dir + "/no.toml\n"},
 		{[]string{"history", "-c", good}, 2, ": no history yet: start the daemon\n"},
+		{[]string{"learn", "-c", any}, exitUsage, "want --maillog"},
+		{[]string{"learn", "-c", any, "--maillog", "/nowhere"}, exitFault, "no such file"},
+		{[]string{"forget", "-c", any}, exitUsage, "want one ADDRESS"},
+		{[]string{"forget", "-c", any, "there.example"}, exitUsage, "want an address with a domain"},
 		{[]string{"config", "--check", "-c", dir}, 1, dir + ": a folder, and a configuration is a file\n"},
 		{[]string{"config", "--check", "-c", bare}, 1, "bare.toml:2: not TOML: unexpected character U+006D 'm' at start of value; text stands in quotes: key = \"text\"\n"},
 	} {
-		if code, _, stderr := blockd(t, "", tt.args...); code != tt.code || !strings.Contains(stderr, tt.want) {
-			t.Errorf("blockd %q = %d, %q, want %d and %q", tt.args, code, stderr, tt.code, tt.want)
-		}
+		says(t, tt.code, tt.want, tt.args...)
 	}
 	if code, stdout, stderr := blockd(t, "", "remove", "-c", good, "a@bulk.example"); code != 1 || stdout != "no live entry: a@bulk.example\n" || stderr != "" {
 		t.Errorf("remove of what is not there = %d, %q, %q: nothing was written", code, stdout, stderr)
 	}
-	if code, stdout, _ := blockd(t, "", "lint", ambiguous); code != 1 || !strings.Contains(stdout, "\n  = Try --format F") {
-		t.Errorf("lint of a list that may be anything = %d, %q", code, stdout)
-	}
+	prints(t, 1, "\n  = Try --format F", "lint", ambiguous)
 }
 
 func TestHelpGoesToStandardOutput(t *testing.T) {

@@ -71,23 +71,10 @@ func TestNotify(t *testing.T) {
 		t.Errorf("%+v; /readyz:\n%s", e, ready)
 	}
 	d.wait(t, "notify.url told")
+	d.waitMetric(t, "blockd_notify_undelivered 0")
 	d.end(t)
 	if told := string(testkit.Read(t, filepath.Join(dir, "var", "a.bdx.notify"))); !strings.Contains(told, `"problems":["list_refused bad"]`) {
 		t.Errorf("what was told: %s", told)
-	}
-}
-
-// What was told before a start is well after it, which rings.
-func TestNotifyWell(t *testing.T) {
-	t.Parallel() // as above
-	dir, _, events := ringsAt(t)
-	writeFile(t, dir, "var/a.bdx.notify", `{"event":"degraded","since":"2026-11-24T03:12:33Z","time":"2026-11-24T03:12:44Z","problems":["list_refused bad"]}`)
-	d := serveIn(t, dir, "smtp", "http")
-	if e := <-events; e.Event != "well" || len(e.Problems) != 0 {
-		t.Errorf("%+v", e)
-	}
-	if _, metrics := d.get(t, "/metrics"); !strings.Contains(metrics, "\nblockd_notify_undelivered 0\n") {
-		t.Error("no metric blockd_notify_undelivered")
 	}
 }
 

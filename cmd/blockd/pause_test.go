@@ -24,9 +24,7 @@ path = "lists/c.txt"
 format = "plain"
 mode = "shadow"
 `)
-	if code, _, stderr := blockd(t, "", "compile", "-c", file); code != 0 {
-		t.Fatalf("compile: %s", stderr)
-	}
+	runs(t, "compile", "-c", file)
 	for _, tt := range []struct {
 		args string
 		code int

@@ -40,9 +40,7 @@ func TestReport(t *testing.T) {
 			t.Fatalf("%s: %q", sender, reply)
 		}
 	}
-	if code, _, stderr := blockd(t, "", "add", "-c", file, "--action", "allow", "a@bulk.example"); code != 0 {
-		t.Fatal(stderr)
-	}
+	runs(t, "add", "-c", file, "--action", "allow", "a@bulk.example")
 	has := func(text string) {
 		t.Helper()
 		for _, want := range []string{": 2 refused, 1 perhaps by mistake", "\nbad         2        2          2\n", "a@bulk.example      1  let in since  bad ", "entry.add"} {

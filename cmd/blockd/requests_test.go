@@ -41,9 +41,7 @@ func TestServeReceipts(t *testing.T) {
 		testkit.Must(t, err)
 		return resp.StatusCode, string(all)
 	}
-	if code, _, stderr := blockd(t, "", "requests", "-c", file); code != exitFault || !strings.Contains(stderr, "nothing found") {
-		t.Errorf("none yet: %d, %q", code, stderr)
-	}
+	says(t, exitFault, "nothing found", "requests", "-c", file)
 	anna, bert := refuse("anna@bulk.example"), refuse("bert@bulk.example")
 	for _, ref := range []string{anna, bert} {
 		if status, body := ask(ref); status != 200 || !strings.Contains(body, "Your request waits for a person") {
@@ -110,8 +108,6 @@ func TestRequestsWords(t *testing.T) {
 		{[]string{"requests", "--state", "odd", "-c", file}, exitUsage, `--state: want open, granted or declined, have "odd"`},
 		{[]string{"requests", "--state", "open", "--all", "-c", file}, exitUsage, "not both"},
 	} {
-		if code, _, stderr := blockd(t, "", tt.args...); code != tt.code || !strings.Contains(stderr, tt.want) {
-			t.Errorf("%v: %d, %q", tt.args, code, stderr)
-		}
+		says(t, tt.code, tt.want, tt.args...)
 	}
 }

@@ -299,21 +299,6 @@ func TestDegradedWithoutOneOfItsLists(t *testing.T) {
 	})
 }
 
-func TestServeWithAToken(t *testing.T) {
-	dir := t.TempDir()
-	config := strings.Replace(anyPorts, "[http]\n", "[http]\ntoken_file = \"token\"\n", 1)
-	writeFile(t, dir, "config.toml", config)
-	writeFile(t, dir, "token", "correct-horse-battery\n")
-	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
-	d := serveIn(t, dir, "smtp", "http")
-	if status, _ := d.get(t, "/v1/lists"); status != 401 {
-		t.Errorf("without the token: %d, want 401", status)
-	}
-	if status, _ := d.get(t, "/v1/lists", "Authorization", "Bearer correct-horse-battery"); status != 200 {
-		t.Errorf("with the token: %d, want 200", status)
-	}
-}
-
 // TestServeMakesAToken: from the first start on nobody without a token is told who wrote to
 // whom, and the daemon's user has one.
 func TestServeMakesAToken(t *testing.T) {
@@ -369,12 +354,8 @@ func TestCommandsReadTheFirstToken(t *testing.T) {
 	d := serveIn(t, dir, "smtp", "http")
 	d.wait(t, "upstream ready")
 	d.send(t, "x@bulk.example", "you@here.example")
-	if code, out, errs := blockd(t, "", "history", "-c", filepath.Join(dir, "config.toml")); code != 0 || !strings.Contains(out, "x@bulk.example") {
-		t.Errorf("history: %d, %s%s", code, out, errs)
-	}
-	if code, out, errs := blockd(t, "", "add", "-c", filepath.Join(dir, "config.toml"), "other.example"); code != 0 {
-		t.Errorf("add: %d, %s%s", code, out, errs)
-	}
+	prints(t, 0, "x@bulk.example", "history", "-c", filepath.Join(dir, "config.toml"))
+	runs(t, "add", "-c", filepath.Join(dir, "config.toml"), "other.example")
 	t.Setenv("BLOCKD_TOKEN", "a-token-that-nobody-made")
 	if code, _, errs := blockd(t, "", "history", "-c", filepath.Join(dir, "config.toml")); code == 0 || !strings.Contains(errs, "token") {
 		t.Errorf("history with another token: %d, %s", code, errs)
@@ -404,7 +385,7 @@ func TestServeInFrontOfAServerThatIsAway(t *testing.T) {
 func TestServeRefusesToStart(t *testing.T) {
 	taken := testkit.Listen(t)
 	defer taken.Close()
-	tests := []struct {
+	for _, tt := range []struct {
 		name, old, new, want string
 	}{
 		{"smtp port in use", `listen = "127.0.0.1:0"` + "\nhostname", fmt.Sprintf("listen = %q\nhostname", taken.Addr()),
@@ -416,8 +397,7 @@ func TestServeRefusesToStart(t *testing.T) {
 		{"no token file", "[http]\n", "[http]\ntoken_file = \"token\"\n",
 			"DIR/config.toml:10: http.token_file: open DIR/token: no such file or directory\nblockd serve: DIR/config.toml: 1 fault\n"},
 		{"maildir in the way", `"maildir:mail"`, `"maildir:config.toml"`, "blockd serve: smtp.upstream: "},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			config := strings.Replace(anyPorts, tt.old, tt.new, 1)

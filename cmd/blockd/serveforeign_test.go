@@ -26,12 +26,8 @@ func TestAskedBehindForeignFilter(t *testing.T) {
 		t.Helper()
 		list := writeFile(t, dir, "pushed.txt", entries)
 		bdx := filepath.Join(dir, "pushed.bdx")
-		if code, out, errs := blockd(t, "", "compile", "-o", bdx, list); code != 0 {
-			t.Fatal(out, errs)
-		}
-		if code, out, errs := blockd(t, "", "filter", "push", "-i", bdx, "--as", "redisson", "redis://"+server.Address, "bl"); code != 0 {
-			t.Fatal(out, errs)
-		}
+		runs(t, "compile", "-o", bdx, list)
+		runs(t, "filter", "push", "-i", bdx, "--as", "redisson", "redis://"+server.Address, "bl")
 	}
 	put := func(entries ...any) {
 		t.Helper()

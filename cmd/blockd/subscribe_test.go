@@ -46,12 +46,8 @@ func TestSubscribeFaults(t *testing.T) {
 	testkit.Write(t, file, anyPorts)
 	link := filepath.Join(dir, "link.toml")
 	testkit.Must(t, os.Symlink("config.toml", link))
-	if code, _, stderr := blockd(t, "", "subscribe", "-c", link, "disposable-domains"); code != exitFault || !strings.Contains(stderr, "is a link to config.toml") {
-		t.Errorf("a link: %d, %q", code, stderr)
-	}
-	if code, _, stderr := blockd(t, "", "subscribe", "-c", file, "ipsum-4"); code != 0 || !strings.Contains(stderr, "no daemon runs; it takes this up when it starts") {
-		t.Errorf("without a daemon: %d, %q", code, stderr)
-	}
+	says(t, exitFault, "is a link to config.toml", "subscribe", "-c", link, "disposable-domains")
+	says(t, 0, "no daemon runs; it takes this up when it starts", "subscribe", "-c", file, "ipsum-4")
 	text := string(testkit.Read(t, file))
 	testkit.Write(t, file, strings.Replace(text, time.Now().UTC().Format(time.DateOnly), "2020-01-31", 1))
 	if code, out, _ := blockd(t, "", "subscribe", "-c", file, "ipsum-4"); code != 0 || !strings.Contains(out, "It would have refused nobody.") || !strings.Contains(out, "To let it count: blockd subscribe --enforce ipsum-4") {
