@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,43 +20,17 @@ import (
 )
 
 // shared is the server of the tests that need no other.
-var shared struct {
-	once sync.Once
-	*redisserver.Server
-}
+var shared = redisserver.Share()
 
-// keep is the testing.TB of a server that outlives its test: cleanups wait for TestMain.
-type keep struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (k *keep) Cleanup(f func()) { k.cleanups = append(k.cleanups, f) }
-
-var kept keep
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	for _, f := range slices.Backward(kept.cleanups) {
-		f()
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { shared.Main(m) }
 
 // server is the shared one, and a client beside ours.
 func server(t *testing.T) (*redisserver.Server, *redis.Client) {
 	t.Helper()
-	testkit.Peer(t, "redis-server")
-	shared.once.Do(func() {
-		kept.TB = t
-		shared.Server = redisserver.Start(&kept)
-	})
-	if shared.Server == nil {
-		t.Fatal("redis-server did not start")
-	}
-	c := redis.NewClient(&redis.Options{Addr: shared.Address})
+	r := shared.Get(t)
+	c := redis.NewClient(&redis.Options{Addr: r.Address})
 	t.Cleanup(func() { c.Close() })
-	return shared.Server, c
+	return r, c
 }
 
 const patience = 2 * time.Minute

@@ -4,6 +4,7 @@ package postgresserver
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/url"
@@ -81,6 +82,24 @@ func Open() (s *Server, err error) {
 	}
 	s.Address = unused()
 	return s, s.Start()
+}
+
+// Main runs the tests of a package that share a server, with what it is; nil if PostgreSQL is not installed.
+func Main(m *testing.M, shared **Server) {
+	flag.Parse()
+	os.Exit(run(m, shared))
+}
+
+func run(m *testing.M, shared **Server) int {
+	server, err := Open()
+	if err == nil {
+		*shared = server
+		defer server.Close()
+	} else if !errors.Is(err, exec.ErrNotFound) {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
 }
 
 // disown gives the folder to another user if this one is root. PostgreSQL refuses to run as root.

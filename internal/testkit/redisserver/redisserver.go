@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"blockd/internal/testkit"
@@ -34,6 +36,44 @@ func (s *Server) URL() string { return "redis://" + s.Address }
 func Start(t testing.TB, options ...string) *Server {
 	t.Helper()
 	return StartAt(t, testkit.Unused(t), options...)
+}
+
+// Shared is a server that the tests of a package share. It outlives the test that starts it: Main ends it.
+type Shared struct {
+	options  []string
+	once     sync.Once
+	server   *Server
+	cleanups []func()
+	testing.TB
+}
+
+// Share is a server with more options, which the first test that needs it starts.
+func Share(options ...string) *Shared { return &Shared{options: options} }
+
+// Cleanup keeps what ends the server for Main.
+func (s *Shared) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
+
+// Main runs the tests of a package, and then ends the server.
+func (s *Shared) Main(m *testing.M) {
+	code := m.Run()
+	for _, f := range slices.Backward(s.cleanups) {
+		f()
+	}
+	os.Exit(code)
+}
+
+// Get is the server.
+func (s *Shared) Get(t testing.TB) *Server {
+	t.Helper()
+	testkit.Peer(t, "redis-server")
+	s.once.Do(func() {
+		s.TB = t
+		s.server = Start(s, s.options...)
+	})
+	if s.server == nil {
+		t.Fatal("redis-server did not start")
+	}
+	return s.server
 }
 
 // StartAt is Start for an address that testkit.Unused has given.

@@ -2,11 +2,7 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -28,22 +24,7 @@ var (
 	only   string
 )
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	server, err := postgresserver.Open()
-	if err == nil {
-		shared = server
-		defer server.Close()
-	} else if !errors.Is(err, exec.ErrNotFound) {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { postgresserver.Main(m, &shared) }
 
 // database makes the table senders anew, whose entries have a type, with some rows.
 func database(t testing.TB, entry string) (name string, o postgres.Options) {

@@ -2,10 +2,7 @@ package postgres
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -23,22 +20,7 @@ import (
 // shared is the server of all tests here.
 var shared *postgresserver.Server
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	server, err := postgresserver.Open()
-	if err == nil {
-		shared = server
-		defer server.Close()
-	} else if !errors.Is(err, exec.ErrNotFound) {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { postgresserver.Main(m, &shared) }
 
 // table is what most tests read.
 const table = `create table senders (id serial primary key, entry text, action text, expires timestamptz, reason text);

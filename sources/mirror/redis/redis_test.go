@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,42 +21,15 @@ import (
 	"blockd/sources/mirror/mirrortest"
 )
 
-// keep is the testing.TB of a server that outlives its test: cleanups wait for TestMain.
-type keep struct {
-	testing.TB
-	cleanups []func()
-}
+// shared is the server of all tests that need no other. Each test has a list of its own there.
+var shared = redisserver.Share("--enable-debug-command", "yes")
 
-func (k *keep) Cleanup(f func()) { k.cleanups = append(k.cleanups, f) }
+func TestMain(m *testing.M) { shared.Main(m) }
 
-var (
-	kept   keep
-	shared struct {
-		sync.Once
-		*redisserver.Server
-	}
-)
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	for _, f := range slices.Backward(kept.cleanups) {
-		f()
-	}
-	os.Exit(code)
-}
-
-// server is the shared one. Each test has a list of its own there.
 func server(t testing.TB) (*redisserver.Server, *goredis.Client) {
 	t.Helper()
-	testkit.Peer(t, "redis-server")
-	shared.Do(func() {
-		kept.TB = t
-		shared.Server = redisserver.Start(&kept, "--enable-debug-command", "yes")
-	})
-	if shared.Server == nil {
-		t.Fatal("redis-server did not start")
-	}
-	return shared.Server, client(t, shared.Address)
+	r := shared.Get(t)
+	return r, client(t, r.Address)
 }
 
 func client(t testing.TB, address string) *goredis.Client {
