@@ -2,9 +2,11 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 
 	"blockd/index"
 	"blockd/internal/durable"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
@@ -34,9 +37,7 @@ func ask(t testing.TB, set *Set, ix *index.Index, q Question, now time.Time) []s
 	if err == nil && q.Client.IsValid() {
 		matches, err = ix.LookupClient(matches, q.Client, now)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	matches, table := set.Amend(matches, ix, q, now)
 	all := []string{}
 	for i := range matches {
@@ -49,9 +50,7 @@ func ask(t testing.TB, set *Set, ix *index.Index, q Question, now time.Time) []s
 func sender(t testing.TB, text string) addr.Addr {
 	t.Helper()
 	a, err := addr.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return a
 }
 
@@ -140,9 +139,7 @@ func TestFoldedEntries(t *testing.T) {
 	}
 	check(set, first, second)
 	seen, err := Read(set.folder) // as blockd check does
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	check(seen, first, second)
 
 	// After a restart the journal says what that index has.
@@ -160,12 +157,8 @@ func TestFoldedEntries(t *testing.T) {
 func TestEditedListFileIsNotTrusted(t *testing.T) {
 	set := open(t, Settings{})
 	apply(t, set, Change{Entry: "a.example"}, Change{Entry: "b.example"})
-	if _, err := set.Fold(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := durable.WriteFile(listPath(set.folder), []byte("a.example\nmine.example\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	mustFold(t, set)
+	testkit.Must(t, durable.WriteFile(listPath(set.folder), []byte("a.example\nmine.example\n"), 0o600))
 	ix := indexes.Build(t, folded(set.folder))
 	set.Served(ix)
 	for text, want := range map[string][]string{"x@a.example": {"live block a.example"}, "x@b.example": {"live block b.example"}, "x@mine.example": {}} {
@@ -215,9 +208,7 @@ func modelQuestions(t testing.TB) (all []Question) {
 	}
 	for _, name := range []string{"a.b.example", "b.example"} {
 		key, err := addr.DomainKey(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		all = append(all, Question{Domain: key})
 	}
 	return all
@@ -239,16 +230,12 @@ func TestAgreesWithAModel(t *testing.T) {
 		for step := range 120 {
 			switch rng.IntN(12) {
 			case 0:
-				if _, err := set.Fold(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				mustFold(t, set)
 			case 1:
 				built = append(built, indexes.Build(t, base, folded(folder)))
 				set.Served(built[len(built)-1])
 			case 2:
-				if err := set.Tidy(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, set.Tidy())
 			case 3:
 				set.Close()
 				set = open(t, settings)
@@ -374,5 +361,95 @@ func TestClearCostsNoAllocation(t *testing.T) {
 	q, now := Question{Sender: sender(t, "someone@mail.example.org"), Client: netip.MustParseAddr("198.51.100.1")}, time.Now()
 	if n := testing.AllocsPerRun(1000, func() { set.Amend(nil, ix, q, now) }); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// An exception that needs proof says so in each answer: from the journal, from the snapshot, and after a build, which does not
+// have it; and no more after it was replaced by one that needs none.
+func TestNeedsProof(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *Set { return open(t, Settings{Folder: dir}) }
+	s := open()
+	ix := indexes.Build(t, indexes.Source(t, "bad", "bad.example\n"))
+	add := func(changes ...Change) { apply(t, s, changes...) }
+	needs := func(when string, want bool) {
+		t.Helper()
+		sender, err := addr.Parse("a@bad.example")
+		testkit.Must(t, err)
+		matches, err := ix.Lookup(nil, sender, time.Now())
+		testkit.Must(t, err)
+		matches, table := s.Amend(matches, ix, Question{Sender: sender}, time.Now())
+		for i := range matches {
+			if table[matches[i].Row].Source.List == ListName {
+				if matches[i].NeedsProof != want {
+					t.Errorf("%s: it needs proof: %t", when, matches[i].NeedsProof)
+				}
+				if want != s.NeedsProof() && want {
+					t.Errorf("%s: the set does not know", when)
+				}
+				return
+			}
+		}
+		t.Errorf("%s: there is no live entry", when)
+	}
+	if s.NeedsProof() {
+		t.Error("an empty set has entries that need proof")
+	}
+	proved := Change{Entry: "a@bad.example", Action: 1, NeedsProof: true, Why: "request"}
+	add(proved, Change{Entry: "other.example"})
+	needs("from the journal", true)
+	if out, err := s.Apply(proved); err != nil || out[0].Changed() {
+		t.Errorf("once more: %v, %v", out, err)
+	}
+	s.Close()
+	s = open()
+	needs("after a restart", true)
+
+	fold := func() {
+		t.Helper()
+		if wrote, err := s.Fold(t.Context()); err != nil || !wrote {
+			t.Fatalf("fold: %t, %v", wrote, err)
+		}
+		ix = indexes.Build(t, indexes.Source(t, "bad", "bad.example\n"), folded(dir))
+		s.Served(ix)
+	}
+	fold()
+	text, err := os.ReadFile(listPath(dir))
+	if err != nil || strings.Contains(string(text), "a@bad.example") || !strings.Contains(string(text), "other.example") {
+		t.Errorf("the list for a build: %s, %v", text, err)
+	}
+	needs("after a build", true)
+	testkit.Must(t, s.rewriteNow())
+	needs("from the snapshot", true)
+	s.Close()
+	s = open()
+	s.Served(ix)
+	needs("from the snapshot after a restart", true)
+	if got := s.view.Load().base.version; got != provedVersion {
+		t.Errorf("the snapshot has version %d: an older program believes the exception", got)
+	}
+
+	add(Change{Entry: "a@bad.example", Action: 1, Why: "request"})
+	needs("replaced", false)
+	fold()
+	needs("replaced, after a build", false)
+	add(proved)
+	needs("again", true)
+	add(Change{Entry: "a@bad.example", Remove: true})
+	testkit.Must(t, s.rewriteNow())
+	if got := s.view.Load().base.version; got != plainVersion {
+		t.Errorf("without one the snapshot has version %d", got)
+	}
+	s.Close()
+
+	for _, c := range []Change{
+		{Entry: "a@bad.example", NeedsProof: true},
+		{Entry: "192.0.2.1", Action: 1, NeedsProof: true},
+		{Entry: "offers@", Action: 1, NeedsProof: true},
+		{Entry: "a@bad.example", Action: 1, NeedsProof: true, Owner: "b@here.example"},
+	} {
+		if _, err := newEntry(c, nil, time.Now()); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }

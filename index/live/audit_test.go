@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/records/audit"
 )
@@ -18,17 +19,11 @@ import (
 func journalled(t *testing.T) (set *Set, folder string, said func() []string) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "audit")
-	set, err := Open(Settings{Folder: filepath.Join(t.TempDir(), "live"), Audit: audit.New(audit.Settings{Folder: folder, Max: 1 << 20, Keep: time.Hour})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { set.Close() })
+	set = open(t, Settings{Audit: audit.New(audit.Settings{Folder: folder, Max: 1 << 20, Keep: time.Hour})})
 	return set, folder, func() (all []string) {
 		t.Helper()
 		found, err := audit.Search(context.Background(), folder, audit.Query{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, l := range slices.Backward(found.Lines) {
 			all = append(all, strings.Join([]string{l.By, l.Action, l.Subject, l.Why, l.Detail}, "|"))
 		}
@@ -46,9 +41,7 @@ func TestChangesAreAudited(t *testing.T) {
 		{{Entry: "a.example", Author: "bert", Action: lists.Allow}},
 		{{Entry: "a.example", Author: "carl", Why: "ticket 7", Remove: true}, {Entry: "none.example", Author: "carl", Remove: true}},
 	} {
-		if _, err := set.Apply(changes...); err != nil {
-			t.Fatal(err)
-		}
+		apply(t, set, changes...)
 	}
 	if _, err := set.Apply(Change{Entry: "c.example", Why: "two\nlines"}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("two lines: %v", err)
@@ -86,9 +79,7 @@ func TestNoChangeWithoutAudit(t *testing.T) {
 	if set.Len() != 0 {
 		t.Error("it acts all the same")
 	}
-	if err := os.Remove(folder); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(folder))
 	if _, err := set.Apply(Change{Entry: "a.example"}); err != nil || set.Len() != 1 || len(said()) != 1 {
 		t.Errorf("afterwards: %v, %d entries, %q", err, set.Len(), said())
 	}
@@ -105,5 +96,51 @@ func TestFailedChangeIsAudited(t *testing.T) {
 	}
 	if have := said(); len(have) != 2 || have[0] != "anna|entry.add|block a.example||" || !strings.HasPrefix(have[1], "anna|failed|block a.example||entry.add: ") {
 		t.Errorf("%q", have)
+	}
+}
+
+// What was removed, or has ended, is in no file after Erase, and the journal of changes does not name it; what is there stays.
+func TestErase(t *testing.T) {
+	set, _, said := journalled(t)
+	folder := set.folder
+	apply(t, set, Change{Entry: "bob@there.example"}, Change{Entry: "carl@there.example"}, Change{Owner: "anna@here.example", Entry: "dora@there.example"},
+		Change{Entry: "emil@there.example"})
+	mustFold(t, set)
+	set.stale = true
+	if err := set.rewrite(true); err != nil { // into the snapshot
+		t.Fatal(err)
+	}
+	apply(t, set, Change{Entry: "bob@there.example", Remove: true, Author: "op", Journal: "person 17"},
+		Change{Owner: "anna@here.example", Entry: "dora@there.example", Remove: true, Author: "op", Journal: "person 18"},
+		Change{Entry: "emil@there.example", Remove: true, Author: "op"})
+	testkit.Must(t, set.Erase(context.Background()))
+	apply(t, set, Change{Entry: "frank@there.example"})
+	all := ""
+	err := filepath.WalkDir(folder, func(path string, f os.DirEntry, err error) error {
+		if err != nil || f.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		all += string(text)
+		return err
+	})
+	testkit.Must(t, err)
+	for _, gone := range []string{"bob@", "dora@", "anna@", "emil@"} {
+		if strings.Contains(all, gone) {
+			t.Errorf("a file has %s", gone)
+		}
+	}
+	lines := strings.Join(said(), "\n")
+	if !strings.Contains(lines, "op|entry.remove|person 17||\nop|entry.remove|person 18||\nop|entry.remove|block emil@there.example|") {
+		t.Errorf("the journal:\n%s", lines)
+	}
+	testkit.Must(t, set.Close())
+	again := open(t, Settings{Folder: folder})
+	var left []string
+	for e := range again.All() {
+		left = append(left, e.Text)
+	}
+	if got := strings.Join(left, " "); got != "frank@there.example carl@there.example" {
+		t.Errorf("left: %s", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/mail/addr"
 )
@@ -37,9 +38,7 @@ func BenchmarkLookup(b *testing.B) {
 			i++
 			s := senders[i%len(senders)]
 			matches, err := ix.Lookup(nil, s, now)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			if matches, _ = set.Amend(matches, ix, Question{Sender: s}, now); len(matches) > 0 {
 				b.Fatal("listed")
 			}
@@ -75,22 +74,6 @@ func fill(b *testing.B, set *Set, format string, n int) {
 	apply(b, set, changes...)
 }
 
-// BenchmarkAdd is what one more entry costs, with its sync, beside none and beside
-// 100,000.
-func BenchmarkAdd(b *testing.B) {
-	for _, n := range []int{0, 100_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			set := open(b, Settings{})
-			fill(b, set, "spam%d@bulk.example", n)
-			i := 0
-			for b.Loop() {
-				i++
-				apply(b, set, Change{Entry: fmt.Sprintf("new%d@x.example", i%50_000), Why: "one more"})
-			}
-		})
-	}
-}
-
 // BenchmarkOpen is what entries cost a start, with a journal that has not been folded for a thousand changes, and
 // the memory that they take then: heap, and what the kernel counts as anonymous.
 func BenchmarkOpen(b *testing.B) {
@@ -98,9 +81,7 @@ func BenchmarkOpen(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			set := open(b, Settings{})
 			fill(b, set, "spam%d@bulk.example", n-1000)
-			if err := set.Tidy(); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, set.Tidy())
 			fill(b, set, "tail%d@bulk.example", 1000)
 			set.Close()
 			folder := set.folder
@@ -114,9 +95,7 @@ func BenchmarkOpen(b *testing.B) {
 			}
 			b.StopTimer()
 			seen, err := Read(folder)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			heapNow, anonymousNow := memory(b)
 			b.ReportMetric(float64(heapNow-heap)/float64(n), "heap-B/entry")
 			b.ReportMetric(float64(anonymousNow-anonymous)/float64(n), "anonymous-B/entry")
@@ -146,9 +125,7 @@ func BenchmarkFullSet(b *testing.B) {
 	set := open(b, Settings{})
 	fill(b, set, "spam%d@bulk.example", MaxEntries)
 	begun := time.Now()
-	if err := set.Tidy(); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, set.Tidy())
 	b.Logf("a snapshot of %d entries: %v", set.Len(), time.Since(begun))
 	for i := range MaxEntries/partOfBase - 1000 {
 		if i%1000 == 0 {
@@ -176,9 +153,7 @@ func BenchmarkFullSet(b *testing.B) {
 	})
 	b.Run("sweep", func(b *testing.B) {
 		for b.Loop() {
-			if err := set.sweep(time.Now()); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, set.sweep(time.Now()))
 		}
 	})
 	b.Run("all", func(b *testing.B) {
@@ -226,9 +201,7 @@ func BenchmarkWriters(b *testing.B) {
 func BenchmarkSearch(b *testing.B) {
 	set := open(b, Settings{})
 	fill(b, set, "someone%d@bulk.example", 100_000)
-	if err := set.rewriteNow(); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, set.rewriteNow())
 	for name, q := range map[string]Query{"newest": {}, "entry": {Order: ByEntry}, "expires": {Order: ByEnd}, "text": {Text: "someone77777"}, "none": {Text: "@nowhere."}, "punctuation": {Text: "@@"}} {
 		q.Limit = 100
 		b.Run(name, func(b *testing.B) {

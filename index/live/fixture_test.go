@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/mail/addr"
 )
@@ -22,14 +23,10 @@ func folded(folder string) index.Source {
 func covering(t testing.TB, set *Set, ix *index.Index, text string) string {
 	t.Helper()
 	sender, err := addr.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	now := time.Now()
 	matches, err := ix.Lookup(nil, sender, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	matches, table := set.Amend(matches, ix, Question{Sender: sender}, now)
 	var all []string
 	for i := range matches {

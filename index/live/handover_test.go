@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
+	"blockd/lists"
 )
 
 // TestHandover lets one Set after the other take over, as processes do, while others add entries: by the one that has them,
@@ -17,10 +20,7 @@ import (
 func TestHandover(t *testing.T) {
 	const rounds, added = 40, 8 // and so many entries in each
 	settings := Settings{Folder: t.TempDir(), compactFrom: 40}
-	first, err := Open(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := open(t, settings)
 	var holder atomic.Pointer[Set]
 	holder.Store(first)
 	var mu sync.Mutex
@@ -67,35 +67,25 @@ func TestHandover(t *testing.T) {
 			}
 		}
 		if random.IntN(3) == 0 {
-			if err := holder.Load().Tidy(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, holder.Load().Tidy())
 		}
 		next, err := OpenFollowing(settings)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		next.Served(ix)
 		mu.Lock()
 		known := append([]string(nil), acknowledged...)
 		mu.Unlock()
-		if err := holder.Load().Yield(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, holder.Load().Yield())
 		for err = next.Resume(); errors.Is(err, ErrLocked); err = next.Resume() { // somebody adds by itself
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		former = append(former, holder.Swap(next))
 		covers(fmt.Sprintf("the successor of round %d", round), next, known)
 		if len(former) > 3 {
 			former = former[1:]
 		}
 		for _, set := range former {
-			if err := set.Follow(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, set.Follow())
 			covers(fmt.Sprintf("a predecessor in round %d", round), set, known)
 		}
 	}
@@ -121,6 +111,79 @@ func addSomehow(settings Settings, holder *atomic.Pointer[Set], entry string) er
 		}
 		if _, err := holder.Load().Apply(Change{Entry: entry}); !errors.Is(err, ErrYielded) {
 			return err
+		}
+	}
+}
+
+// TestYield lets two Sets, as of two processes, take turns at one folder: whoever has it changes entries, by chance, and
+// the other follows. Both must always have what a map of the changes has.
+func TestYield(t *testing.T) {
+	folder := t.TempDir()
+	sets := [2]*Set{openAt(t, folder), nil}
+	testkit.Must(t, sets[0].Yield())
+	sets[1] = openAt(t, folder)
+	random := rand.New(rand.NewPCG(1, 2))
+	want := map[string]lists.Action{}
+	for round := range 40 {
+		owner, other := sets[(round+1)%2], sets[round%2]
+		for range random.IntN(20) {
+			entry := fmt.Sprintf("s%d@example.com", random.IntN(30))
+			c := Change{Entry: entry, Action: lists.Action(random.IntN(2)), Remove: random.IntN(3) == 0}
+			apply(t, owner, c)
+			if delete(want, entry); !c.Remove {
+				want[entry] = c.Action
+			}
+			if _, err := other.Apply(c); !errors.Is(err, ErrYielded) {
+				t.Fatalf("a change where the entries are not: %v", err)
+			}
+		}
+		if random.IntN(4) == 0 {
+			mustFold(t, owner)
+		}
+		if random.IntN(2) == 0 {
+			testkit.Must(t, other.Follow())
+			holdsAll(t, other, want)
+		}
+		if err := other.Resume(); !errors.Is(err, ErrLocked) {
+			t.Fatalf("two have the entries: %v", err)
+		}
+		testkit.Must(t, owner.Yield())
+		testkit.Must(t, other.Resume())
+		holdsAll(t, other, want)
+	}
+}
+
+// TestFollowDamaged holds that a journal which cannot be read costs no entry.
+func TestFollowDamaged(t *testing.T) {
+	folder := t.TempDir()
+	s := openAt(t, folder)
+	apply(t, s, Change{Entry: "a@example.com"})
+	testkit.Must(t, s.Yield())
+	testkit.Must(t, os.WriteFile(journalPath(folder), []byte("something else\nand more\n"), 0o600))
+	if err := s.Follow(); !errors.Is(err, errNoJournal) {
+		t.Errorf("Follow = %v", err)
+	}
+	holdsAll(t, s, map[string]lists.Action{"a@example.com": lists.Block})
+}
+
+func openAt(t *testing.T, folder string) *Set {
+	return open(t, Settings{Folder: folder, compactFrom: 8})
+}
+
+// holdsAll asks s for each address, listed in want or not, and for their number.
+func holdsAll(t *testing.T, s *Set, want map[string]lists.Action) {
+	t.Helper()
+	if s.Len() != len(want) {
+		t.Fatalf("%d entries, want %d", s.Len(), len(want))
+	}
+	ix := indexes.Build(t, indexes.Source(t, "l", "other@example.org\n"))
+	for i := range 30 {
+		text, says := fmt.Sprintf("s%d@example.com", i), ""
+		if action, listed := want[text]; listed {
+			says = action.String() + " " + text
+		}
+		if got := covering(t, s, ix, text); got != says {
+			t.Fatalf("%s: %q, want %q", text, got, says)
 		}
 	}
 }

@@ -42,9 +42,7 @@ func aJournal(t testing.TB) (text []byte, after []string) {
 		apply(t, set, c)
 		note()
 	}
-	if _, err := set.Fold(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	mustFold(t, set)
 	note()
 	apply(t, set, Change{Entry: "last.example"})
 	note()
@@ -64,9 +62,7 @@ func sum(entries map[identity]*Entry) string {
 func readText(t testing.TB, text []byte) *contents {
 	t.Helper()
 	c, err := readJournal(bytes.NewReader(text), &contents{entries: map[identity]*Entry{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return c
 }
 
@@ -144,9 +140,7 @@ func TestOpenCutsATornEndAndTellsOfDamage(t *testing.T) {
 	text, after := aJournal(t)
 	lines := bytes.SplitAfter(text, []byte("\n"))
 	folder := filepath.Join(t.TempDir(), "live")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(folder, 0o700))
 	bent := bytes.Clone(text)
 	bent[len(lines[0])+20] ^= 1 // of the first record
 	bent = append(bent, lines[1][:30]...)
@@ -172,9 +166,7 @@ func TestOpenCutsATornEndAndTellsOfDamage(t *testing.T) {
 func TestWhatIsNoJournalIsLeftAlone(t *testing.T) {
 	for _, text := range []string{"spam@x.example\n", "x", strings.Repeat("x", 3*maxRecord), "\x00\x00\x00\x00", "blockd live entries 3\n"} {
 		folder := filepath.Join(t.TempDir(), "live")
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(folder, 0o700))
 		testkit.Write(t, journalPath(folder), text)
 		if _, err := Open(Settings{Folder: folder}); !errors.Is(err, errNoJournal) {
 			t.Errorf("Open of %.20q: %v, want errNoJournal", text, err)
@@ -237,4 +229,78 @@ func FuzzRecord(f *testing.F) {
 			t.Fatalf("%q was read as\n%s\nand again as\n%s", object, sum(c.entries), sum(back.entries))
 		}
 	})
+}
+
+// TestBatchesAreWhole cuts a journal at every octet, and puts zeros in the place of every tail, as a crash of the machine
+// may: what is left is what some whole batches came to, and all that were acknowledged before the last write are among them.
+func TestBatchesAreWhole(t *testing.T) {
+	set := open(t, Settings{})
+	type state struct {
+		size int
+		want map[string]string
+	}
+	states := []state{{len(journalHead), map[string]string{}}}
+	for n := range 6 {
+		var changes []Change
+		for i := range 1 + 3*(n%3) {
+			changes = append(changes, Change{Entry: fmt.Sprintf("x%d@batch%d.example", i, n/2), Why: fmt.Sprint(n), Remove: n == 5 && i == 0})
+		}
+		apply(t, set, changes...)
+		states = append(states, state{len(testkit.Read(t, journalPath(set.folder))), reasons(set)})
+	}
+	whole := testkit.Read(t, journalPath(set.folder))
+	hold := func(what string, n int, text []byte) {
+		t.Helper()
+		folder := t.TempDir()
+		testkit.Write(t, journalPath(folder), text)
+		again, err := Open(Settings{Folder: folder})
+		if err != nil {
+			t.Fatalf("%s %d: %v", what, n, err)
+		}
+		defer again.Close()
+		at := 0
+		for i, s := range states {
+			if s.size <= n {
+				at = i
+			}
+		}
+		allowed := states[at : at+1]
+		if what == "zeros from" && at+1 < len(states) {
+			allowed = states[at : at+2] // zeros may fall on nothing but a line's end
+		}
+		if got := reasons(again); !slices.ContainsFunc(allowed, func(s state) bool { return maps.Equal(s.want, got) }) {
+			t.Fatalf("%s %d: %v, want %v", what, n, got, states[at].want)
+		}
+		apply(t, again, Change{Entry: "goes-on.example"}, Change{Entry: "well.example"})
+		seen, err := Read(folder)
+		if err != nil || !maps.Equal(reasons(seen), reasons(again)) {
+			t.Fatalf("%s %d, read again: %v, %v", what, n, reasons(seen), err)
+		}
+	}
+	for n := len(journalHead); n <= len(whole); n += 1 + n%13 {
+		hold("cut at", n, whole[:n])
+	}
+	last := states[len(states)-2].size // zeros come with the last write alone: those before are on the disk
+	for n := last; n < len(whole); n += 11 {
+		hold("zeros from", n, append(slices.Clone(whole[:n]), make([]byte, len(whole)-n)...))
+	}
+	for n := last; n+16 < len(whole); n += 31 {
+		text := slices.Clone(whole)
+		copy(text[n:], make([]byte, 16)) // a page of the midst that never came
+		hold("zeros from", n, text)
+	}
+}
+
+// A damaged line of an acknowledged batch costs that line alone.
+func TestDamageInABatchIsOneLine(t *testing.T) {
+	set := open(t, Settings{})
+	apply(t, set, Change{Entry: "a.example"}, Change{Entry: "b.example"}, Change{Entry: "c.example"})
+	apply(t, set, Change{Entry: "d.example"})
+	text := bytes.Replace(testkit.Read(t, journalPath(set.folder)), []byte("b.example"), []byte("B.example"), 1)
+	folder := t.TempDir()
+	testkit.Write(t, journalPath(folder), text)
+	again := open(t, Settings{Folder: folder})
+	if got := texts(again); got != "block d.example, block c.example, block a.example" || again.damaged != 1 {
+		t.Errorf("%s, %d damaged", got, again.damaged)
+	}
 }

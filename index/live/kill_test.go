@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 )
 
@@ -117,12 +118,8 @@ func killed(t *testing.T, kills, writers int) {
 		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), childIn+"="+folder, fmt.Sprintf("%s_SEED=%d", childIn, seed))
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, cmd.Start())
 		// It dies some lines of output after it has begun, and then some microseconds
 		// later: within a write, a sync, a rename, or between them.
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -202,14 +199,10 @@ func TestFullDisk(t *testing.T) {
 	folder := os.Getenv(childIn)
 	set := open(t, Settings{Folder: folder})
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &limit))
 	whole := limit
 	limit.Cur = 4000
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
 	want, refused := map[string]string{}, 0
 	for n := range 100 {
 		c := Change{Entry: fmt.Sprintf("x%d@bulk.example", n), Why: strings.Repeat("w", n)}
@@ -234,32 +227,10 @@ func TestFullDisk(t *testing.T) {
 	if err != nil || !maps.Equal(reasons(seen), want) || seen.damaged > 0 {
 		t.Fatalf("in the file: %v, %v", err, reasons(seen))
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &whole); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &whole))
 	apply(t, set, Change{Entry: "room@again.example"})
 	if p := set.Problems(); len(p) > 0 {
 		t.Errorf("problems remain: %v", p)
 	}
 	t.Logf("%d refused changes of 100", refused)
-}
-
-// A journal of unknown state is written anew from memory.
-func TestBrokenJournalIsWrittenAnew(t *testing.T) {
-	set := open(t, Settings{})
-	apply(t, set, Change{Entry: "a@b.example"})
-	set.writing.Lock()
-	set.journal.broken = fmt.Errorf("the sync failed")
-	set.writing.Unlock()
-	if _, err := set.Apply(Change{Entry: "c@d.example"}); err == nil || set.Len() != 1 {
-		t.Fatalf("a change was made: %v", err)
-	}
-	if err := set.Tidy(); err != nil {
-		t.Fatal(err)
-	}
-	apply(t, set, Change{Entry: "c@d.example"})
-	seen, err := Read(set.folder)
-	if err != nil || texts(seen) != "block c@d.example, block a@b.example" || len(set.Problems()) > 0 {
-		t.Errorf("afterwards: %v, %s, %v", err, texts(seen), set.Problems())
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/mail/addr"
@@ -24,9 +25,7 @@ func nothing(t testing.TB) *index.Index {
 func owner(t testing.TB, text string) addr.Key {
 	t.Helper()
 	k, err := addr.ParseOwner(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return k
 }
 
@@ -34,9 +33,7 @@ func owner(t testing.TB, text string) addr.Key {
 func coveringFor(t testing.TB, set *Set, ix *index.Index, sender string, owners ...string) string {
 	t.Helper()
 	a, err := addr.Parse(sender)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	q := index.OwnedQuestion{Sender: a}
 	for i, o := range owners {
 		q.Owners[i] = owner(t, o)
@@ -56,13 +53,7 @@ func coveringFor(t testing.TB, set *Set, ix *index.Index, sender string, owners 
 // Random changes by random owners, over snapshots and starts, beside a map.
 func TestOwnersAgreeWithMap(t *testing.T) {
 	folder, now := t.TempDir(), time.Now()
-	open := func() *Set {
-		set, err := Open(Settings{Folder: folder, compactFrom: 40, MaxPerOwner: 12})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return set
-	}
+	open := func() *Set { return open(t, Settings{Folder: folder, compactFrom: 40, MaxPerOwner: 12}) }
 	owners := []string{"", "ann@here.example", "bob@here.example", "here.example", "\"a b\"@here.example", "ann@here.exampl", "xn--bcher-kva.example"}
 	entries := []string{"a@x.example", "b@x.example", "x.example", "=x.example", ".x.example", "offers@", "a@sub.x.example", "sub.x.example", "y.example", "c@y.example", "d@y.example", "e@y.example", "f@y.example", "g@y.example", "h@y.example", "recipient:ann+shop@here.example", "recipient:bob@here.example"}
 	senders := []string{"a@x.example", "b@x.example", "offers@else.example", "a@sub.x.example", "z@deep.sub.x.example", "c@y.example", "nobody@none.example"}
@@ -93,9 +84,7 @@ func TestOwnersAgreeWithMap(t *testing.T) {
 		}
 		switch rng.IntN(60) {
 		case 0:
-			if err := set.Tidy(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, set.Tidy())
 		case 1:
 			set.Close()
 			set = open()
@@ -155,9 +144,7 @@ func TestOwnersAgreeWithMap(t *testing.T) {
 // coversOwned is the golden model of what an entry covers.
 func coversOwned(t testing.TB, text string, a addr.Addr) bool {
 	it, err := lists.ParseEntry(text, lists.Settings{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if it.Kind == lists.Recipient {
 		return false
 	}
@@ -176,18 +163,10 @@ func coversOwned(t testing.TB, text string, a addr.Addr) bool {
 // Live entries refuse a recipient, whoever writes: everybody's each mail to it, an owner's the mail to its own.
 func TestRecipientsThatAreRefused(t *testing.T) {
 	folder, ix := t.TempDir(), nothing(t)
-	open := func() *Set {
-		set, err := Open(Settings{Folder: folder})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return set
-	}
+	open := func() *Set { return open(t, Settings{Folder: folder}) }
 	set := open()
-	if _, err := set.Apply(Change{Entry: "recipient:Shop@here.example"}, Change{Owner: "ann@here.example", Entry: "recipient:ann+leak@here.example"},
-		Change{Owner: "ann@here.example", Entry: "x.example", Action: lists.Allow}); err != nil {
-		t.Fatal(err)
-	}
+	apply(t, set, Change{Entry: "recipient:Shop@here.example"}, Change{Owner: "ann@here.example", Entry: "recipient:ann+leak@here.example"},
+		Change{Owner: "ann@here.example", Entry: "x.example", Action: lists.Allow})
 	if _, err := set.Apply(Change{Entry: "recipient:shop@here.example", Action: lists.Allow}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("an exception for a recipient: %v", err)
 	}
@@ -213,9 +192,7 @@ func TestRecipientsThatAreRefused(t *testing.T) {
 			t.Errorf("another recipient: %q", got)
 		}
 		// From the snapshot as from memory, and in no list for a build.
-		if err := set.Tidy(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, set.Tidy())
 		if n := set.newer(); n != 0 {
 			t.Errorf("the index lacks %d entries", n)
 		}
@@ -238,22 +215,12 @@ func TestRecipientsThatAreRefused(t *testing.T) {
 // Entries of owners are in no list for a build, and do not make one due.
 func TestOwnersAreNotFolded(t *testing.T) {
 	folder, ix := t.TempDir(), nothing(t)
-	set, err := Open(Settings{Folder: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer set.Close()
-	mustApply := func(c Change) {
-		t.Helper()
-		if _, err := set.Apply(c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mustApply(Change{Entry: "all@x.example"})
+	set := open(t, Settings{Folder: folder})
+	apply(t, set, Change{Entry: "all@x.example"})
 	if written, err := set.Fold(t.Context()); err != nil || !written {
 		t.Fatalf("the first fold: %v, %v", written, err)
 	}
-	mustApply(Change{Owner: "ann@here.example", Entry: "own@x.example"})
+	apply(t, set, Change{Owner: "ann@here.example", Entry: "own@x.example"})
 	if written, err := set.Fold(t.Context()); err != nil || written {
 		t.Errorf("a fold for an owner's entry: %v, %v", written, err)
 	}
@@ -270,11 +237,7 @@ func TestOwnersAreNotFolded(t *testing.T) {
 
 // Of many writers that know the same state, one wins.
 func TestApplyIf(t *testing.T) {
-	set, err := Open(Settings{Folder: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer set.Close()
+	set := open(t, Settings{Folder: t.TempDir()})
 	ann := owner(t, "ann@here.example")
 	_, tag := set.Of(ann)
 	var wg sync.WaitGroup
@@ -305,18 +268,11 @@ func TestApplyIf(t *testing.T) {
 // A program that knows no owners reads files without them, and leaves out journal lines with them.
 func TestFilesOfOlderVersions(t *testing.T) {
 	folder, ix := t.TempDir(), nothing(t)
-	set, err := Open(Settings{Folder: folder, compactFrom: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := open(t, Settings{Folder: folder, compactFrom: 1})
 	version := func(c ...Change) uint32 {
 		t.Helper()
-		if _, err := set.Apply(c...); err != nil {
-			t.Fatal(err)
-		}
-		if err := set.Tidy(); err != nil {
-			t.Fatal(err)
-		}
+		apply(t, set, c...)
+		testkit.Must(t, set.Tidy())
 		return set.view.Load().base.version
 	}
 	if v := version(Change{Entry: "a@x.example"}, Change{Entry: "b@x.example"}, Change{Entry: "c@x.example"}); v != 1 {
@@ -326,22 +282,14 @@ func TestFilesOfOlderVersions(t *testing.T) {
 		t.Errorf("with owners: version %d", v)
 	}
 	set.Close()
-	set, err = Open(Settings{Folder: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer set.Close()
+	set = open(t, Settings{Folder: folder})
 	if got := coveringFor(t, set, ix, "a@x.example", "ann@here.example"); got != "block a@x.example" {
 		t.Errorf("after a start: %q", got)
 	}
 }
 
 func TestNoOwnedEntryCostsNothing(t *testing.T) {
-	set, err := Open(Settings{Folder: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer set.Close()
+	set := open(t, Settings{Folder: t.TempDir()})
 	ix := indexes.Build(t, indexes.Source(t, "bad", "nothing.example\n"))
 	a, _ := addr.Parse("someone@some.shop.example")
 	q := index.OwnedQuestion{Owners: [2]addr.Key{owner(t, "bob@here.example"), owner(t, "here.example")}, Sender: a}
@@ -349,9 +297,7 @@ func TestNoOwnedEntryCostsNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, clear); n > 0 {
 		t.Errorf("without owned entries: %v allocations", n)
 	}
-	if _, err := set.Apply(Change{Owner: "ann@here.example", Entry: "x@y.example"}); err != nil {
-		t.Fatal(err)
-	}
+	apply(t, set, Change{Owner: "ann@here.example", Entry: "x@y.example"})
 	if n := testing.AllocsPerRun(100, clear); n > 0 {
 		t.Errorf("beside another owner's entries: %v allocations", n)
 	}

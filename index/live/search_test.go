@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
+	"blockd/mail/digest"
 )
 
 // slowly is a walk over all pages as one would write it down.
@@ -105,9 +107,7 @@ func TestSearch(t *testing.T) {
 	}
 	change(300)
 	hold() // all are changes
-	if err := set.rewriteNow(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, set.rewriteNow())
 	hold() // all are in the snapshot
 	change(60)
 	hold()
@@ -134,17 +134,13 @@ func TestSearchGoesOnBesideChanges(t *testing.T) {
 		q, stayed := Query{Order: order, Limit: 3}, map[string]int{}
 		for n := 0; ; n++ {
 			found, err := set.Search(t.Context(), q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			for _, e := range found.Entries {
 				stayed[e.Text]++
 			}
 			apply(t, set, Change{Entry: fmt.Sprintf("goes%02d.example", n), Remove: true}, Change{Entry: fmt.Sprintf("comes%d.example", n)})
 			if n%5 == 0 {
-				if err := set.rewriteNow(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, set.rewriteNow())
 			}
 			if q.After = found.Next; q.After == "" || n > 200 {
 				break
@@ -176,5 +172,52 @@ func TestCursorsThatNoAnswerHad(t *testing.T) {
 			t.Fatalf("%+v, %v", found, err)
 		}
 		next = found.Next // of another order, the next time
+	}
+}
+
+func TestDigestsOfLiveEntries(t *testing.T) {
+	folder := t.TempDir()
+	open := func(hashes digest.Set) *Set { return open(t, Settings{Folder: folder, Hashes: hashes}) }
+	set := open(digest.SetOf(digest.MD5, digest.SHA256))
+	now := time.Now()
+	for _, c := range []Change{
+		{Entry: "a@bücher.test"}, {Entry: "bulk.test"}, {Entry: "offers@"}, {Entry: "192.0.2.1"},
+		{Entry: "short@bulk.test", Expires: now.Add(time.Hour)},
+	} {
+		apply(t, set, c)
+	}
+	want := func(a digest.Algorithm, text string, at time.Time, want string) {
+		t.Helper()
+		got, ok := set.AddressOf(digest.Of(a, text), at)
+		if got.String() != want || ok != (want != "") {
+			t.Errorf("AddressOf(%v of %s) = %q, %v; want %q", a, text, got, ok, want)
+		}
+	}
+	all := func() {
+		t.Helper()
+		for _, a := range []digest.Algorithm{digest.MD5, digest.SHA256} {
+			want(a, "a@bücher.test", now, "a@xn--bcher-kva.test")
+			want(a, "a@xn--bcher-kva.test", now, "a@xn--bcher-kva.test")
+			want(a, "short@bulk.test", now, "short@bulk.test")
+			want(a, "short@bulk.test", now.Add(2*time.Hour), "")
+			want(a, "bulk.test", now, "")
+			want(a, "offers@", now, "")
+		}
+		want(digest.SHA1, "a@bücher.test", now, "")
+	}
+	all()
+	testkit.Must(t, set.Close())
+	set = open(digest.SetOf(digest.MD5, digest.SHA256))
+	defer set.Close()
+	all()
+	apply(t, set, Change{Entry: "a@xn--bcher-kva.test", Remove: true})
+	want(digest.MD5, "a@bücher.test", now, "")
+	want(digest.MD5, "a@xn--bcher-kva.test", now, "")
+	testkit.Must(t, set.sweep(now.Add(2*time.Hour)))
+	if set.view.Load().digests.body.Load() != nil {
+		t.Error("digests of entries that have gone")
+	}
+	if _, ok := (*Set)(nil).AddressOf(digest.Of(digest.MD5, "a@b.test"), now); ok {
+		t.Error("an address of no set")
 	}
 }

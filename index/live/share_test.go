@@ -1,23 +1,21 @@
 package live
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // Revisions, and up to which one the entries are, are in the journal and in the snapshot.
 func TestRevisionsAreKept(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "live")
-	open := func() *Set {
-		t.Helper()
-		set, err := Open(Settings{Folder: folder})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { set.Close() })
-		return set
-	}
+	open := func() *Set { return open(t, Settings{Folder: folder}) }
 	set := open()
 	rows := []Row{
 		{Entry: "one.example", Scope: "tree", Action: "block", Why: "1", By: "anna", Created: 1_790_000_000, Rev: 7},
@@ -50,13 +48,9 @@ func TestRevisionsAreKept(t *testing.T) {
 			set.writing.Lock()
 			set.stale = true
 			set.writing.Unlock()
-			if err := set.rewrite(true); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, set.rewrite(true))
 		}
-		if err := set.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, set.Close())
 		set = open()
 		if c := set.Cursor(); c != at {
 			t.Errorf("%s: Cursor() = %+v, want %+v", when, c, at)
@@ -92,11 +86,7 @@ func TestRevisionsAreKept(t *testing.T) {
 
 // Rows that another program has written, and that this one cannot read, are left out one by one.
 func TestRowsThatCannotBeRead(t *testing.T) {
-	set, err := Open(Settings{Folder: filepath.Join(t.TempDir(), "live")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer set.Close()
+	set := open(t, Settings{Folder: filepath.Join(t.TempDir(), "live")})
 	good := Row{Entry: "one.example", Scope: "tree", Action: "block", Rev: 1}
 	rows := []Row{good}
 	for _, change := range []func(*Row){
@@ -111,5 +101,51 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 	taken, err := set.Take(rows, Cursor{Origin: "o", Revision: 99}, false)
 	if err != nil || len(taken.Left) != len(rows)-1 || set.Len() != 1 {
 		t.Errorf("Take() = %d unread of %d, %v; %d entries", len(taken.Left), len(rows)-1, err, set.Len())
+	}
+}
+
+// What the fleet has beyond the most entries is left out; what is there already may change and go, and makes room.
+func TestTakeIsBounded(t *testing.T) {
+	set := open(t, Settings{Folder: filepath.Join(t.TempDir(), "live")})
+	set.held.Add(MaxEntries - 1) // as if there were others
+	row := func(entry string, rev uint64) Row {
+		return Row{Entry: entry, Scope: "tree", Action: "block", Rev: rev}
+	}
+	take := func(rows ...Row) []Left {
+		t.Helper()
+		taken, err := set.Take(rows, Cursor{Origin: "o", Revision: rows[len(rows)-1].Rev}, false)
+		testkit.Must(t, err)
+		return taken.Left
+	}
+	if left := take(row("one.example", 1), row("two.example", 2)); len(left) != 1 || left[0].Row != 1 || !errors.Is(left[0].Err, ErrFull) {
+		t.Errorf("one too many: %v", left)
+	}
+	gone := row("one.example", 4)
+	gone.Gone = 1
+	if left := take(row("one.example", 3), gone, row("three.example", 5)); len(left) != 0 {
+		t.Errorf("a change, a removal and one that takes its place: %v", left)
+	}
+	if set.Len() != MaxEntries {
+		t.Errorf("Len() = %d", set.Len())
+	}
+}
+
+// A change that is made on this machine alone has one line in the audit journal, and a second one only if it was not made after all.
+func TestAChangeAloneIsNotedOnce(t *testing.T) {
+	set, _, said := journalled(t)
+	set.SetShare(func(context.Context, []Want, Terms) ([]Given, error) { return nil, ErrAlone })
+	apply(t, set, Change{Entry: "bad.example", Author: "anna"}, Change{Entry: "other.example", Author: "anna"})
+	stale := uint64(4711)
+	if _, err := set.Apply(Change{Entry: "stale.example", Author: "anna", IfRev: &stale}); err == nil {
+		t.Fatal("a change of another revision was made")
+	}
+	var got []string
+	for _, line := range said() {
+		parts := strings.Split(line, "|")
+		got = append(got, parts[1]+" "+parts[2])
+	}
+	want := []string{"entry.add block bad.example", "entry.add block other.example", "entry.add block stale.example", "failed block stale.example"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the journal has %q, want %q", got, want)
 	}
 }

@@ -60,9 +60,7 @@ func equal(t *testing.T, what string, got, want *Set) {
 func copyFolder(t testing.TB, from string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "copy")
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.CopyFS(to, os.DirFS(from)))
 	return to
 }
 
@@ -88,9 +86,7 @@ func TestSnapshotIsNotSeen(t *testing.T) {
 				t.Fatalf("%+v: %v", c, said)
 			}
 			if r.IntN(4) == 0 {
-				if err := folding.Tidy(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, folding.Tidy())
 			}
 		}
 		equal(t, "folding", folding, plain)
@@ -98,9 +94,7 @@ func TestSnapshotIsNotSeen(t *testing.T) {
 			t.Fatalf("the index lacks %d and %d", a, b)
 		}
 		seen, err := Read(folding.folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		equal(t, "read", seen, folding)
 		if round%5 == 0 {
 			again := open(t, Settings{Folder: copyFolder(t, folding.folder), Hashes: digest.SetOf(digest.MD5, digest.SHA1)})
@@ -109,9 +103,7 @@ func TestSnapshotIsNotSeen(t *testing.T) {
 		}
 		if round%6 == 0 { // the index takes in what there is
 			for i, set := range sets {
-				if _, err := set.Fold(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				mustFold(t, set)
 				ix[i] = indexes.Build(t, base, folded(set.folder))
 				set.Served(ix[i])
 			}
@@ -167,9 +159,7 @@ func TestCrashAtEachStepOfAFold(t *testing.T) {
 		for range r.IntN(10) + 2 {
 			change()
 		}
-		if err := set.rewrite(true); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, set.rewrite(true))
 	}
 	for _, step := range []string{"snapshot created", "snapshot written", "journal written", "snapshot named", "journal named"} {
 		if steps[step] != 12 {
@@ -190,9 +180,7 @@ func TestCrashAtEachStepOfAFold(t *testing.T) {
 		holds("opened")
 		for range 2 {
 			apply(t, again, Change{Entry: "after@the.crash", Why: "x"}, Change{Entry: "after@the.crash", Remove: true})
-			if err := again.Tidy(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, again.Tidy())
 			holds("folded")
 		}
 		again.Close()
@@ -218,17 +206,13 @@ func TestSyncFails(t *testing.T) {
 	if p := strings.Join(set.Problems(), ""); !strings.Contains(p, "input/output error") {
 		t.Errorf("problems: %q", p)
 	}
-	if err := set.Tidy(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, set.Tidy())
 	apply(t, set, Change{Entry: "more@x.example"})
 	if got := texts(set); got != "block more@x.example, block kept@x.example" || len(set.Problems()) > 0 {
 		t.Errorf("%s; %q", got, set.Problems())
 	}
 	seen, err := Read(set.folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, "in the files", seen, set)
 }
 
@@ -241,9 +225,7 @@ func aSnapshot(t testing.TB) *Set {
 		c.Remove = false
 		apply(t, set, c)
 	}
-	if err := set.Tidy(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, set.Tidy())
 	apply(t, set, Change{Entry: "tail@x.example"})
 	set.Close()
 	return set
@@ -261,9 +243,7 @@ func TestEveryBitFlipOfASnapshot(t *testing.T) {
 		bent := bytes.Clone(text)
 		bent[i] ^= 1 << bit
 		// By a new file, as the old one is mapped.
-		if err := os.Remove(snapshotPath(folder)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Remove(snapshotPath(folder)))
 		testkit.Write(t, snapshotPath(folder), bent)
 		seen, err := readFolder(folder, digest.SetOf(digest.MD5))
 		if err != nil {
@@ -326,9 +306,7 @@ func TestForeignAndTornSnapshots(t *testing.T) {
 		}
 	}
 	h := snapshotHead{}
-	if err := h.decode(text, int64(len(text))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, h.decode(text, int64(len(text))))
 	h.parser-- // a program whose parser may have made other keys
 	for name, bent := range map[string][]byte{"a damaged record": bytes.Clone(text), "another parser": append(h.append(nil), text[headerSize:]...)} {
 		folder := copyFolder(t, set.folder)
@@ -403,12 +381,8 @@ func FuzzSnapshot(f *testing.F) {
 			set.AddressOf(digest.Of(digest.MD5, e.Text), time.Now())
 		}
 		set.InForce()
-		if err := set.sweep(time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		if err := set.rewrite(true); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, set.sweep(time.Now()))
+		testkit.Must(t, set.rewrite(true))
 		if seen, err := Read(folder); err != nil || !slices.Equal(ordered(seen), before) {
 			t.Fatalf("written and read again: %v: %q\nwant\n%q", err, texts(seen), before)
 		}
