@@ -2,11 +2,8 @@ package shared_test
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -28,24 +25,11 @@ import (
 var database *postgresserver.Server
 
 func TestMain(m *testing.M) {
-	flag.Parse()
 	if task := os.Getenv(childOf); task != "" {
 		fmt.Fprintln(os.Stderr, child(task))
 		os.Exit(1)
 	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	server, err := postgresserver.Open()
-	if err == nil {
-		database = server
-		defer server.Close()
-	} else if !errors.Is(err, exec.ErrNotFound) {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	postgresserver.Main(m, &database)
 }
 
 // engine is a server of a kind, and how engines of it are made.
@@ -75,9 +59,7 @@ func atRedis(address string) engine {
 			to = link.Address
 		}
 		e, err := openEngine("redis", "redis://"+to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return e
 	}}
 }
@@ -107,9 +89,7 @@ func ofPostgres(t testing.TB) engine {
 			dsn = fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", link.Address, name)
 		}
 		e, err := openEngine("postgres", dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return e
 	}}
 }
@@ -128,9 +108,7 @@ type node struct {
 func begin(t testing.TB, folder, kind string, e shared.Engine, change func(*shared.Options)) *node {
 	t.Helper()
 	set, err := live.Open(live.Settings{Folder: folder, MaxPerOwner: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n := &node{set: set, folder: folder, log: &testkit.Log{}, engine: e}
 	o := shared.Options{Engine: e, Kind: kind, Name: "eu-mx", Folder: folder, Set: set, Log: n.log.Logger(), Poll: time.Second}
 	if change != nil {
@@ -158,6 +136,20 @@ func begin(t testing.TB, folder, kind string, e shared.Engine, change func(*shar
 	return n
 }
 
+// linked begins a machine behind a link, and waits until it follows.
+func linked(t testing.TB, e engine, change func(*shared.Options)) (*node, *testkit.Proxy) {
+	t.Helper()
+	link := testkit.NewProxy(t, e.address)
+	n := begin(t, filepath.Join(t.TempDir(), "live"), e.kind, e.open(t, link), change)
+	n.follows(t)
+	return n, link
+}
+
+func (n *node) follows(t testing.TB) {
+	t.Helper()
+	testkit.Eventually(t, "the engine answers", func() bool { return n.Status().Up })
+}
+
 // fleet begins so many machines, and waits until all follow.
 func fleet(t testing.TB, e engine, count int, change func(*shared.Options)) []*node {
 	t.Helper()
@@ -166,7 +158,7 @@ func fleet(t testing.TB, e engine, count int, change func(*shared.Options)) []*n
 		nodes[i] = begin(t, filepath.Join(t.TempDir(), "live"), e.kind, e.open(t, nil), change)
 	}
 	for _, n := range nodes {
-		testkit.Eventually(t, "the engine answers", func() bool { return n.Status().Up })
+		n.follows(t)
 	}
 	return nodes
 }
@@ -210,9 +202,7 @@ func (n *node) told(t *testing.T) []shared.Lost {
 func ownerOf(t *testing.T, text string) addr.Key {
 	t.Helper()
 	k, err := addr.ParseOwner(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return k
 }
 
@@ -281,17 +271,11 @@ func (e engine) age(t *testing.T) {
 	} else {
 		c, old := client(t, e.address), time.Now().Add(-8*24*time.Hour).Unix()
 		for _, field := range c.ZRange(ctx, "{blockd:eu-mx}:gone", 0, -1).Val() {
-			if err := c.ZAdd(ctx, "{blockd:eu-mx}:gone", goredis.Z{Score: float64(old), Member: field}).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, c.ZAdd(ctx, "{blockd:eu-mx}:gone", goredis.Z{Score: float64(old), Member: field}).Err())
 		}
-		if err := c.XTrimMaxLen(ctx, "{blockd:eu-mx}:log", 1).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.XTrimMaxLen(ctx, "{blockd:eu-mx}:log", 1).Err())
 	}
 	another := e.open(t, nil)
 	defer another.Close()
-	if err := another.Sweep(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, another.Sweep(ctx))
 }

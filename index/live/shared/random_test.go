@@ -130,20 +130,14 @@ type killed struct {
 func (k *killed) begin(t *testing.T, note func(live.Row)) {
 	t.Helper()
 	text, err := json.Marshal(k.task)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	k.task.Seed++
 	k.cmd = exec.Command(os.Args[0])
 	k.cmd.Env = append(os.Environ(), childOf+"="+string(text))
 	k.cmd.Stderr = os.Stderr
 	out, err := k.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := k.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, k.cmd.Start())
 	k.done = make(chan struct{})
 	go func() {
 		defer close(k.done)
@@ -176,7 +170,7 @@ func TestRandomChangesFromSeveralMachines(t *testing.T) {
 		var nodes []*node
 		for _, l := range links {
 			n := begin(t, filepath.Join(t.TempDir(), "live"), e.kind, e.open(t, l), func(o *shared.Options) { o.SumEvery = 2 * time.Second })
-			testkit.Eventually(t, "the engine answers", func() bool { return n.Status().Up })
+			n.follows(t)
 			nodes = append(nodes, n)
 		}
 		door := newDoor(t) // of the first machine, which is a relay: while it is cut off, the fourth asks the database
@@ -242,9 +236,7 @@ func TestRandomChangesFromSeveralMachines(t *testing.T) {
 			if err := database.Crash(); err != nil {
 				t.Error(err)
 			}
-			if err := database.Start(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, database.Start())
 		})
 	})
 	t.Run("redis", func(t *testing.T) {
@@ -295,9 +287,7 @@ func TestEachLossOfARedisIsToldOf(t *testing.T) {
 		}
 	}
 	write(100, 1)
-	if err := client(t, server.Address).Save(context.Background()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, client(t, server.Address).Save(context.Background()).Err())
 	before := maps.Clone(book.newest)
 	write(20, 2)
 	server.Kill()
