@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,9 @@ func TestRing(t *testing.T) {
 	var body []byte
 	var header http.Header
 	a, err := ring(t, target(t, func(w http.ResponseWriter, r *http.Request) {
-		header = r.Header
+		if header = r.Header; r.Method != "POST" || r.URL.Path != "/secret-path" {
+			t.Errorf("%s %s", r.Method, r.URL)
+		}
 		body, _ = io.ReadAll(r.Body)
 		io.WriteString(w, "taken\nand more")
 	}, Settings{Version: "1.2.3", Secret: []byte("0123456789abcdef")}))
@@ -56,9 +59,10 @@ func TestRing(t *testing.T) {
 	if header.Get("Content-Type") != "application/json" || header.Get("User-Agent") != "blockd/1.2.3" {
 		t.Errorf("header %v", header)
 	}
-	at, signature, ok := strings.Cut(header.Get(SignatureHeader), ",v1=")
-	if !ok || !strings.HasPrefix(at, "t=") || len(signature) != 64 {
-		t.Errorf("signature %q", header.Get(SignatureHeader))
+	at, _, _ := strings.Cut(strings.TrimPrefix(header.Get(SignatureHeader), "t="), ",")
+	seconds, err := strconv.ParseInt(at, 10, 64)
+	if want := sign([]byte("0123456789abcdef"), time.Unix(seconds, 0), body); err != nil || header.Get(SignatureHeader) != want || time.Since(time.Unix(seconds, 0)).Abs() > time.Hour {
+		t.Errorf("signature %q, want %q", header.Get(SignatureHeader), want)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -118,30 +117,6 @@ func TestWhatEasesIsForAllAtOnce(t *testing.T) {
 		if told := c.publish(); len(told.Stages) != s.stages {
 			t.Errorf("%s: %d stages, want %d", s.what, len(told.Stages), s.stages)
 		}
-	}
-}
-
-func TestAgainIsANewSequence(t *testing.T) {
-	c := newChannel(t)
-	c.add("spam", addresses(0, 12_000)...)
-	c.publish()
-	good := c.model["spam"]
-	c.model["spam"] = map[string]bool{}
-	c.add("spam", addresses(0, 12_100)...)
-	c.publish()
-	n := c.node(c.options())
-	once(t, n)
-	p := c.publisher()
-	defer p.Close()
-	told, err := p.Again(t.Context(), 1, true)
-	if err != nil || told.Sequence != 3 {
-		t.Fatalf("%+v, %v", told, err)
-	}
-	once(t, n)
-	c.model["spam"] = good
-	c.agrees(n)
-	if _, err := p.Again(t.Context(), 77, true); err == nil || !strings.Contains(err.Error(), "not kept") {
-		t.Errorf("of a sequence that never was: %v", err)
 	}
 }
 
