@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestOverAndDecodeAreTheFilterThatWasWritten(t *testing.T) {
@@ -11,9 +13,8 @@ func TestOverAndDecodeAreTheFilterThatWasWritten(t *testing.T) {
 	eachBatch(testSeed.Sum, 0, 1000, b.AddBatch)
 	f := b.Filter()
 	var file bytes.Buffer
-	if _, err := f.WriteTo(&file); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.WriteTo(&file)
+	testkit.Must(t, err)
 	over, ok := Over(file.Bytes())
 	if !ok {
 		t.Skip("this machine's byte order is not the file's")

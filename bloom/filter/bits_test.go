@@ -20,16 +20,14 @@ func TestBitsAndBlooms(t *testing.T) {
 		theirs.Add(append(sender(i), long[:i%300]...))
 	}
 	var written bytes.Buffer
-	if _, err := theirs.WriteTo(&written); err != nil {
-		t.Fatal(err)
-	}
+	_, err = theirs.WriteTo(&written)
+	testkit.Must(t, err)
 	if !bytes.Equal(octets(t, ours), written.Bytes()) {
 		t.Fatal("we write other octets than bits-and-blooms")
 	}
 	var again bloom.BloomFilter
-	if _, err := again.ReadFrom(bytes.NewReader(octets(t, ours))); err != nil {
-		t.Fatal(err)
-	}
+	_, err = again.ReadFrom(bytes.NewReader(octets(t, ours)))
+	testkit.Must(t, err)
 	f, err := read(contents{data: written.Bytes()}, "")
 	testkit.Must(t, err)
 	for i := range 110_000 {
@@ -46,9 +44,8 @@ func TestBitsFrom(t *testing.T) {
 		theirs.Add(sender(i))
 	}
 	var written bytes.Buffer
-	if _, err := theirs.WriteTo(&written); err != nil {
-		t.Fatal(err)
-	}
+	_, err := theirs.WriteTo(&written)
+	testkit.Must(t, err)
 	f, err := read(contents{data: written.Bytes()}, "")
 	testkit.Must(t, err)
 	for i := range 10_000 {

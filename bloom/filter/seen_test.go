@@ -340,9 +340,8 @@ func readAny(t *testing.T, data []byte, set SeenSettings) {
 		t.Fatal("a key is not there at once")
 	}
 	got.Advance(time.Minute)
-	if _, err := readSeen(seenOctets(t, got), set, written); err != nil {
-		t.Fatal(err)
-	}
+	_, err = readSeen(seenOctets(t, got), set, written)
+	testkit.Must(t, err)
 }
 
 func BenchmarkSeen(b *testing.B) {

@@ -174,9 +174,8 @@ func TestDamagedEnd(t *testing.T) {
 		add(t, l, Line{By: "anna", Action: EntryAdd, Subject: "one"})
 		f, err := os.OpenFile(l.file(1), os.O_APPEND|os.O_WRONLY, 0)
 		testkit.Must(t, err)
-		if _, err := f.WriteString(bad); err != nil {
-			t.Fatal(err)
-		}
+		_, err = f.WriteString(bad)
+		testkit.Must(t, err)
 		f.Close()
 		add(t, New(l.settings), Line{By: "anna", Action: EntryAdd, Subject: "two"})
 		if _, err := Verify(context.Background(), l.settings.Folder, ""); !strings.Contains(fmt.Sprint(err), "00000001.jsonl:2: the chain is broken: ") {

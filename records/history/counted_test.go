@@ -90,9 +90,8 @@ func TestMostBySums(t *testing.T) {
 		t.Errorf("more rows than memory: %v", err)
 	}
 	testkit.Must(t, l.sumSegments(t.Context()))
-	if _, err := l.Forget(t.Context(), func(r *Record) bool { return r.Sender == "u1@d1.example" }); err != nil {
-		t.Fatal(err)
-	}
+	_, err := l.Forget(t.Context(), func(r *Record) bool { return r.Sender == "u1@d1.example" })
+	testkit.Must(t, err)
 	compare("shortened")
 	testkit.Must(t, l.sumSegments(t.Context()))
 	compare("made anew")
@@ -193,9 +192,8 @@ func BenchmarkTop(b *testing.B) {
 	seed, _ := seedOf(l.settings.Folder, true)
 	text, octets := int64(0), int64(0)
 	for _, s := range older {
-		if _, err := l.sumSegment(s, seed); err != nil {
-			b.Fatal(err)
-		}
+		_, err := l.sumSegment(s, seed)
+		testkit.Must(b, err)
 		info, _ := os.Stat(sumsPath(l.settings.Folder, s.number))
 		text, octets = text+s.size, octets+info.Size()
 	}
@@ -205,9 +203,8 @@ func BenchmarkTop(b *testing.B) {
 		q.Limit = 100
 		b.Run(strings.Trim(fmt.Sprint("search ", q.Text, q.Sender, q.Recipient, q.Ref, q.List, q.Client), "{}"), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := l.Search(b.Context(), q); err != nil {
-					b.Fatal(err)
-				}
+				_, err := l.Search(b.Context(), q)
+				testkit.Must(b, err)
 			}
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // TestLine holds that what is read is what was written, whatever texts there are, and
@@ -112,9 +114,8 @@ func BenchmarkPassed(b *testing.B) {
 	for _, q := range []Query{{Text: "no-such-text"}, {Recipient: "somebody.77@here.example"}, {Client: netip.MustParsePrefix("192.0.2.1/32")}} {
 		b.Run(q.Text+q.Recipient+q.Client.String(), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := Search(b.Context(), folder, q); err != nil {
-					b.Fatal(err)
-				}
+				_, err := Search(b.Context(), folder, q)
+				testkit.Must(b, err)
 			}
 			b.ReportMetric(float64(decisions)*float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
 		})

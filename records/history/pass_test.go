@@ -116,9 +116,8 @@ func TestPassing(t *testing.T) {
 		os.Remove(path)
 	}
 	made()
-	if _, err := l.Forget(t.Context(), func(r *Record) bool { return strings.HasPrefix(r.Sender, "Some.7@") }); err != nil {
-		t.Fatal(err)
-	}
+	_, err := l.Forget(t.Context(), func(r *Record) bool { return strings.HasPrefix(r.Sender, "Some.7@") })
+	testkit.Must(t, err)
 	compare("forgotten")
 	made()
 	compare("made anew")
@@ -142,9 +141,8 @@ func TestForgottenIsNotGuessed(t *testing.T) {
 	l.writing.Unlock()
 	for _, q := range []Query{{Text: "jane.q@"}, {Sender: gone.Sender}, {Sender: "elsewhere.example"}} {
 		testkit.Must(t, l.sumSegments(t.Context()))
-		if _, err := l.Forget(t.Context(), func(r *Record) bool { return r.Sender == gone.Sender }); err != nil {
-			t.Fatal(err)
-		}
+		_, err := l.Forget(t.Context(), func(r *Record) bool { return r.Sender == gone.Sender })
+		testkit.Must(t, err)
 		if files, _ := filepath.Glob(filepath.Join(l.settings.Folder, "*"+sumsSuffix)); q.Text != "" && len(files) != 0 {
 			t.Error("sums with the forgotten")
 		}

@@ -145,17 +145,15 @@ func BenchmarkRefusals(b *testing.B) {
 	b.Run("first", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := Refusals(b.Context(), folder, time.Now().Add(-7*24*time.Hour), 14); err != nil {
-				b.Fatal(err)
-			}
+			_, err := Refusals(b.Context(), folder, time.Now().Add(-7*24*time.Hour), 14)
+			testkit.Must(b, err)
 		}
 	})
 	b.Run("later", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := l.Refusals(b.Context(), time.Now().Add(-7*24*time.Hour), 14); err != nil {
-				b.Fatal(err)
-			}
+			_, err := l.Refusals(b.Context(), time.Now().Add(-7*24*time.Hour), 14)
+			testkit.Must(b, err)
 		}
 	})
 }

@@ -161,9 +161,8 @@ func TestSharingWhileMuchComes(t *testing.T) {
 		r.Client = netip.AddrFrom4([4]byte{198, 51, byte(n % 9), 1})
 		l.Add(r)
 		if n%20_000 == 0 {
-			if _, err := l.Search(t.Context(), Query{Ref: r.Ref}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := l.Search(t.Context(), Query{Ref: r.Ref})
+			testkit.Must(t, err)
 		}
 	}
 	stop()

@@ -38,9 +38,8 @@ func TestPause(t *testing.T) {
 	for _, p := range []Pause{one("bulk", time.Hour), one("other", 2*time.Hour)} {
 		testkit.Must(t, a.Start(p))
 	}
-	if _, err := b.refresh(noon); err != nil {
-		t.Fatal(err)
-	}
+	_, err := b.refresh(noon)
+	testkit.Must(t, err)
 	for name, s := range map[string]*Set{"own": a, "other process": b, "next process": open(t, path)} {
 		for _, tt := range []struct {
 			at   time.Duration
