@@ -49,9 +49,7 @@ func TestMostSpecificNameDecides(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			var lines []string
 			for _, l := range sum.Dropped.First {
 				lines = append(lines, fmt.Sprintf("line %d %s %s", l.Line, l.Class, l.Message))
@@ -94,9 +92,7 @@ func TestOptionsThatTakeNothingOut(t *testing.T) {
 		"rpz":     "q.example CNAME .\n*.q.example CNAME .\nother.example CNAME rpz-passthru.\nexample TXT x\n",
 	} {
 		got, _, err := items(t, text, lists.Settings{Format: format})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		want := map[string][]string{
 			"dnsmasq": {"domain q.example tree block", "err not-a-sink", "err not-a-sink"},
 			"unbound": {"domain q.example tree block", "skip directive", "skip directive", "err not-a-sink"},
@@ -105,8 +101,6 @@ func TestOptionsThatTakeNothingOut(t *testing.T) {
 		equal(t, got, want)
 	}
 	got, _, err := items(t, "*.q.example CNAME .\nok.q.example CNAME .\n", lists.Settings{Format: "rpz", Action: lists.Allow})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, got, []string{"domain q.example sub allow", "domain ok.q.example exact allow"})
 }

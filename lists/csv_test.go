@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -63,9 +64,7 @@ func TestCSV(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, _, err := items(t, tt.text, lists.Settings{Format: tt.format})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			equal(t, got, strings.Split(tt.want, " + "))
 		})
 	}

@@ -31,9 +31,7 @@ func keysOf(t testing.TB, path, format string) (map[string]bool, lists.Summary) 
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return keys, sum
 }
 
@@ -180,9 +178,7 @@ func TestShippedLists(t *testing.T) {
 		}
 	}
 	got, _, err := items(t, string(testkit.Read(t, testkit.Root(t)+"/testdata/lists/example.txt")), lists.Settings{Format: "plain"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	got = strings.Split(strings.ReplaceAll(strings.Join(got, "\n"), "skip comment\n", ""), "\n")
 	equal(t, got, []string{
 		"skip blank",

@@ -47,9 +47,7 @@ func TestOpenRefusesAtOnce(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	must(os.WriteFile(at("list"), []byte("bulk.test\n"), 0o600))
 	must(os.Symlink("list", at("link")))
@@ -302,17 +300,13 @@ func TestEncodings(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, _, err := items(t, tt.stored, lists.Settings{Format: "plain"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			equal(t, got, want)
 		})
 	}
 	half := "\xff\xfe" + "a\x00.\x00t\x00\n\x00" + "x\x00\x00\xd8.\x00t\x00\n\x00" + "\x00\xd8\n\x00" + "z\x00.\x00t\x00"
 	got, _, err := items(t, half, lists.Settings{Format: "plain"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, got, []string{"domain a.t tree block", "err bad-utf8", "err bad-utf8", "domain z.t tree block"})
 }
 
@@ -364,9 +358,7 @@ func TestLineEnds(t *testing.T) {
 	// The only LF stands far behind the first CR: every CR is a fault then.
 	text := strings.Repeat("a", 80_000) + "\rb.test" + strings.Repeat("\rc.test", 10_000) + "\nlast.test"
 	got, _, err := items(t, text, lists.Settings{Format: "plain"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, got, []string{"err too-long", "domain last.test tree block"})
 }
 

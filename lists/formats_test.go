@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -214,9 +215,7 @@ func TestPostfixTailIsBounded(t *testing.T) {
 	}
 	text := "bulk.test REJECT a\n" + strings.Repeat("# c\n", 1000) + " b\n" + strings.Repeat(" c\n", 1000) + "last.test OK\n"
 	got, sum, err := items(t, text, lists.Settings{Format: "postfix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if sum.Lines != 2003 || len(got) != 2003 || got[0] != `domain bulk.test tree block "a"` || got[2002] != "domain last.test tree allow" {
 		t.Errorf("%d lines, %d items, %q … %q", sum.Lines, len(got), got[0], got[len(got)-1])
 	}
@@ -225,9 +224,7 @@ func TestPostfixTailIsBounded(t *testing.T) {
 func TestReasonIsCutAcrossContinuations(t *testing.T) {
 	text := "bulk.test REJECT" + strings.Repeat("\n "+strings.Repeat("x", 99), 200)
 	got, _, err := items(t, text, lists.Settings{Format: "postfix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	want := `domain bulk.test tree block "` + strings.Repeat(strings.Repeat("x", 99)+" ", 4)
 	if got[0] != strings.TrimSpace(want)+`"` && got[0] != want+`"` {
 		t.Errorf("got %s", got[0])

@@ -78,9 +78,7 @@ func TestGuardJudgesEntries(t *testing.T) {
 			for guard, want := range map[*lists.Guard]string{defaults: tt.want, allowed: tt.allowed} {
 				s := lists.Settings{Format: tt.format, Guard: guard}
 				got, _, err := items(t, tt.line+"\nlast.test"+tail[tt.format]+"\n", s)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if got := strings.Join(got[:max(len(got)-1, 0)], " + "); got != want {
 					t.Errorf("%q: got %s, want %s", tt.line, got, want)
 				}
@@ -263,9 +261,7 @@ func TestGuardAgreesWithItsRules(t *testing.T) {
 	for _, name := range names {
 		for scope, form := range map[lists.Scope]string{lists.Exact: "=%s", lists.Tree: "%s", lists.Sub: ".%s"} {
 			got, _, err := items(t, fmt.Sprintf(form+"\nlast.test\n", name), lists.Settings{Format: "plain", Guard: guard})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if want := slowGuard(name, scope, s.Protected); (got[0] == "err protected") != want {
 				t.Errorf("%s as %s: %s, want protected: %t", name, scope, got[0], want)
 			}

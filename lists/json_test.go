@@ -42,9 +42,7 @@ func TestJSON(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, _, err := items(t, tt.text, lists.Settings{Format: tt.format})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if got := strings.Join(got, " + "); got != tt.want {
 				t.Errorf("%s\n got %s\nwant %s", tt.text, got, tt.want)
 			}
@@ -55,9 +53,7 @@ func TestJSON(t *testing.T) {
 func TestJSONListOfExceptions(t *testing.T) {
 	got, _, err := items(t, `{"domains":["a.test"],"allow":["b.test","!c.test"],"block":["d.test"]}`,
 		lists.Settings{Format: "json", Action: lists.Allow})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, got, []string{"domain a.test tree allow", "domain b.test tree allow", "err unsupported-action", "err unsupported-action"})
 }
 

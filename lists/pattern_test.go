@@ -100,9 +100,7 @@ func TestUndeclaredPatternsAreUnsupported(t *testing.T) {
 func TestTakenBackPattern(t *testing.T) {
 	text := "blocklist_from promo*@bulk.test news*@bulk.test\nunblocklist_from promo*@bulk.test\n"
 	got, _, err := items(t, text, lists.Settings{Format: "spamassassin", Patterns: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, got, []string{"skip directive", "glob news*@bulk.test exact block", "skip directive"})
 }
 

@@ -271,9 +271,7 @@ func TestReasonOfTheList(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, _, err := items(t, tt.line, lists.Settings{Format: tt.format, Reason: tt.reason})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			equal(t, got, []string{tt.want})
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -71,9 +72,7 @@ func TestDnset(t *testing.T) {
 		{"the list's reason", "bulk.test :2", "domain bulk.test exact block"},
 	}.run(t, lists.Settings{Format: "rbldnsd:dnset"})
 	got, _, err := items(t, "bulk.test\nads.test :2:own\n!press.test\n", lists.Settings{Format: "rbldnsd", Reason: "spam"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, got, []string{`domain bulk.test exact block "spam"`, `domain ads.test exact block "own"`, `domain press.test exact allow "spam"`})
 }
 
@@ -168,9 +167,7 @@ func TestReasonOfTemplatesIsBounded(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	got, _, err := items(t, text, lists.Settings{Format: "rbldnsd"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	runtime.ReadMemStats(&after)
 	if spent := after.TotalAlloc - before.TotalAlloc; spent > 8<<20 {
 		t.Errorf("%d octets were allocated for a reason of 400", spent)

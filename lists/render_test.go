@@ -55,9 +55,7 @@ func (rs rows) run(t *testing.T, s lists.Settings) {
 				last = "last.test" + tail[s.Format]
 			}
 			got, _, err := items(t, tt.line+"\n"+last+"\n", s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if got := strings.Join(got[:max(len(got)-1, 0)], " + "); got != tt.want {
 				t.Errorf("%s line %q:\n got %s\nwant %s", s.Format, tt.line, got, tt.want)
 			}

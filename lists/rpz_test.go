@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -84,9 +85,7 @@ func TestRPZ(t *testing.T) {
 		{"broken octets in another type", "bulk.test TXT d\xe9sol\xe9", "skip directive"},
 	}.run(t, lists.Settings{Format: "rpz"})
 	got, _, err := items(t, "bulk.test CNAME .\npress.test CNAME rpz-passthru.\n", lists.Settings{Format: "rpz", Action: lists.Allow})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, got, []string{"domain bulk.test exact allow", "err unsupported-action"})
 }
 

@@ -19,9 +19,7 @@ func tests(t *testing.T, format, text string) (got []string, sum lists.Summary) 
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, it := range kept { // behind the end: a test may be kept
 		line := fmt.Sprintf("%d %s %s", it.Line, it.Kind, it.Class)
 		if it.Test != nil {

@@ -65,9 +65,7 @@ func TestSpamassassin(t *testing.T) {
 		{"takes back nothing", "unblocklist_from *@bulk.test", "skip directive"},
 	}.run(t, lists.Settings{Format: "spamassassin"})
 	got, _, err := items(t, "welcomelist_from a@bulk.test\nblocklist_from b@bulk.test\n", lists.Settings{Format: "spamassassin", Action: lists.Allow})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	equal(t, got, []string{"addr a@bulk.test exact allow", "err unsupported-action"})
 }
 

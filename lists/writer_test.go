@@ -55,9 +55,7 @@ func writeAndRead(t *testing.T, format string, items []Item) (want, have []strin
 	testkit.Must(t, w.Close())
 	// Line by line: what the names of a zone take out of each other is TestMostSpecificNameDecides' matter.
 	f, arg, err := findFormat(format)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var back []Item
 	r := newReading(f, arg, settingsOf("patterns "+format), func(it *Item) error {
 		back = append(back, keepItem(it))
@@ -333,9 +331,7 @@ func TestWriterTrustsNoItem(t *testing.T) {
 			for _, action := range []Action{Block, Allow} {
 				var b bytes.Buffer
 				w, err := NewWriter(&b, format, "")
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				w.out.Reset(&b) // without the head
 				it := it
 				it.Action = action

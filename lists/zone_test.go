@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
+
 	"github.com/miekg/dns"
 )
 
@@ -15,9 +17,7 @@ import (
 // "owner type data", the data of CNAME alone.
 func ourRecords(t *testing.T, text string) []string {
 	f, _, err := findFormat("rpz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := newReading(f, "", Settings{}, func(*Item) error { return nil })
 	r.lines = newLineReader(strings.NewReader(text), '\n')
 	var got []string
@@ -39,9 +39,7 @@ func ourRecords(t *testing.T, text string) []string {
 		}
 		got = append(got, record)
 	}, func(line string) { t.Errorf("not cut: %q in\n%s", line, text) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return got
 }
 
