@@ -77,9 +77,7 @@ func TestWithdrawRemovesBeforeAndAfterCommit(t *testing.T) {
 func TestQuarantineIsBounded(t *testing.T) {
 	q, dir := openQuarantine(t, 100)
 	c, err := q.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := c.Write(bytes.Repeat([]byte("x"), 101)); !errors.Is(err, ErrFull) {
 		t.Errorf("Write beyond the bound: %v, want %v", err, ErrFull)
 	}
@@ -88,13 +86,9 @@ func TestQuarantineIsBounded(t *testing.T) {
 	}
 	testkit.Must(t, put(t, q, string(bytes.Repeat([]byte("x"), 100))).Commit())
 	again, err := OpenQuarantine(dir, "mx.here.example", Use{100, 1000}, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	c, err = again.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer c.Withdraw()
 	if _, err := c.Write([]byte("x")); !errors.Is(err, ErrFull) {
 		t.Errorf("Write into what an earlier process has filled: %v, want %v", err, ErrFull)

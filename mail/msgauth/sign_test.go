@@ -25,9 +25,7 @@ type signer struct {
 func newSigner(t testing.TB) signer {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return signer{private, "v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public)}
 }
 

@@ -31,9 +31,7 @@ func readVector(t *testing.T, name string) []byte {
 	if os.IsNotExist(err) {
 		return nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if target := string(bytes.TrimSpace(b)); filepath.Ext(target) == filepath.Ext(name) && !strings.ContainsAny(target, " \n") {
 		return readVector(t, target)
 	}
