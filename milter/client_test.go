@@ -85,9 +85,7 @@ func TestClientOfVersionTwo(t *testing.T) {
 	defer s.Close()
 	must := func(a *emersion.Action, err error) *emersion.Action {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return a
 	}
 	must(s.Conn("client.there.example", emersion.FamilyInet, 2525, "192.0.2.1"))
