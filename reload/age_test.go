@@ -165,9 +165,7 @@ func TestTouchedFileIsYoungAgain(t *testing.T) {
 
 // TestAskingForTheSame says what came of a SIGHUP, which is never nothing.
 func TestAskingForTheSame(t *testing.T) {
-	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open()
-	d.start()
-	d.looks(1)
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open().watching()
 	if d.count("nothing changed") > 0 {
 		t.Errorf("said unasked:\n%s", d.log)
 	}

@@ -49,9 +49,7 @@ func TestBrokenListDoesNotHoldBackTheOthers(t *testing.T) {
 			t.Parallel()
 			d := newDaemon(t, map[string]string{"a.txt": "old.example\n" + numbered(0, 200), "b.txt": "b0.example\n"})
 			d.settings.Lists[0].MaxShrink, d.settings.Lists[0].MaxAge = 0.5, 30*testDay
-			d.open()
-			d.start()
-			d.looks(1)
+			d.open().watching()
 			first := d.Status().Generation
 
 			tt.spoil(d)
@@ -61,8 +59,7 @@ func TestBrokenListDoesNotHoldBackTheOthers(t *testing.T) {
 				t.Error("a generation of nothing new")
 			}
 			for i := 1; i <= 3; i++ {
-				d.write("b.txt", fmt.Sprintf("b%d.example\n", i))
-				d.waitListed(fmt.Sprintf("x@b%d.example", i))
+				d.served("b.txt", fmt.Sprintf("b%d.example\n", i), fmt.Sprintf("x@b%d.example", i))
 				d.waitProblem("list a", tt.class)
 				if !d.listed("x@old.example") || !d.listed("x@n199.example") || d.listed(fmt.Sprintf("x@b%d.example", i-1)) {
 					t.Fatalf("generation %d has lost entries, or kept some", i)
@@ -157,9 +154,7 @@ func TestCacheOlderThanWhatServes(t *testing.T) {
 
 // TestCacheThatIsGone: without it a broken list keeps the generation before, whole.
 func TestCacheThatIsGone(t *testing.T) {
-	d := newDaemon(t, map[string]string{"a.txt": "old.example\n", "b.txt": "b0.example\n"}).open()
-	d.start()
-	d.looks(1)
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n", "b.txt": "b0.example\n"}).open().watching()
 	d.must(os.RemoveAll(d.settings.Path + index.CacheSuffix))
 	d.write("a.txt", "<html>")
 	d.waitProblem("list a", "html")
@@ -168,9 +163,7 @@ func TestCacheThatIsGone(t *testing.T) {
 	if !d.listed("x@old.example") || !d.listed("x@b0.example") || d.listed("x@b1.example") {
 		t.Errorf("status %+v", d.Status())
 	}
-	d.write("a.txt", "new.example\n")
-	d.waitListed("x@b1.example")
-	d.waitWell()
+	d.cured("a.txt", "new.example\n", "x@b1.example")
 	if !d.listed("x@new.example") || time.Since(d.Status().Since) > deadline {
 		t.Errorf("status %+v", d.Status())
 	}
@@ -200,15 +193,12 @@ func TestGateAtARestartWithAnotherConfiguration(t *testing.T) {
 				t.Errorf("status %+v", s)
 			}
 			d.start()
-			d.write("b.txt", "b2.example\n")
-			d.waitListed("x@b2.example")
+			d.served("b.txt", "b2.example\n", "x@b2.example")
 			d.waitProblem("list a", tt.class)
 			if !d.listed("x@old.example") {
 				t.Error("the next reload has let it in")
 			}
-			d.write("a.txt", "back.example\n"+numbered(0, 200))
-			d.waitListed("x@back.example")
-			d.waitWell()
+			d.cured("a.txt", "back.example\n"+numbered(0, 200), "x@back.example")
 		})
 	}
 	t.Run("what it held is nowhere: a first start", func(t *testing.T) {

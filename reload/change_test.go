@@ -162,9 +162,7 @@ func TestSameContentIsNotBuilt(t *testing.T) {
 func TestNoisyFolder(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"})
 	d.settings.Poll = time.Hour
-	d.open()
-	d.start()
-	d.looks(1)
+	d.open().watching()
 	stop := make(chan struct{})
 	var noise sync.WaitGroup
 	noise.Go(func() {
@@ -179,16 +177,14 @@ func TestNoisyFolder(t *testing.T) {
 	})
 	defer noise.Wait()
 	defer close(stop)
-	d.write("a.txt", "new.example\n")
-	d.waitListed("x@new.example")
+	d.served("a.txt", "new.example\n", "x@new.example")
 }
 
 func TestSwapIsOneLogLine(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": "old.example\n", "b.txt": "always.example\n"}).open()
 	first := d.Status().Generation
 	d.start()
-	d.write("a.txt", "new.example\nmore.example\n")
-	d.waitListed("x@new.example")
+	d.served("a.txt", "new.example\nmore.example\n", "x@new.example")
 	d.wait("the log line", func() bool { return d.count("lists swapped in") == 2 })
 	for _, want := range []string{"previous=" + first, "generation=" + d.Status().Generation, `entries="[a 1->2 b 1->1]"`, "seconds="} {
 		if d.count("lists swapped in") != 2 || !strings.Contains(d.log.String(), want) {

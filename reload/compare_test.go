@@ -221,9 +221,7 @@ func TestFirstStartWithAPoisonedList(t *testing.T) {
 				t.Errorf("want all but the poisoned list: %+v", s)
 			}
 			d.wantMetric(`blockd_list_entries{list="a"}`, "0")
-			d.write("a.txt", "bulk.example\n#? block x@bulk.example\n")
-			d.waitListed("x@bulk.example")
-			d.waitWell()
+			d.cured("a.txt", "bulk.example\n#? block x@bulk.example\n", "x@bulk.example")
 			if s := d.Status(); !s.Ready || s.Lacks() != "" {
 				t.Errorf("status %+v", s)
 			}
@@ -243,9 +241,7 @@ func TestGuessedFormatMayNotTurn(t *testing.T) {
 	d.waitProblem("empty")
 	d.write("a.txt", "0.0.0.0 bulk.example\n0.0.0.0 shop.example\n")
 	d.waitProblem("list a: ", "a.txt: format: was plain, and looks like hosts now; declare its format")
-	d.write("a.txt", "bulk.example\nnews.example\n")
-	d.waitListed("x@news.example")
-	d.waitWell()
+	d.cured("a.txt", "bulk.example\nnews.example\n", "x@news.example")
 	stop()
 	d.settings.Lists[0].Settings.Format = "hosts"
 	d.write("a.txt", "0.0.0.0 bulk.example\n0.0.0.0 shop.example\n")

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 	"blockd/records/correspondents"
 )
@@ -15,9 +16,7 @@ import (
 func knowing(t *testing.T, recipients ...string) *correspondents.Set {
 	t.Helper()
 	set, _, err := correspondents.Open(correspondents.Settings{Path: t.TempDir() + "/set", Keep: 365 * 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(set.Close)
 	sender, _ := addr.Parse("anna@here.example")
 	for _, text := range recipients {

@@ -36,16 +36,14 @@ func TestRefusedLinesAreTold(t *testing.T) {
 	}
 
 	// Another list changes: what is known is not told again.
-	d.write("b.txt", "good.example\nother.example\n")
-	d.waitListed("x@other.example")
+	d.served("b.txt", "good.example\nother.example\n", "x@other.example")
 	d.wantCount(`msg="line refused"`, 2)
 	if s := d.Status(); !slices.Equal(s.Remarks, want) {
 		t.Errorf("remarks %q after another list's change", s.Remarks)
 	}
 
 	// So it is where the list itself changes elsewhere; a new fault is told, and counted once.
-	d.write("a.txt", "bad.example\n\n\nno entry\nworse.example\na..test\n")
-	d.waitListed("x@worse.example")
+	d.served("a.txt", "bad.example\n\n\nno entry\nworse.example\na..test\n", "x@worse.example")
 	d.wantCount(`msg="line refused"`, 3)
 	if d.count("line=6 class=syntax") != 1 || d.count("more lines refused") != 0 {
 		t.Errorf("log:\n%s", d.log)
@@ -54,8 +52,7 @@ func TestRefusedLinesAreTold(t *testing.T) {
 	d.wantMetric(`blockd_list_lines_left_out{class="syntax",list="a"}`, "2")
 	d.wantMetric(`blockd_list_lines_left_out{class="public-suffix",list="a"}`, "")
 
-	d.write("a.txt", "bad.example\ncured.example\n")
-	d.waitListed("x@cured.example")
+	d.served("a.txt", "bad.example\ncured.example\n", "x@cured.example")
 	if s := d.Status(); len(s.Remarks) > 0 {
 		t.Errorf("remarks %q of sound lists", s.Remarks)
 	}
@@ -87,8 +84,7 @@ func TestManyRefusedLinesAreTenAndACount(t *testing.T) {
 		}
 	}
 	d.start()
-	d.write("a.txt", text.String()+"no entry 25\nnew.example\n")
-	d.waitListed("x@new.example")
+	d.served("a.txt", text.String()+"no entry 25\nnew.example\n", "x@new.example")
 	d.wantCount("more lines refused", 2)
 	if n := d.count(`msg="line refused"`); n != 10 {
 		t.Errorf("%d lines in the log, want still 10", n)
@@ -108,8 +104,7 @@ func TestRefusedLineOfAnUpdateIsTold(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": strings.Repeat("# a comment\n", 6000) + "bad.example\n"})
 	d.settings.updateFrom = 1
 	d.open().start()
-	d.write("a.txt", strings.Repeat("# a comment\n", 6000)+"bad.example\nnew.example\na..b\n")
-	d.waitListed("x@new.example")
+	d.served("a.txt", strings.Repeat("# a comment\n", 6000)+"bad.example\nnew.example\na..b\n", "x@new.example")
 	d.wantCount("line=6003 class=syntax", 1)
 	d.wait("the build behind the update", func() bool { return !d.Live().Updated() })
 	d.wantCount(`msg="line refused"`, 1)

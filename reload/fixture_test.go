@@ -69,6 +69,14 @@ func (d *daemon) start() (stop func()) {
 	return d.background(func(ctx context.Context) { d.Run(ctx) })
 }
 
+// watching starts it, and waits for its first look: from there on the folders are watched.
+func (d *daemon) watching() *daemon {
+	d.t.Helper()
+	d.start()
+	d.looks(1)
+	return d
+}
+
 // startWithoutEvents is start on a system that has no file events.
 func (d *daemon) startWithoutEvents() (stop func()) {
 	return d.background(func(ctx context.Context) { d.run(ctx, nil, func() {}) })
@@ -166,6 +174,20 @@ func (d *daemon) wait(what string, holds func() bool) {
 func (d *daemon) waitListed(sender string) {
 	d.t.Helper()
 	d.wait(sender+" is listed", func() bool { return d.listed(sender) })
+}
+
+// served writes a file, and waits until it lists sender.
+func (d *daemon) served(name, text, sender string) {
+	d.t.Helper()
+	d.write(name, text)
+	d.waitListed(sender)
+}
+
+// cured is served where that ends all problems.
+func (d *daemon) cured(name, text, sender string) {
+	d.t.Helper()
+	d.served(name, text, sender)
+	d.waitWell()
 }
 
 func (d *daemon) waitUnlisted(sender string) {

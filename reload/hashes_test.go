@@ -30,8 +30,7 @@ func TestHashesAreBuiltWhenTheyAreConfigured(t *testing.T) {
 	d.settings.Hashes = digest.SetOf(digest.SHA1)
 	d.open().start()
 	lock := d.locked()
-	d.write("a.txt", "x@bad.example\nnew@bad.example\n")
-	d.waitListed("new@bad.example")
+	d.served("a.txt", "x@bad.example\nnew@bad.example\n", "new@bad.example")
 	if a, found, err := d.Live().AddressOf(digest.Of(digest.SHA1, "new@bad.example")); err != nil || !found || a.String() != "new@bad.example" {
 		t.Errorf("AddressOf = %v, %v, %v", a, found, err)
 	}

@@ -27,9 +27,7 @@ func BenchmarkNamed(b *testing.B) {
 	const entries, known = 1_000_000, 1_000_000
 	path := b.TempDir() + "/set"
 	set, _, err := correspondents.Open(correspondents.Settings{Path: path, Keep: 365 * 24 * time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	defer set.Close()
 	sender, _ := addr.Parse("anna@here.example")
 	learn := func(text string) {
@@ -55,9 +53,7 @@ func BenchmarkNamed(b *testing.B) {
 	for b.Loop() {
 		found = 0
 		for _, err := range ix.Named(b.Context(), nil, set.Known) {
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			found++
 		}
 	}

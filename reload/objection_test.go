@@ -339,8 +339,7 @@ func TestHeldEntriesAreTakenWhenAccepted(t *testing.T) {
 	if got := d.heldNames(); got != "b:d20.example:2 b:d21.example:3 b:d22.example:4" {
 		t.Errorf("held: %s", got)
 	}
-	d.write("a.txt", domains(10)+"more.example\n")
-	d.waitListed("x@more.example")
+	d.served("a.txt", domains(10)+"more.example\n", "x@more.example")
 	if !held(0, 3)() || !d.listed("s0@d0.example") {
 		t.Errorf("held %v after the next load", d.Status().Held)
 	}

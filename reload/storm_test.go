@@ -185,9 +185,7 @@ func TestFolderThatVanishesAndReturns(t *testing.T) {
 	d.write("x/y/a.txt", "old.example\n")
 	d.settings.Lists = []List{{Name: "a", Path: d.path("x/y/a.txt"), Settings: lists.Settings{Format: "plain"}}}
 	d.settings.Poll = time.Hour
-	d.open()
-	d.start()
-	d.looks(1)
+	d.open().watching()
 	for i := range 3 {
 		d.remove("x")
 		d.waitProblem("list a", "missing")
@@ -195,9 +193,7 @@ func TestFolderThatVanishesAndReturns(t *testing.T) {
 			t.Error("entries went with the folder")
 		}
 		d.mkdir("x/y")
-		d.write("x/y/a.txt", fmt.Sprintf("new%d.example\n", i))
-		d.waitListed(fmt.Sprintf("x@new%d.example", i))
-		d.waitWell()
+		d.cured("x/y/a.txt", fmt.Sprintf("new%d.example\n", i), fmt.Sprintf("x@new%d.example", i))
 	}
 }
 
@@ -213,8 +209,7 @@ func TestFirstListInAFolderThatIsNotThereYet(t *testing.T) {
 	}
 	d.looks(1)
 	d.mkdir("copies/of")
-	d.write("copies/of/a.txt", "new.example\n")
-	d.waitListed("x@new.example")
+	d.served("copies/of/a.txt", "new.example\n", "x@new.example")
 	d.wait("readiness", func() bool { return d.Status().Ready })
 }
 
@@ -283,9 +278,7 @@ func TestPermissionThatGoesAndComesBack(t *testing.T) {
 	d.mkdir("x")
 	d.write("x/a.txt", "old.example\n")
 	d.settings.Lists = []List{{Name: "a", Path: d.path("x/a.txt"), Settings: lists.Settings{Format: "plain"}}}
-	d.open()
-	d.start()
-	d.looks(1)
+	d.open().watching()
 	for i, path := range []string{"x/a.txt", "x"} {
 		mode := os.FileMode(0o644)
 		if path == "x" {
@@ -295,9 +288,7 @@ func TestPermissionThatGoesAndComesBack(t *testing.T) {
 		d.waitProblem("list a", "permission")
 		d.must(os.Chmod(d.path(path), mode))
 		d.waitWell()
-		d.write("x/a.txt", fmt.Sprintf("new%d.example\n", i))
-		d.waitListed(fmt.Sprintf("x@new%d.example", i))
-		d.waitWell()
+		d.cured("x/a.txt", fmt.Sprintf("new%d.example\n", i), fmt.Sprintf("x@new%d.example", i))
 	}
 }
 
@@ -314,9 +305,7 @@ func asNobody(t *testing.T) {
 	if err == nil {
 		err = os.Chown(dir, nobody, nobody)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cmd := exec.Command(filepath.Join(dir, "test"), "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "GOCOVERDIR=")

@@ -52,8 +52,7 @@ func TestSmallChangeActsBeforeTheBuild(t *testing.T) {
 			tt.start(d)
 			before := d.Status().Generation
 			lock := d.locked()
-			d.write("a.txt", "new.example\nstays.example\n")
-			d.waitListed("x@new.example")
+			d.served("a.txt", "new.example\nstays.example\n", "x@new.example")
 			if d.listed("x@old.example") || !d.listed("x@stays.example") || !d.listed("x@b.example") {
 				t.Error("the change is served in part")
 			}
@@ -82,8 +81,7 @@ func TestEndBeforeTheBuild(t *testing.T) {
 	d := small(t, map[string]string{"a.txt": "old.example\n", "b.txt": "b.example\n"}).open()
 	stop := d.start()
 	lock := d.locked()
-	d.write("a.txt", "new.example\n")
-	d.waitListed("x@new.example")
+	d.served("a.txt", "new.example\n", "x@new.example")
 	stop()
 	lock.Discard()
 	for _, from := range []uint64{1, defaultUpdateFrom} { // served from memory once more, then built
@@ -130,8 +128,7 @@ func TestGateOfASmallChange(t *testing.T) {
 func TestLargeChangesAndSmallIndexesAreBuilt(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open()
 	d.start()
-	d.write("a.txt", "new.example\n")
-	d.waitListed("x@new.example")
+	d.served("a.txt", "new.example\n", "x@new.example")
 	if d.Live().Updated() || d.metric("blockd_reload_updates_total") != "0" {
 		t.Error("an index that is built in no time was served from memory")
 	}

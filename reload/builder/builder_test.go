@@ -255,9 +255,7 @@ func TestAnotherProcessReadsAChangedSource(t *testing.T) {
 	}}
 	testkit.Must(t, os.WriteFile(f.list, []byte("someone@bad.example\nanother@bad.example\n"), 0o600))
 	updated, report, err := d.Index().Update(t.Context(), f.sources(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	a, _ := addr.Parse("another@bad.example")
 	if m, err := updated.Lookup(nil, a, time.Now()); len(m) != 1 || err != nil || report.Keys != 1 || asked != 1 {
 		t.Errorf("%v, %v, %+v, asked %d times", m, err, report, asked)
