@@ -19,9 +19,7 @@ import (
 func partners(t *testing.T) *correspondents.Set {
 	t.Helper()
 	set, _, err := correspondents.Open(correspondents.Settings{Path: t.TempDir() + "/set", Keep: 365 * 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(set.Close)
 	return set
 }

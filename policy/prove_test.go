@@ -31,9 +31,7 @@ type post struct {
 func newPost(t *testing.T) post {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s := nameserver.Serve(t, nameserver.Zone{
 		"TXT x.example":                  {"v=spf1 ip4:192.0.2.0/24 -all"},
 		"TXT broken.x.example":           {"!SERVFAIL"},

@@ -38,9 +38,7 @@ func TestRecipientsAreWrittenAsListEntries(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	good := 0
 	for i, text := range texts {
 		key, scope, err := rule.RecipientKey(text)

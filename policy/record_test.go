@@ -22,15 +22,11 @@ import (
 func remembering(t testing.TB) (l *history.Log, records func() []history.Record) {
 	t.Helper()
 	l, err := history.Open(history.Settings{Folder: t.TempDir(), Max: history.MinMax, Keep: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l, func() []history.Record {
 		found, err := l.Search(context.Background(), history.Query{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		slices.Reverse(found.Records)
 		return found.Records
 	}

@@ -25,9 +25,7 @@ func newBox(t *testing.T, agree, domains int) *Box {
 func shown(t *testing.T, b *Box, now time.Time) string {
 	t.Helper()
 	all, _, err := b.All("", now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var texts []string
 	for _, p := range all {
 		texts = append(texts, fmt.Sprintf("%s %s %d/%d/%d", p.Entry, p.State, p.Users, p.Domains, p.Complaints))

@@ -45,9 +45,7 @@ func address(t testing.TB, text string) addr.Addr {
 
 func TestObject(t *testing.T) {
 	known, _, err := correspondents.Open(correspondents.Settings{Path: filepath.Join(t.TempDir(), "known"), Keep: 365 * 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer known.Close()
 	for _, to := range []string{"friend@there.example", "talk@lists.example"} {
 		known.Learn(address(t, "bob@here.example"), address(t, to), time.Now())

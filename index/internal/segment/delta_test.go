@@ -62,9 +62,7 @@ func held(t testing.TB, s *Segment) (all []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	slices.Sort(all)
 	return all
 }
@@ -176,9 +174,7 @@ func TestDiffIsThatOfSets(t *testing.T) {
 			got[side][name] = true
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for name := range was {
 			if got[0][name] == is[name] {
 				t.Fatalf("seed %d: %s is gone: %v", seed, name, got[0][name])
