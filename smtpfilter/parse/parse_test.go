@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 )
 
@@ -242,9 +243,7 @@ func TestLineRefuses(t *testing.T) {
 func TestBlockedSenderInQuotesIsForwardedAsItStands(t *testing.T) {
 	const line = `MAIL FROM:<"victim@blocked.example> ENVID=a"@good.example>`
 	c, err := Line([]byte(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got, want := "MAIL FROM:"+string(c.Path.Raw), line; got != want {
 		t.Errorf("raw path gives %s, want %s", got, want)
 	}

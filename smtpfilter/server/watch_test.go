@@ -228,9 +228,7 @@ func TestOwnListenerFoundLaterIsNotServed(t *testing.T) {
 		t.Errorf("before: %q", line)
 	}
 	own, err := net.ResolveTCPAddr("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	later := &watch{up: up, listen: []net.Addr{own}, metrics: r.metrics, log: r.log}
 	later.last.Store(&Status{})
 	err = later.look(t.Context())

@@ -63,9 +63,7 @@ func TestIdleSessionIsSmall(t *testing.T) {
 func loopback(b *testing.B, serve func(net.Conn), checker *policy.Checker) (client net.Conn, in *bufio.Reader) {
 	b.Helper()
 	client, err := net.Dial("tcp", front(b, serve, checker))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	b.Cleanup(func() { client.Close() })
 	in = bufio.NewReader(client)
 	exchange(b, client, in, "")
