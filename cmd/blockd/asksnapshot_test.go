@@ -33,8 +33,16 @@ func TestAFilterTravelsWithTheSnapshot(t *testing.T) {
 	testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
 	testkit.Write(t, filepath.Join(dir, "config.toml"), anyPorts+source+fmt.Sprintf("[publish]\nto = \"file://%s\"\nkey_file = %q\n", store, key))
 	publisher := serveIn(t, dir, "smtp", "http")
-	publisher.waitBlocked(t, "x@asked.example", true)
-	publisher.must(t, "publish", "--why", "the filter is there")
+	// publish reads the filter from its file, which a daemon writes when it has begun to use it, and before it builds the next one.
+	publish := func(sender, why string) {
+		t.Helper()
+		publisher.waitBlocked(t, sender, true)
+		built := func() int { return strings.Count(publisher.log.String(), "filter of a list built from its store") }
+		n := built()
+		testkit.Eventually(t, "the filter to be written", func() bool { return built() > n })
+		publisher.must(t, "publish", "--why", why)
+	}
+	publish("x@asked.example", "the filter is there")
 
 	public := strings.TrimSpace(string(testkit.Read(t, key+".pub")))
 	public = public[strings.LastIndex(public, "\n")+1:]
@@ -52,8 +60,7 @@ func TestAFilterTravelsWithTheSnapshot(t *testing.T) {
 
 	// What is new in the store acts with the next sequence.
 	put("later.example")
-	publisher.waitBlocked(t, "x@later.example", true)
-	publisher.must(t, "publish", "--why", "a new filter")
+	publish("x@later.example", "a new filter")
 	d.waitBlocked(t, "x@later.example", true)
 
 	// What only its own list of that name can do is said at once, or by the state of the source.

@@ -19,17 +19,6 @@ import (
 	"blockd/internal/testkit"
 )
 
-// besideADaemon serves a list that blocks bulk.example.
-func besideADaemon(t *testing.T, more string) (d *running, config string) {
-	t.Helper()
-	dir := t.TempDir()
-	config = writeFile(t, dir, "config.toml", anyPorts+more)
-	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
-	d = serveIn(t, dir, "smtp", "http")
-	d.wait(t, "lists swapped in")
-	return d, config
-}
-
 // asks runs check and wants an exit code, what its output begins with, and a text in what it says on standard error: "" is nothing.
 func asks(t *testing.T, code int, out, says string, args ...string) {
 	t.Helper()
@@ -41,7 +30,8 @@ func asks(t *testing.T, code int, out, says string, args ...string) {
 
 // What the daemon holds and no file does is said by both; every form of the answer is the file's where they agree.
 func TestCheckAsksTheDaemon(t *testing.T) {
-	d, config := besideADaemon(t, "[[policy]]\nrecipients = [\"vip@here.example\"]\nlists = []\n")
+	d := serveLists(t, anyPorts+"[[policy]]\nrecipients = [\"vip@here.example\"]\nlists = []\n", "bulk.example\n")
+	config := d.file()
 	letter := writeFile(t, t.TempDir(), "a.eml", "Return-Path: <x@bulk.example>\nFrom: x@bulk.example\n\ntext\n")
 	for _, args := range [][]string{
 		{"x@bulk.example", "x@clear.example", "two words@x", "<>", "", "192.0.2.1", "bulk.example", "a\nb@bulk.example", "x+y@bulk.example", "\xff@bulk.example", strings.Repeat("a", maxSender) + "b@bulk.example"},
@@ -79,7 +69,8 @@ func TestCheckAsksTheDaemon(t *testing.T) {
 }
 
 func TestCheckSaysWhoAnswersWhereDaemonAndFilesDiffer(t *testing.T) {
-	d, config := besideADaemon(t, "")
+	d := serveLists(t, anyPorts, "bulk.example\n")
+	config := d.file()
 	blocked, clear := "x@bulk.example\tblocked\t", "x@new.example\tclear\t"
 	// Another file lies where the index was: the daemon has the old one.
 	bdx := filepath.Join(d.dir, "var/a.bdx")
@@ -160,26 +151,17 @@ func TestCheckOfADaemonThatDoesNotAnswer(t *testing.T) {
 
 // Live entries count in the table of lists from the moment on when they act.
 func TestListsCountLiveEntriesAtOnce(t *testing.T) {
-	d, config := besideADaemon(t, "")
+	d := serveLists(t, anyPorts, "bulk.example\n")
 	for n := 1; n <= 20; n++ {
-		runs(t, "add", "-c", config, fmt.Sprintf("x%d@live.example", n))
+		runs(t, "add", "-c", d.file(), fmt.Sprintf("x%d@live.example", n))
 		var table httpapi.ListTable
 		if _, body := d.get(t, "/v1/lists"); json.Unmarshal([]byte(body), &table) != nil {
 			t.Fatal(body)
 		}
-		counted := func(list string, entries int) {
-			if list == "live" && entries != n {
-				t.Errorf("%d entries after %d were added", entries, n)
-			}
-		}
-		for _, f := range table.Lists {
-			counted(f.List, f.Entries)
-		}
-		for _, w := range table.Worth {
-			counted(w.List, w.Entries)
-		}
-		if !slices.ContainsFunc(table.Worth, func(w httpapi.ListWorth) bool { return w.List == "live" }) {
-			t.Error("the table has no row of live entries")
+		file := slices.IndexFunc(table.Lists, func(f httpapi.ListFile) bool { return f.List == "live" })
+		row := slices.IndexFunc(table.Worth, func(w httpapi.ListWorth) bool { return w.List == "live" })
+		if row < 0 || table.Worth[row].Entries != n || file >= 0 && table.Lists[file].Entries != n {
+			t.Errorf("after %d were added: %+v", n, table)
 		}
 	}
 }

@@ -16,17 +16,8 @@ import (
 func TestJunk(t *testing.T) {
 	dir := t.TempDir()
 	path := testkit.Write(t, filepath.Join(dir, "config.toml"), "[live]\nfolder = \"live\"\n")
-	run := func(mail string, args ...string) (int, string) {
-		code, out, errs := blockd(t, mail, append(args, "-c", path)...)
-		return code, out + errs
-	}
 	const mail = "Return-Path: <promo@bulk.example>\nFrom: My Bank <info@bank.example>\n\nhello\n"
-	for _, step := range []struct {
-		mail string
-		args string
-		code int
-		says string
-	}{
+	goes(t, path, []step{
 		{mail, "junk --recipient Anna+shop@here.example", 0, "added: block promo@bulk.example for anna@here.example until "},
 		{mail, "junk --recipient anna@here.example --undo", 0, "removed: block promo@bulk.example"},
 		{mail, "junk --recipient anna@here.example --ham", 0, "promo@bulk.example was not blocked"},
@@ -44,11 +35,7 @@ func TestJunk(t *testing.T) {
 		{"", "list --owner anna@here.example", 0, "promo@bulk.example"},
 		{"", "list", 0, "no live entries"},
 		{"", "remove promo@bulk.example --owner anna@here.example", 0, "undo: blockd add"},
-	} {
-		if code, text := run(step.mail, strings.Fields(step.args)...); code != step.code || !strings.Contains(text, step.says) {
-			t.Errorf("%s: %d, want %d with %q:\n%s", step.args, code, step.code, step.says, text)
-		}
-	}
+	})
 }
 
 // Three users who agree make a proposal, which the journal of one file and no daemon show alike; complaints count only if the history bears them out.
@@ -62,11 +49,7 @@ func TestProposalsOfFiles(t *testing.T) {
 	complaint := testkit.Write(t, filepath.Join(dir, "complaints/new/1"), arf("abuse", "promo@bulk.example", "carl@here.example", "192.0.2.7"))
 	forged := testkit.Write(t, filepath.Join(dir, "forged"), arf("abuse", "promo@bulk.example", "dora@here.example", "192.0.2.7"))
 	const mail = "Return-Path: <promo@bulk.example>\n\nhello\n"
-	for _, step := range []struct {
-		mail, args string
-		code       int
-		says       string
-	}{
+	goes(t, path, []step{
 		{"", "proposals", 1, "nothing found"},
 		{mail, "junk --recipient anna@here.example", 0, "added"},
 		{mail, "junk --recipient anna+shop@here.example --for 2d", 0, "replaced"},
@@ -85,12 +68,7 @@ func TestProposalsOfFiles(t *testing.T) {
 		{"", "proposals", 1, "nothing found"},
 		{"", "audit --action complaint.take", 0, "promo@bulk.example"},
 		{"", "proposals --state odd", 2, "want open, adopted or declined"},
-	} {
-		code, out, errs := blockd(t, step.mail, append(strings.Fields(step.args), "-c", path)...)
-		if text := out + errs; code != step.code || !strings.Contains(text, step.says) {
-			t.Errorf("%s: %d, want %d with %q:\n%s", step.args, code, step.code, step.says, text)
-		}
-	}
+	})
 }
 
 // arf is a complaint in the Abuse Reporting Format.

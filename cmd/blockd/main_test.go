@@ -45,6 +45,24 @@ func says(t *testing.T, code int, want string, args ...string) {
 	}
 }
 
+// step is a command by its words, its exit code, and a text in what it prints or says.
+type step struct {
+	stdin, words string
+	code         int
+	says         string
+}
+
+// goes runs one command after the other with a configuration.
+func goes(t *testing.T, config string, steps []step) {
+	t.Helper()
+	for _, s := range steps {
+		code, stdout, stderr := blockd(t, s.stdin, append(strings.Fields(s.words), "-c", config)...)
+		if code != s.code || !strings.Contains(stdout+stderr, s.says) {
+			t.Errorf("blockd %s = %d, %s%s, want %d and %q", s.words, code, stdout, stderr, s.code, s.says)
+		}
+	}
+}
+
 func writeFile(t *testing.T, dir, name, text string) (path string) {
 	t.Helper()
 	return testkit.Write(t, filepath.Join(dir, name), text)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 )
 
@@ -25,32 +24,22 @@ format = "plain"
 mode = "shadow"
 `)
 	runs(t, "compile", "-c", file)
-	for _, tt := range []struct {
-		args string
-		code int
-		out  string // or stderr
-	}{
-		{"check x@bulk.example", 0, "x@bulk.example\tblocked\tbad:1\tbulk.example"},
-		{"resume bad", exitFault, `list "bad" is not paused`},
-		{"pause", exitUsage, "want one list"},
-		{"pause bad b", exitUsage, "want one list"},
-		{"pause bad --for soon", exitUsage, "--for: want how long"},
-		{"pause bad --for 32d", exitFault, "31 days at most"},
-		{"pause none", exitFault, `there is no list "none"`},
-		{"pause b", exitFault, "lets senders in and refuses nobody"},
-		{"pause c", exitFault, "is in shadow mode and refuses nobody"},
-		{"pause bad --for 2h", 0, "paused: bad does not count until"},
-		{"check x@bulk.example", 1, "x@bulk.example\tclear\tbad:1\tbulk.example\tpaused"},
-		{"check boss@bulk.example", 1, "boss@bulk.example\tallowed\tbad:2"},
-		{"check --explain x@bulk.example", 1, "(paused: does not count)"},
-		{"pause live", 0, "paused: live does not count until"},
-		{"resume bad", 0, "resumed: bad counts"},
-		{"check x@bulk.example", 0, "x@bulk.example\tblocked"},
-	} {
-		words := strings.Fields(tt.args)
-		code, out, stderr := blockd(t, "", append([]string{words[0], "-c", file}, words[1:]...)...)
-		if code != tt.code || !strings.Contains(out+stderr, tt.out) {
-			t.Errorf("%s: %d, %q, %q; want %d, %q", tt.args, code, out, stderr, tt.code, tt.out)
-		}
-	}
+	goes(t, file, []step{
+		{"", "check x@bulk.example", 0, "x@bulk.example\tblocked\tbad:1\tbulk.example"},
+		{"", "resume bad", exitFault, `list "bad" is not paused`},
+		{"", "pause", exitUsage, "want one list"},
+		{"", "pause bad b", exitUsage, "want one list"},
+		{"", "pause bad --for soon", exitUsage, "--for: want how long"},
+		{"", "pause bad --for 32d", exitFault, "31 days at most"},
+		{"", "pause none", exitFault, `there is no list "none"`},
+		{"", "pause b", exitFault, "lets senders in and refuses nobody"},
+		{"", "pause c", exitFault, "is in shadow mode and refuses nobody"},
+		{"", "pause bad --for 2h", 0, "paused: bad does not count until"},
+		{"", "check x@bulk.example", 1, "x@bulk.example\tclear\tbad:1\tbulk.example\tpaused"},
+		{"", "check boss@bulk.example", 1, "boss@bulk.example\tallowed\tbad:2"},
+		{"", "check --explain x@bulk.example", 1, "(paused: does not count)"},
+		{"", "pause live", 0, "paused: live does not count until"},
+		{"", "resume bad", 0, "resumed: bad counts"},
+		{"", "check x@bulk.example", 0, "x@bulk.example\tblocked"},
+	})
 }

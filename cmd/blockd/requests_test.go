@@ -94,20 +94,12 @@ func TestServeReceipts(t *testing.T) {
 }
 
 func TestRequestsWords(t *testing.T) {
-	dir := t.TempDir()
-	file := writeFile(t, dir, "config.toml", anyPorts)
-	for _, tt := range []struct {
-		args []string
-		code int
-		want string
-	}{
-		{[]string{"requests", "-c", file}, exitUsage, `receipts.listen is "", so that nobody can ask to be let in`},
-		{[]string{"requests", "grant", "-c", file, "x"}, exitFault, `receipts.listen is ""`},
-		{[]string{"requests", "grant", "-c", file}, exitUsage, "want a reference"},
-		{[]string{"requests", "grant", "--for", "soon", "-c", file, "x"}, exitUsage, "--for: want how long"},
-		{[]string{"requests", "--state", "odd", "-c", file}, exitUsage, `--state: want open, granted or declined, have "odd"`},
-		{[]string{"requests", "--state", "open", "--all", "-c", file}, exitUsage, "not both"},
-	} {
-		says(t, tt.code, tt.want, tt.args...)
-	}
+	goes(t, testkit.File(t, "config.toml", anyPorts), []step{
+		{"", "requests", exitUsage, `receipts.listen is "", so that nobody can ask to be let in`},
+		{"", "requests grant x", exitFault, `receipts.listen is ""`},
+		{"", "requests grant", exitUsage, "want a reference"},
+		{"", "requests grant --for soon x", exitUsage, "--for: want how long"},
+		{"", "requests --state odd", exitUsage, `--state: want open, granted or declined, have "odd"`},
+		{"", "requests --state open --all", exitUsage, "not both"},
+	})
 }

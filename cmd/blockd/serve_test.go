@@ -61,6 +61,21 @@ func serveIn(t *testing.T, dir string, doors ...string) *running {
 	return d
 }
 
+// serveLists starts a daemon with a configuration whose list lists/*.txt has these lines, and waits until mail can flow.
+func serveLists(t *testing.T, config, lines string) *running {
+	t.Helper()
+	dir := t.TempDir()
+	writeFile(t, dir, "config.toml", config)
+	writeFile(t, dir, "lists/a.txt", lines)
+	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "lists swapped in")
+	d.wait(t, "upstream ready")
+	return d
+}
+
+// file is the path of the daemon's configuration.
+func (d *running) file() string { return filepath.Join(d.dir, "config.toml") }
+
 // end stops the daemon as SIGTERM does and returns its exit code.
 func (d *running) end(t *testing.T) int {
 	t.Helper()
@@ -100,15 +115,15 @@ func (d *running) get(t *testing.T, path string, header ...string) (status int, 
 	return resp.StatusCode, string(text)
 }
 
-// send plays one message and returns the reply that decided it.
-func (d *running) send(t *testing.T, from, to string) string {
+// session is one SMTP session behind its greeting.
+func (d *running) session(t *testing.T) (say func(line string) (reply string), hangUp func() error) {
 	t.Helper()
 	conn, err := net.Dial("tcp", d.smtp)
 	testkit.Must(t, err)
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(time.Minute))
+	conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	c := textproto.NewConn(conn)
-	say := func(line string) string {
+	say = func(line string) string {
+		t.Helper()
 		if line != "" {
 			testkit.Must(t, c.PrintfLine("%s", line))
 		}
@@ -119,6 +134,14 @@ func (d *running) send(t *testing.T, from, to string) string {
 		return fmt.Sprintf("%d %s", code, text)
 	}
 	say("")
+	return say, conn.Close
+}
+
+// send plays one message and returns the reply that decided it.
+func (d *running) send(t *testing.T, from, to string) string {
+	t.Helper()
+	say, hangUp := d.session(t)
+	defer hangUp()
 	if reply := say("EHLO client.there.example"); reply[0] != '2' {
 		return reply
 	}
@@ -167,11 +190,7 @@ format = "plain"
 
 // The main job, once through everything that main wires together.
 func TestServe(t *testing.T) {
-	dir := t.TempDir()
-	writeFile(t, dir, "config.toml", anyPorts)
-	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
-	d := serveIn(t, dir, "smtp", "http")
-	d.wait(t, "upstream ready")
+	d := serveLists(t, anyPorts, "bulk.example\n")
 
 	refused := d.send(t, "x@bulk.example", "you@here.example")
 	if want := "550 5.7.1 <x@bulk.example>: Sender address rejected: listed in bad (ref "; !strings.HasPrefix(refused, want) {
@@ -183,7 +202,7 @@ func TestServe(t *testing.T) {
 	if got := d.send(t, "friend@clear.example", "you@here.example"); !strings.HasPrefix(got, "250 ") {
 		t.Errorf("a clear sender gets %q", got)
 	}
-	if files, _ := filepath.Glob(dir + "/mail/new/*"); len(files) != 2 {
+	if files, _ := filepath.Glob(d.dir + "/mail/new/*"); len(files) != 2 {
 		t.Errorf("%d messages in the Maildir, want 2", len(files))
 	}
 	if status, body := d.get(t, "/readyz"); status != 200 || body != "ok\n" {
@@ -199,7 +218,7 @@ func TestServe(t *testing.T) {
 		}
 	}
 
-	writeFile(t, dir, "lists/b.txt", "clear.example\n")
+	writeFile(t, d.dir, "lists/b.txt", "clear.example\n")
 	testkit.Eventually(t, "a new file to act", func() bool {
 		_, body := d.get(t, "/v1/check?sender=friend@clear.example")
 		return strings.Contains(body, `"verdict":"blocked"`)
@@ -213,13 +232,9 @@ func TestServe(t *testing.T) {
 }
 
 func TestServeReloadsAtOnceOnSIGHUP(t *testing.T) {
-	dir := t.TempDir()
 	// No event and no poll would show the change within this test.
-	writeFile(t, dir, "config.toml", strings.NewReplacer(`"20ms"`, `"1m"`).Replace(anyPorts))
-	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
-	d := serveIn(t, dir, "smtp", "http")
-	d.wait(t, "upstream ready")
-	writeFile(t, dir, "lists/a.txt", "other.example\n")
+	d := serveLists(t, strings.NewReplacer(`"20ms"`, `"1m"`).Replace(anyPorts), "bulk.example\n")
+	writeFile(t, d.dir, "lists/a.txt", "other.example\n")
 	testkit.Must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	testkit.Eventually(t, "the reload", func() bool {
 		_, body := d.get(t, "/v1/check?sender=x@other.example")
@@ -251,22 +266,12 @@ func TestServeWithOneDoor(t *testing.T) {
 // TestNotReadyWhileStopping: HTTP answers until the last transaction has ended, and
 // says that no mail may be sent here any more.
 func TestNotReadyWhileStopping(t *testing.T) {
-	dir := t.TempDir()
-	writeFile(t, dir, "config.toml", anyPorts)
-	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
-	d := serveIn(t, dir, "smtp", "http")
-	d.wait(t, "upstream ready")
-	conn, err := net.Dial("tcp", d.smtp)
-	testkit.Must(t, err)
-	defer conn.Close()
-	c := textproto.NewConn(conn)
-	for _, line := range []string{"", "EHLO client.there.example", "MAIL FROM:<friend@clear.example>"} {
-		if line != "" {
-			c.PrintfLine("%s", line)
-		}
-		if code, text, err := c.ReadResponse(2); err != nil {
-			t.Fatalf("after %q: %d %s", line, code, text)
-		}
+	d := serveLists(t, anyPorts, "bulk.example\n")
+	say, hangUp := d.session(t)
+	defer hangUp()
+	say("EHLO client.there.example")
+	if reply := say("MAIL FROM:<friend@clear.example>"); reply[0] != '2' {
+		t.Fatal(reply)
 	}
 	d.stop()
 	d.wait(t, "stopping")
@@ -281,18 +286,14 @@ func TestNotReadyWhileStopping(t *testing.T) {
 // TestDegradedWithoutOneOfItsLists: a list that has never loaded is no reason to send
 // mail elsewhere, where the others do not filter it.
 func TestDegradedWithoutOneOfItsLists(t *testing.T) {
-	dir := t.TempDir()
-	writeFile(t, dir, "config.toml", anyPorts+"[[list]]\nname = \"missing\"\npath = \"missing.txt\"\nformat = \"plain\"\n")
-	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
-	d := serveIn(t, dir, "smtp", "http")
-	d.wait(t, "upstream ready")
+	d := serveLists(t, anyPorts+"[[list]]\nname = \"missing\"\npath = \"missing.txt\"\nformat = \"plain\"\n", "bulk.example\n")
 	if status, body := d.get(t, "/readyz"); status != 200 || !strings.HasPrefix(body, "degraded: 1 of 2 lists filter\nlist missing: ") {
 		t.Errorf("/readyz = %d, %q", status, body)
 	}
 	if _, body := d.get(t, "/v1/lists"); !strings.Contains(body, `"ready":true,"lacks":"1 of 2 lists filter"`) {
 		t.Errorf("/v1/lists = %s", body)
 	}
-	writeFile(t, dir, "missing.txt", "spam.example\n")
+	writeFile(t, d.dir, "missing.txt", "spam.example\n")
 	testkit.Eventually(t, "all lists", func() bool {
 		_, body := d.get(t, "/readyz")
 		return body == "ok\n"
@@ -347,17 +348,13 @@ func TestServeMakesAToken(t *testing.T) {
 
 // TestCommandsReadTheFirstToken asks by TCP alone: the token's file is what opens it.
 func TestCommandsReadTheFirstToken(t *testing.T) {
-	dir := t.TempDir()
 	config := strings.Replace(anyPorts, "[http]\nlisten = \"127.0.0.1:0\"", fmt.Sprintf("[http]\nlisten = %q\nsocket = \"none\"", testkit.Unused(t)), 1)
-	writeFile(t, dir, "config.toml", config)
-	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
-	d := serveIn(t, dir, "smtp", "http")
-	d.wait(t, "upstream ready")
+	d := serveLists(t, config, "bulk.example\n")
 	d.send(t, "x@bulk.example", "you@here.example")
-	prints(t, 0, "x@bulk.example", "history", "-c", filepath.Join(dir, "config.toml"))
-	runs(t, "add", "-c", filepath.Join(dir, "config.toml"), "other.example")
+	prints(t, 0, "x@bulk.example", "history", "-c", d.file())
+	runs(t, "add", "-c", d.file(), "other.example")
 	t.Setenv("BLOCKD_TOKEN", "a-token-that-nobody-made")
-	if code, _, errs := blockd(t, "", "history", "-c", filepath.Join(dir, "config.toml")); code == 0 || !strings.Contains(errs, "token") {
+	if code, _, errs := blockd(t, "", "history", "-c", d.file()); code == 0 || !strings.Contains(errs, "token") {
 		t.Errorf("history with another token: %d, %s", code, errs)
 	}
 }
@@ -366,8 +363,8 @@ func TestCommandsReadTheFirstToken(t *testing.T) {
 func TestServeInFrontOfAServerThatIsAway(t *testing.T) {
 	away := testkit.Listen(t)
 	away.Close()
-	dir := t.TempDir()
 	config := strings.Replace(anyPorts, `"maildir:mail"`, fmt.Sprintf("%q\nclient_info = \"none\"", "smtp://"+away.Addr().String()), 1)
+	dir := t.TempDir()
 	writeFile(t, dir, "config.toml", config)
 	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
 	d := serveIn(t, dir, "smtp", "http")

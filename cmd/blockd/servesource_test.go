@@ -5,7 +5,6 @@ package main
 import (
 	"database/sql"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,55 +74,6 @@ func (d *running) turnsAway(t *testing.T, from string) bool {
 	return strings.HasPrefix(d.send(t, from, "you@here.example"), "550 ")
 }
 
-// TestRowIsRefused: a row is inserted, and the next recipient is refused; a row is deleted, and the next one is accepted.
-// The database goes away, and the copy serves on, through a restart too, until it is back.
-func TestRowIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	db := sendersIn(t, dir)
-	d := serveIn(t, dir, "smtp", "http")
-	d.wait(t, "upstream ready")
-	testkit.Eventually(t, "the row to act", func() bool { return d.turnsAway(t, "x@bulk.example") })
-	if d.turnsAway(t, "x@new.example") {
-		t.Error("a sender of no row is refused")
-	}
-	edit(t, db, "insert into senders (entry) values ('new.example')")
-	testkit.Eventually(t, "the new row to act", func() bool { return d.turnsAway(t, "x@new.example") })
-	edit(t, db, "delete from senders where entry = 'new.example'")
-	testkit.Eventually(t, "the deleted row to go", func() bool { return !d.turnsAway(t, "x@new.example") })
-	testkit.Eventually(t, "state ok", func() bool {
-		s := d.source(t)
-		return s.State == "ok" && s.Class == "" && s.Error == "" && s.Rows == 1 && s.LagSeconds != nil && !s.Since.IsZero()
-	})
-
-	moved := filepath.Join(dir, "moved.db")
-	testkit.Must(t, os.Rename(filepath.Join(dir, "senders.db"), moved))
-	testkit.Eventually(t, "state away", func() bool { return d.source(t).State == "away" })
-	if s := d.source(t); s.Class == "" || s.Error == "" || s.Rows != 1 {
-		t.Errorf("away: %+v", s)
-	}
-	if code, body := d.get(t, "/readyz"); code != 200 || !strings.HasPrefix(body, "degraded") || !strings.Contains(body, "list abuse-desk: its source is away: ") {
-		t.Errorf("/readyz = %d %s", code, body)
-	}
-	if _, metrics := d.get(t, "/metrics"); !strings.Contains(metrics, "\nblockd_source_up{list=\"abuse-desk\"} 0\n") {
-		t.Error("blockd_source_up is not 0")
-	}
-	code, out, errs := blockd(t, "", "lists", "-c", filepath.Join(dir, "config.toml"))
-	if code != 0 || !strings.Contains(out, "\nabuse-desk  away: ") {
-		t.Errorf("blockd lists = %d, %s%s", code, out, errs)
-	}
-	d.end(t)
-
-	d = serveIn(t, dir, "smtp", "http")
-	if !d.turnsAway(t, "x@bulk.example") {
-		t.Error("the copy does not serve after a restart")
-	}
-	testkit.Eventually(t, "state away", func() bool { return d.source(t).Error != "" })
-	testkit.Must(t, os.Rename(moved, filepath.Join(dir, "senders.db")))
-	edit(t, db, "insert into senders (entry) values ('back.example')")
-	testkit.Eventually(t, "the row that came while the source was away", func() bool { return d.turnsAway(t, "x@back.example") })
-	testkit.Eventually(t, "state ok", func() bool { return d.source(t).State == "ok" })
-}
-
 // TestSourceAwayAtTheFirstStart: the other lists filter until the source is there.
 func TestSourceAwayAtTheFirstStart(t *testing.T) {
 	dir := t.TempDir()
@@ -148,39 +98,6 @@ func TestSourceAwayAtTheFirstStart(t *testing.T) {
 		_, body := d.get(t, "/readyz")
 		return strings.HasPrefix(body, "ok\n")
 	})
-}
-
-// TestEmptiedTable: the gate refuses what the source holds now. What served serves on, also after a restart, and an
-// operator may accept it.
-func TestEmptiedTable(t *testing.T) {
-	dir := t.TempDir()
-	db := sendersIn(t, dir)
-	writeFile(t, dir, "config.toml", strings.Replace(senders, "quiet =", "poll = \"1s\"\nquiet =", 1)) // which finds what was accepted
-	for i := range 150 {
-		edit(t, db, fmt.Sprintf("insert into senders (entry) values ('n%d.bulk.example')", i))
-	}
-	d := serveIn(t, dir, "smtp", "http")
-	testkit.Eventually(t, "the rows to act", func() bool { return d.turnsAway(t, "x@bulk.example") })
-	edit(t, db, "delete from senders")
-	testkit.Eventually(t, "state refused", func() bool { return d.source(t).State == "refused" })
-	if s := d.source(t); s.Class != "empty" || s.Error == "" {
-		t.Errorf("an emptied table: %+v", s)
-	}
-	if !d.turnsAway(t, "x@bulk.example") {
-		t.Error("an emptied table lets its senders pass")
-	}
-	d.end(t)
-	d = serveIn(t, dir, "smtp", "http")
-	if !d.turnsAway(t, "x@bulk.example") {
-		t.Error("an emptied table lets its senders pass after a restart")
-	}
-	testkit.Eventually(t, "state refused", func() bool { s := d.source(t); return s.State == "refused" && s.Class == "empty" })
-	code, out, errs := blockd(t, "", "compile", "--accept", "-c", filepath.Join(dir, "config.toml"))
-	if code != 0 {
-		t.Fatalf("compile --accept = %d, %s%s", code, out, errs)
-	}
-	testkit.Eventually(t, "what was accepted", func() bool { return !d.turnsAway(t, "x@bulk.example") })
-	testkit.Eventually(t, "state ok", func() bool { return d.source(t).State == "ok" })
 }
 
 // TestCompileReadsASourceOnce: without a copy compile reads the source, and a copy that is there is taken as it is.

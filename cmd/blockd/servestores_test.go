@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/http/httptest"
@@ -34,13 +35,14 @@ const storeSecret = "s3cret"
 
 // remoteStore is a server that holds a list.
 type remoteStore struct {
-	address string
+	address string // "" for a file
 	dsn     string // of it, with ADDRESS in place of its address
 	secret  string // its password, if not storeSecret
 	keys    string // of [list.source], besides kind, dsn_file and every
 	prepare func(t *testing.T, ddl string)
 	put     func(t *testing.T, entries ...string) // adds entries
 	empty   func(t *testing.T)                    // takes all away
+	away    func(t *testing.T, away bool)         // of a file; a server is away if its link is down
 }
 
 // config is that of a daemon with the list, whose store the file store.dsn names.
@@ -66,6 +68,32 @@ var stores = map[string]func(t *testing.T) remoteStore{
 			prepare: do,
 			put:     func(t *testing.T, entries ...string) { t.Helper(); do(t, insertion(entries)) },
 			empty:   func(t *testing.T) { t.Helper(); do(t, "truncate senders") },
+		}
+	},
+	"sqlite": func(t *testing.T) remoteStore {
+		home := filepath.Join(t.TempDir(), "senders.db")
+		path := home
+		do := func(t *testing.T, text string) {
+			t.Helper()
+			db, err := sql.Open("sqlite", "file:"+path+"?_busy_timeout=60000")
+			testkit.Must(t, err)
+			defer db.Close()
+			edit(t, db, text)
+		}
+		do(t, "create table senders (id integer primary key, entry text not null unique)")
+		return remoteStore{
+			dsn: "sqlite:" + home, keys: "query = \"select id, entry from senders\"\nchanges = \"log\"\n",
+			prepare: do,
+			put:     func(t *testing.T, entries ...string) { t.Helper(); do(t, insertion(entries)) },
+			empty:   func(t *testing.T) { t.Helper(); do(t, "delete from senders") },
+			away: func(t *testing.T, away bool) {
+				t.Helper()
+				from := path
+				if path = home; away {
+					path += ".moved"
+				}
+				testkit.Must(t, os.Rename(from, path))
+			},
 		}
 	},
 	"mysql": func(t *testing.T) remoteStore {
@@ -172,11 +200,15 @@ func TestStores(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			store := start(t)
-			link := testkit.NewProxy(t, store.address)
 			dir := t.TempDir()
-			writeFile(t, dir, "store.dsn", strings.Replace(store.dsn, "ADDRESS", link.Address, 1)+"\n")
+			if store.away == nil {
+				link := testkit.NewProxy(t, store.address)
+				store.dsn = strings.Replace(store.dsn, "ADDRESS", link.Address, 1)
+				store.away = func(_ *testing.T, away bool) { link.Set(testkit.Link{Down: away}) }
+			}
+			writeFile(t, dir, "store.dsn", store.dsn+"\n")
 			writeFile(t, dir, "lists/a.txt", "other.example\n")
-			writeFile(t, dir, "config.toml", store.config(kind))
+			writeFile(t, dir, "config.toml", strings.Replace(store.config(kind), "quiet =", "poll = \"1s\"\nquiet =", 1)) // which finds what was accepted
 			if store.prepare != nil {
 				store.prepare(t, storeText(t, dir))
 			}
@@ -189,14 +221,20 @@ func TestStores(t *testing.T) {
 			d := serveIn(t, dir, "smtp", "http")
 			d.wait(t, "upstream ready")
 			testkit.Eventually(t, "the entries to act", func() bool { return d.turnsAway(t, "x@bulk.example") })
+			if d.turnsAway(t, "x@new.example") {
+				t.Error("a sender of no entry is refused")
+			}
 			store.put(t, "new.example")
 			testkit.Eventually(t, "the new entry to act", func() bool { return d.turnsAway(t, "x@new.example") })
-			testkit.Eventually(t, "state ok", func() bool { return d.source(t).State == "ok" })
+			testkit.Eventually(t, "state ok", func() bool {
+				s := d.source(t)
+				return s.State == "ok" && s.Class == "" && s.Error == "" && s.Rows == 152 && s.LagSeconds != nil && !s.Since.IsZero()
+			})
 
-			link.Set(testkit.Link{Down: true})
+			store.away(t, true)
 			testkit.Eventually(t, "state away", func() bool { // what was under way may be cut first, which has a class of its own
 				s := d.source(t)
-				return s.State == "away" && s.Class == "unreachable"
+				return s.State == "away" && s.Class != "" && (s.Class == "unreachable" || store.address == "")
 			})
 			if s := d.source(t); s.Error == "" || s.Rows != 152 {
 				t.Errorf("away: %+v", s)
@@ -204,6 +242,8 @@ func TestStores(t *testing.T) {
 			if code, body := d.get(t, "/readyz"); code != 200 || !strings.HasPrefix(body, "degraded") || !strings.Contains(body, "list abuse-desk: its source is away: ") {
 				t.Errorf("/readyz = %d %s", code, body)
 			}
+			d.waitMetric(t, `blockd_source_up{list="abuse-desk"} 0`)
+			prints(t, 0, "\nabuse-desk  away: ", "lists", "-c", filepath.Join(dir, "config.toml"))
 			if !d.turnsAway(t, "x@new.example") {
 				t.Error("the copy does not serve while the store is away")
 			}
@@ -215,7 +255,7 @@ func TestStores(t *testing.T) {
 			}
 			testkit.Eventually(t, "state away", func() bool { return d.source(t).Error != "" })
 			store.put(t, "back.example")
-			link.Set(testkit.Link{})
+			store.away(t, false)
 			began := time.Now()
 			testkit.Eventually(t, "what came while the store was away", func() bool { return d.turnsAway(t, "x@back.example") })
 			t.Logf("followed again after %v", time.Since(began)) // 10 s on a machine at rest
@@ -233,6 +273,10 @@ func TestStores(t *testing.T) {
 				d.end(t)
 				store.keepsSecret(t, d)
 				d = serveIn(t, dir, "smtp", "http")
+			}
+			if kind == "sqlite" {
+				runs(t, "compile", "--accept", "-c", filepath.Join(dir, "config.toml"))
+				testkit.Eventually(t, "what was accepted", func() bool { return !d.turnsAway(t, "x@bulk.example") && d.source(t).State == "ok" })
 			}
 		})
 	}

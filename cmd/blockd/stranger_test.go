@@ -2,13 +2,10 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
-	"net/textproto"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"blockd/internal/testkit"
 	"blockd/mail/addr"
@@ -29,42 +26,6 @@ func regulars(t *testing.T, dir string, n int) {
 	testkit.Must(t, recent.Save(filepath.Join(dir, "var", "a.bdx"+reload.RecentSuffix)))
 }
 
-// session is one SMTP session.
-func (d *running) session(t *testing.T) (say func(line string) (reply string)) {
-	t.Helper()
-	conn, err := net.Dial("tcp", d.smtp)
-	testkit.Must(t, err)
-	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(2 * time.Minute))
-	c := textproto.NewConn(conn)
-	say = func(line string) string {
-		t.Helper()
-		if line != "" {
-			testkit.Must(t, c.PrintfLine("%s", line))
-		}
-		code, text, err := c.ReadResponse(0)
-		if err != nil && code == 0 {
-			t.Fatalf("after %q: %v", line, err)
-		}
-		return fmt.Sprintf("%d %s", code, text)
-	}
-	say("")
-	say("EHLO client.there.example")
-	return say
-}
-
-// acts waits for an entry to refuse a sender.
-func (d *running) acts(t *testing.T, sender string) {
-	t.Helper()
-	testkit.Eventually(t, sender+" to be refused", func() bool { return d.refuses(t, sender) })
-}
-
-func (d *running) refuses(t *testing.T, sender string) bool {
-	t.Helper()
-	_, body := d.get(t, "/v1/check?sender="+sender)
-	return strings.Contains(body, `"verdict":"blocked"`)
-}
-
 // TestPoisonedEntriesAreHeldBack: entries that would refuse those who write do not act,
 // the rest of the list does, through restarts, until a person accepts them.
 func TestPoisonedEntriesAreHeldBack(t *testing.T) {
@@ -75,7 +36,7 @@ func TestPoisonedEntriesAreHeldBack(t *testing.T) {
 	d := serveIn(t, dir, "smtp", "http")
 	d.wait(t, "upstream ready")
 	writeFile(t, dir, "lists/a.txt", "bulk.example\nregular0.example\nregular1.example\nregular2.example\nnew.example\n")
-	d.acts(t, "x@new.example")
+	d.waitBlocked(t, "x@new.example", true)
 	remark := "list bad: 3 held back: they would refuse senders who wrote lately; see blockd lint --held bad"
 	check := func(when string) {
 		t.Helper()
@@ -83,7 +44,7 @@ func TestPoisonedEntriesAreHeldBack(t *testing.T) {
 			t.Errorf("%s: /readyz = %d %s", when, status, body)
 		}
 		for i := range 3 {
-			if d.refuses(t, fmt.Sprintf("anna@regular%d.example", i)) {
+			if d.blocks(t, fmt.Sprintf("anna@regular%d.example", i)) {
 				t.Errorf("%s: regular%d.example is refused", when, i)
 			}
 		}
@@ -116,7 +77,7 @@ func TestPoisonedEntriesAreHeldBack(t *testing.T) {
 	says(t, 2, `no list "bed", did you mean bad?`, "compile", "-c", filepath.Join(dir, "config.toml"), "--accept", "bed")
 	runs(t, "compile", "-c", filepath.Join(dir, "config.toml"), "--accept", "bad")
 	for i := range 3 {
-		d.acts(t, fmt.Sprintf("anna@regular%d.example", i))
+		d.waitBlocked(t, fmt.Sprintf("anna@regular%d.example", i), true)
 	}
 	testkit.Eventually(t, "the remark to go", func() bool { _, body := d.get(t, "/readyz"); return body == "ok\n" })
 	if code, out, _ := blockd(t, "", "lint", "--held", "-c", filepath.Join(dir, "config.toml")); code != 0 || out != "nothing is held back\n" {
