@@ -29,10 +29,7 @@ func hostileDomains(n, evil int, want func(name []byte) bool) []listed {
 
 func draftOfHostile(t *testing.T, o Options, h build.Hooks, entries []listed) *Draft {
 	t.Helper()
-	d, err := draftOf(t, filepath.Join(t.TempDir(), "x.bdx"), o, h, rowsNamed(1), entries)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := draftOf(t, filepath.Join(t.TempDir(), "x.bdx"), o, h, rowsNamed(1), entries)
 	t.Cleanup(d.Discard)
 	for _, e := range entries {
 		if got, err := d.Index().lookup(nil, []addr.Key{e.key}, 0); err != nil || len(got) != 1 || got[0].Line != e.line {
@@ -74,14 +71,5 @@ func TestSeedIndependentCollisionsLeadToSipHash(t *testing.T) {
 	d := draftOfHostile(t, o, build.Hooks{Weak: weak}, entries)
 	if d.Report.Reseeds != 3 || d.Report.Hash != "siphash" {
 		t.Errorf("%d reseeds, hash %s, want 3 and siphash", d.Report.Reseeds, d.Report.Hash)
-	}
-}
-
-func TestSipHashFromTheStart(t *testing.T) {
-	o := seeded(3)
-	o.SipHash = true
-	d := draftOfHostile(t, o, build.Hooks{}, hostileDomains(5000, 0, nil))
-	if d.Report.Reseeds != 0 || d.Report.Hash != "siphash" || d.Index().file.Hash.Key != bloom.Seed(o.Seed.HashKey) {
-		t.Errorf("%d reseeds, hash %s", d.Report.Reseeds, d.Report.Hash)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blockd/index/internal/format"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 	"blockd/mail/addr"
 )
@@ -41,9 +42,7 @@ func TestBatchAgreesWithLookup(t *testing.T) {
 		for _, state := range []string{"filter in the mapping", "filter in memory", "filter always says perhaps"} {
 			switch state {
 			case "filter in memory":
-				if err := ix.Promote(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, ix.Promote(t.Context()))
 			case "filter always says perhaps":
 				allPerhaps(t, ix)
 			}
@@ -66,20 +65,14 @@ func TestBatchErrorIsTheSendersOwn(t *testing.T) {
 	const n = 3000
 	built := indexOf(t, seeded(1), rowsNamed(1), manyDomains(n))
 	path, s := built.mapping.name, built.file.Sections[format.SecPages]
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Value(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer f.Close()
 	for page := uint64(0); page < s.Items; page += 10 {
 		if _, err := f.WriteAt([]byte{0xff, 0xff, 0xff}, int64(s.Offset+page*format.PageSize+format.PageSize-8)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ix, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix := opened(t, path)
 	senders := make([]addr.Addr, n)
 	for i := range senders {
 		senders[i] = sender(t, "x@mx."+manyName(i))
@@ -125,24 +118,8 @@ func TestClearBatchAllocatesNothing(t *testing.T) {
 		}
 	}
 	measure("filter in the mapping")
-	if err := ix.Promote(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, ix.Promote(t.Context()))
 	measure("filter in memory")
 	allPerhaps(t, ix)
 	measure("filter always says perhaps")
-}
-
-func TestBatchCountsLikeLookup(t *testing.T) {
-	ix := indexOf(t, seeded(1), rowsNamed(1), manyDomains(1000))
-	allPerhaps(t, ix)
-	senders := make([]addr.Addr, 10)
-	for i := range senders {
-		senders[i] = sender(t, fmt.Sprintf("x@y%d.example", i))
-	}
-	var b Batch
-	ix.LookupBatch(&b, senders, testTime)
-	if fp, asked := ix.FalsePositives(); fp != 10 || asked != 10 { // names of two labels alone
-		t.Errorf("FalsePositives() = %d, %d, want 10, 10", fp, asked)
-	}
 }

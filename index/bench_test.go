@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/mail/addr"
 )
@@ -18,10 +19,7 @@ func benchName(i int) string { return fmt.Sprintf("mail%d.example%d.test", i, i%
 func benchIndex(b *testing.B) *Index {
 	b.Helper()
 	entries := make([]listed, 0, benchSize+1)
-	local, err := addr.LocalKey("offers")
-	if err != nil {
-		b.Fatal(err)
-	}
+	local := testkit.Value(addr.LocalKey("offers"))(b)
 	for i := range benchSize {
 		entries = append(entries, listed{key: addr.Key{Text: benchName(i), Kind: addr.Domain, Labels: 3}, scope: lists.Tree, line: i + 1})
 	}
@@ -76,22 +74,10 @@ func BenchmarkLookup(b *testing.B) {
 // BenchmarkBuild builds the largest real list there is, from gzip to a checked
 // and synced file.
 func BenchmarkBuild(b *testing.B) {
-	source := realList(b)
+	source := plain("union", testkit.Shared(b, "lists/union-domains.txt.gz"))
 	for b.Loop() {
-		d, err := Build(b.Context(), filepath.Join(b.TempDir(), "x.bdx"), []Source{source}, Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		d := testkit.Value(Build(b.Context(), filepath.Join(b.TempDir(), "x.bdx"), []Source{source}, Options{}))(b)
 		b.ReportMetric(float64(d.Report.Bytes)/1e6, "MB")
 		d.Discard()
-	}
-}
-
-func BenchmarkOpen(b *testing.B) {
-	ix := benchIndex(b)
-	for b.Loop() {
-		if _, err := Open(ix.mapping.name); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

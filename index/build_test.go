@@ -11,6 +11,7 @@ import (
 
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/mail/addr"
 )
@@ -47,46 +48,57 @@ func rowsNamed(n int) []ListInfo {
 	return rows
 }
 
-// draftOf builds from entries instead of files.
-func draftOf(t testing.TB, path string, o Options, h build.Hooks, rows []ListInfo, entries []listed) (*Draft, error) {
+// tryDraft builds from entries instead of files.
+func tryDraft(t testing.TB, path string, o Options, h build.Hooks, rows []ListInfo, entries []listed) (*Draft, error) {
 	t.Helper()
 	h.Rows, h.Entries = rows, func(in *build.Intake) error { return takeIn(in, entries) }
 	return newDraft(t.Context(), path, nil, o, h)
+}
+
+// draftOf is tryDraft where that succeeds. The draft ends with the test.
+func draftOf(t testing.TB, path string, o Options, h build.Hooks, rows []ListInfo, entries []listed) *Draft {
+	t.Helper()
+	d := testkit.Value(tryDraft(t, path, o, h, rows, entries))(t)
+	t.Cleanup(d.Discard)
+	return d
+}
+
+// built is the draft of sources, which ends with the test.
+func built(t testing.TB, path string, sources []Source, o Options) *Draft {
+	t.Helper()
+	d := testkit.Value(Build(t.Context(), path, sources, o))(t)
+	t.Cleanup(d.Discard)
+	return d
+}
+
+func publish(t testing.TB, d *Draft) {
+	t.Helper()
+	testkit.Must(t, d.Publish())
+}
+
+func opened(t testing.TB, path string) *Index {
+	t.Helper()
+	ix := testkit.Value(Open(path))(t)
+	return ix
 }
 
 // indexOf builds, publishes and opens an index of entries.
 func indexOf(t testing.TB, o Options, rows []ListInfo, entries []listed) *Index {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.bdx")
-	d, err := draftOf(t, path, o, build.Hooks{}, rows, entries)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	ix, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ix
+	publish(t, draftOf(t, path, o, build.Hooks{}, rows, entries))
+	return opened(t, path)
 }
 
 func domainKey(t testing.TB, name string) addr.Key {
 	t.Helper()
-	k, err := addr.DomainKey(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := testkit.Value(addr.DomainKey(name))(t)
 	return k
 }
 
 func sender(t testing.TB, text string) addr.Addr {
 	t.Helper()
-	a, err := addr.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testkit.Value(addr.Parse(text))(t)
 	return a
 }
 

@@ -29,10 +29,7 @@ func old(t testing.TB, sources []Source) {
 // segments are the files of a cache.
 func segments(t testing.TB, folder string) (names []string) {
 	t.Helper()
-	files, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Value(os.ReadDir(folder))(t)
 	for _, f := range files {
 		names = append(names, f.Name())
 	}
@@ -80,16 +77,11 @@ func TestWhatAChangeOfSourceOrSettingsCosts(t *testing.T) {
 	build := func(want int, sources ...Source) *Index {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "x.bdx")
-		d, err := Build(t.Context(), path, sources, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := testkit.Value(Build(t.Context(), path, sources, o))(t)
 		if d.Report.Cached != want {
 			t.Errorf("%d sources from segments, want %d; notes %q", d.Report.Cached, want, d.Report.Notes)
 		}
-		if err := d.Publish(); err != nil {
-			t.Fatal(err)
-		}
+		publish(t, d)
 		return d.Index()
 	}
 	build(0, a, b, small)
@@ -114,10 +106,7 @@ func TestWhatAChangeOfSourceOrSettingsCosts(t *testing.T) {
 	build(2, a, b)
 	build(2, a, b) // by stamps alone
 	build(2, b, a)
-	d, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), []Source{longList(t, "d"), a, b}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Value(Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), []Source{longList(t, "d"), a, b}, o))(t)
 	d.Discard()
 	if n := len(segments(t, o.Cache)); n != 3 {
 		t.Errorf("%d files after a draft that was discarded, want two segments and the memo", n)
@@ -171,13 +160,8 @@ func TestRefusedSourceKeepsItsLastGoodEntries(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.bdx")
 	build := func(wantRefused string, sources ...Source) *Index {
 		t.Helper()
-		d, err := Build(t.Context(), path, sources, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Publish(); err != nil {
-			t.Fatal(err)
-		}
+		d := built(t, path, sources, o)
+		publish(t, d)
 		for _, row := range d.Report.Lists {
 			switch refused := row.Source.List == wantRefused; {
 			case refused != (row.Refused != nil), refused != row.LastGood, row.Summary.Verdict != lists.Loaded:
@@ -205,9 +189,7 @@ func TestRefusedSourceKeepsItsLastGoodEntries(t *testing.T) {
 	holds(build("b", a, b), "a2", "b") // a binary file
 	write("b2.test\n#? block x@b.test\n")
 	holds(build("b", a, b), "a2", "b") // fails its own test
-	if err := os.Remove(b.Path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(b.Path))
 	rewrite(t, a, "a.test\n")
 	holds(build("b", a, b), "a", "b") // gone
 	write("b2.test\n")

@@ -86,21 +86,19 @@ func newFullSpecimen(t testing.TB, entries int) *specimen {
 	return newSpecimenOf(t, rng, list, digest.MD5, digest.SHA256)
 }
 
+// header is that of the specimen as it was written.
+func (s *specimen) header(t testing.TB) *format.Header {
+	t.Helper()
+	return testkit.Value(format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data))))(t)
+}
+
 func newSpecimenOf(t testing.TB, rng *rand.Rand, list []listed, hashes ...digest.Algorithm) *specimen {
 	t.Helper()
 	s := &specimen{entries: list, path: filepath.Join(t.TempDir(), "specimen.bdx")}
 	o := seeded(9)
 	o.Hashes = digest.SetOf(hashes...)
-	d, err := draftOf(t, s.path, o, build.Hooks{}, rowsNamed(5), list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	if s.data, err = os.ReadFile(s.path); err != nil {
-		t.Fatal(err)
-	}
+	publish(t, draftOf(t, s.path, o, build.Hooks{}, rowsNamed(5), list))
+	s.data = testkit.Read(t, s.path)
 	keys := slices.DeleteFunc(slices.Clone(list), func(e listed) bool { return e.pattern != "" || e.net.IsValid() })
 	now, full := testTime.Unix(), len(keys) < len(list)
 	for len(s.senders) < 12 {
@@ -230,14 +228,8 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 	if len(s.data) < 30_000 || len(s.data) > 50_000 {
 		t.Fatalf("specimen of %d bytes", len(s.data))
 	}
-	h, err := format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := s.header(t)
+	f := testkit.Value(os.OpenFile(s.path, os.O_RDWR, 0))(t)
 	defer f.Close()
 	step := 7 // in each byte the bit below that of the byte before
 	switch {
@@ -271,9 +263,7 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 func TestEveryTruncationIsSeen(t *testing.T) {
 	s := newSpecimen(t, 150)
 	for size := int64(len(s.data)) - 1; size >= 0; size-- {
-		if err := os.Truncate(s.path, size); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Truncate(s.path, size))
 		if s.judge(t, fmt.Sprintf("cut to %d bytes", size)) == nil {
 			t.Fatalf("cut to %d of %d bytes, and opened", size, len(s.data))
 		}
@@ -476,10 +466,7 @@ func TestUnknownSectionThatMayBePassedOver(t *testing.T) {
 
 func TestPageInAnotherPlaceIsSeen(t *testing.T) {
 	s := newSpecimen(t, 3000)
-	h, err := format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := s.header(t)
 	pages := func(d []byte) []byte { return d[h.Sections[format.SecPages].Offset:h.Sections[format.SecPages].End()] }
 	if h.Pages < 3 {
 		t.Fatalf("%d pages", h.Pages)
@@ -495,18 +482,10 @@ func TestPageInAnotherPlaceIsSeen(t *testing.T) {
 	other := seeded(9)
 	other.Seed.BuildID[0]++ // the same content under the same hash key
 	path := filepath.Join(t.TempDir(), "other.bdx")
-	d, err := draftOf(t, path, other, build.Hooks{}, rowsNamed(5), s.entries)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
+	d := draftOf(t, path, other, build.Hooks{}, rowsNamed(5), s.entries)
+	publish(t, d)
 	foreign := testkit.Read(t, path)
-	oh, err := format.DecodeHeader(foreign[:format.PageSize], uint64(len(foreign)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	oh := testkit.Value(format.DecodeHeader(foreign[:format.PageSize], uint64(len(foreign))))(t)
 	mixed := bytes.Clone(s.data)
 	copy(pages(mixed)[:format.PageSize], foreign[oh.Sections[format.SecPages].Offset:])
 	s.write(t, mixed)
@@ -520,10 +499,7 @@ func TestPageInAnotherPlaceIsSeen(t *testing.T) {
 func TestBentPagesWithRightSums(t *testing.T) {
 	t.Parallel()
 	s := newSpecimen(t, 400)
-	h, err := format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := s.header(t)
 	rng := rand.New(rand.NewPCG(5, 5))
 	runs := 3000
 	if testing.Short() || race.Enabled {
@@ -599,10 +575,7 @@ func TestOverflowPagesInACircle(t *testing.T) {
 	binary.LittleEndian.PutUint32(data[circle+8:], next)
 	correctSums(data)
 	testkit.Write(t, path, data)
-	ix, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix = opened(t, path)
 	hi, _ := bits.Div64(number, 0, uint64(p.Pages))
 	hash := bloom.Hash{Hi: hi&^0xffff + 1<<17 - 1} // on that page, with the highest tag
 	if got := format.PageOf(hash.Hi, 0, uint64(p.Pages)); got != number {

@@ -104,10 +104,7 @@ func TestDigestsChangeNothingElse(t *testing.T) {
 	testkit.Write(t, filepath.Join(folder, "digests.bdx"), string(first))
 	var all [2]answers
 	for i, name := range []string{"bare.bdx", "digests.bdx"} {
-		ix, err := Open(filepath.Join(folder, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ix := opened(t, filepath.Join(folder, name))
 		all[i] = answersOf(t, ix, 5)
 		all[i].digests, all[i].hashed = 0, nil
 	}
@@ -137,11 +134,7 @@ func TestOtherHashesAreBuiltFromTheCache(t *testing.T) {
 	if _, _, err := ix.Update(t.Context(), []Source{list}, o); !errors.Is(err, ErrTooDifferent) || !strings.Contains(err.Error(), "digests by sha1 instead of none") {
 		t.Errorf("Update: %v", err)
 	}
-	d, err := Build(t.Context(), path, []Source{list}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Discard()
+	d := built(t, path, []Source{list}, o)
 	if d.Report.Cached != 1 {
 		t.Errorf("%d sources from the cache", d.Report.Cached)
 	}
@@ -154,10 +147,7 @@ func TestOtherHashesAreBuiltFromTheCache(t *testing.T) {
 func TestLongAddressesHaveDigests(t *testing.T) {
 	label := strings.Repeat("𠀀", 50)
 	long := "x@" + label + "." + label + ".test"
-	a, err := addr.Parse(long)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testkit.Value(addr.Parse(long))(t)
 	key, ok := a.Key()
 	if unicode, _ := addr.Unicode(key.Text); !ok || len(unicode) <= format.MaxKey-2 {
 		t.Fatalf("%q proves nothing", unicode)

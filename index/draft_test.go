@@ -22,7 +22,7 @@ func TestFailureLeavesOldOrNew(t *testing.T) {
 			folder := t.TempDir()
 			path := filepath.Join(folder, "x.bdx")
 			publish := func(line int, h build.Hooks) error {
-				d, err := draftOf(t, path, Options{}, h, rowsNamed(1), []listed{{key: domainKey(t, "bulk.test"), line: line}})
+				d, err := tryDraft(t, path, Options{}, h, rowsNamed(1), []listed{{key: domainKey(t, "bulk.test"), line: line}})
 				if err != nil {
 					return err
 				}
@@ -30,19 +30,14 @@ func TestFailureLeavesOldOrNew(t *testing.T) {
 				return d.Publish()
 			}
 			serves := func() int {
-				ix, err := Open(path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				ix := opened(t, path)
 				got, err := ix.Lookup(nil, sender(t, "x@bulk.test"), testTime)
 				if err != nil || len(got) != 1 {
 					t.Fatalf("Lookup = %v, %v", got, err)
 				}
 				return got[0].Line
 			}
-			if err := publish(1, build.Hooks{}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, publish(1, build.Hooks{}))
 
 			var steps []string
 			err := publish(2, build.Hooks{Fail: func(step string) error {
@@ -83,13 +78,8 @@ func TestStaleDraftsAreRemoved(t *testing.T) {
 	for _, name := range []string{"[x]*.bdx.tmp-1", "[x]*.bdx.tmp-999999", "[x]*.bdx.tmp", "y.bdx.tmp-1", "x.bdx.tmp-1"} {
 		testkit.Write(t, filepath.Join(folder, name), "half")
 	}
-	d, err := Build(t.Context(), path, nil, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
+	d := built(t, path, nil, Options{})
+	publish(t, d)
 	if got, want := fmt.Sprint(temporaryFiles(t, folder)), "[[x]*.bdx.tmp x.bdx.tmp-1 y.bdx.tmp-1]"; got != want {
 		t.Errorf("left are %s, want %s", got, want)
 	}
@@ -100,10 +90,7 @@ func TestStaleDraftsAreRemoved(t *testing.T) {
 
 func TestOneBuildOfAPathAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.bdx")
-	first, err := Build(t.Context(), path, nil, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Value(Build(t.Context(), path, nil, Options{}))(t)
 	if _, err := Build(t.Context(), path, nil, Options{}); !errors.Is(err, ErrLocked) {
 		t.Errorf("second build: %v, want ErrLocked", err)
 	}
@@ -116,9 +103,7 @@ func TestOneBuildOfAPathAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatalf("after Discard: %v", err)
 	}
-	if err := second.Publish(); err != nil {
-		t.Fatal(err)
-	}
+	publish(t, second)
 	second.Discard()
 	if _, err := Open(path); err != nil {
 		t.Errorf("Discard after Publish: %v", err)
@@ -140,9 +125,7 @@ func TestBuildIntoMissingFolder(t *testing.T) {
 func TestBuildLocksNoLink(t *testing.T) {
 	dir := t.TempDir()
 	path, elsewhere := filepath.Join(dir, "x.bdx"), filepath.Join(dir, "elsewhere")
-	if err := os.Symlink(elsewhere, path+".lock"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(elsewhere, path+".lock"))
 	if d, err := Build(t.Context(), path, nil, Options{}); err == nil {
 		d.Discard()
 		t.Error("a link was taken for the lock")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blockd/index/internal/format"
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 )
 
@@ -23,10 +24,7 @@ func (s *liveFilter) touched() (n int) {
 // The time to the first answer must not grow with the filter.
 func TestFirstAnswerReadsNoMoreThanItNeeds(t *testing.T) {
 	built := indexOf(t, seeded(1), rowsNamed(1), manyDomains(400_000))
-	ix, err := Open(built.mapping.name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix := opened(t, built.mapping.name)
 	if n := ix.filter.chunks(); n < 9 {
 		t.Fatalf("a filter of %d chunks proves nothing", n)
 	}
@@ -47,18 +45,12 @@ func TestDamagedFilterIsSeenAtFirstTouch(t *testing.T) {
 	const n = 200_000
 	built := indexOf(t, seeded(1), rowsNamed(1), manyDomains(n))
 	path, s := built.mapping.name, built.file.Sections[format.SecFilter]
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Value(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer f.Close()
 	if _, err := f.WriteAt(make([]byte, format.ChunkBytes), int64(s.Offset+format.ChunkBytes)); err != nil {
 		t.Fatal(err)
 	}
-	ix, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix := opened(t, path)
 	ask := func(when string) {
 		t.Helper()
 		good, failed := 0, 0
@@ -95,20 +87,13 @@ func TestDamagedFilterIsSeenAtFirstTouch(t *testing.T) {
 func TestPromotedFilterOutlivesItsFile(t *testing.T) {
 	built := indexOf(t, seeded(1), rowsNamed(1), manyDomains(50_000))
 	path := built.mapping.name
-	ix, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix := opened(t, path)
 	clear := sender(t, "x@clear.example")
-	if err := ix.Promote(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, ix.Promote(t.Context()))
 	if err := ix.Promote(t.Context()); err != nil {
 		t.Errorf("the second Promote = %v", err)
 	}
-	if err := os.Truncate(path, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Truncate(path, 0))
 	if got, err := ix.Lookup(nil, clear, testTime); err != nil || len(got) > 0 {
 		t.Errorf("a clear sender after the cut: %v, %v", got, err)
 	}
@@ -121,19 +106,14 @@ func TestPromoteEnds(t *testing.T) {
 	built := indexOf(t, seeded(1), rowsNamed(1), manyDomains(50_000))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	ix, err := Open(built.mapping.name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix := opened(t, built.mapping.name)
 	if err := ix.Promote(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Promote under an ended context = %v", err)
 	}
 	if got, err := ix.Lookup(nil, sender(t, "x@"+manyName(7)), testTime); err != nil || len(got) != 1 {
 		t.Errorf("Lookup afterwards = %v, %v", got, err)
 	}
-	if err := os.Truncate(ix.mapping.name, format.PageSize); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Truncate(ix.mapping.name, format.PageSize))
 	if err := ix.Promote(t.Context()); !errors.Is(err, ErrRead) || !strings.Contains(err.Error(), "offset") {
 		t.Errorf("Promote of a file that was cut off = %v, want ErrRead with an offset", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"flag"
-	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -76,13 +75,8 @@ func TestGoldenFiles(t *testing.T) {
 			o := seeded(77)
 			o.SipHash = tt.sip
 			path := filepath.Join(t.TempDir(), "x.bdx")
-			d, err := draftOf(t, path, o, build.Hooks{}, goldenRows(), goldenEntries(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := d.Publish(); err != nil {
-				t.Fatal(err)
-			}
+			d := draftOf(t, path, o, build.Hooks{}, goldenRows(), goldenEntries(t))
+			publish(t, d)
 			built := testkit.Read(t, path)
 			if *update && !tt.old {
 				testkit.Write(t, golden, built)
@@ -92,10 +86,7 @@ func TestGoldenFiles(t *testing.T) {
 				t.Errorf("a build differs from %s: the format's version must change with it", golden)
 			}
 
-			ix, err := Open(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ix := opened(t, golden)
 			if err := ix.Verify(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -134,30 +125,14 @@ func TestSameInputGivesSameBytes(t *testing.T) {
 	var files [2][]byte
 	for i := range files {
 		path := filepath.Join(t.TempDir(), "x.bdx")
-		d, err := Build(t.Context(), path, []Source{source}, seeded(5))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Publish(); err != nil {
-			t.Fatal(err)
-		}
-		if files[i], err = os.ReadFile(path); err != nil {
-			t.Fatal(err)
-		}
+		publish(t, built(t, path, []Source{source}, seeded(5)))
+		files[i] = testkit.Read(t, path)
 	}
 	if !bytes.Equal(files[0], files[1]) {
 		t.Error("two builds with one seed differ")
 	}
-	a, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), []Source{source}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Discard()
-	b, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), []Source{source}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Discard()
+	a := built(t, filepath.Join(t.TempDir(), "x.bdx"), []Source{source}, Options{})
+	b := built(t, filepath.Join(t.TempDir(), "x.bdx"), []Source{source}, Options{})
 	if a.Index().file.Hash.Key == b.Index().file.Hash.Key || a.Index().Generation() == b.Index().Generation() {
 		t.Error("two builds without a seed have one hash key or one generation")
 	}

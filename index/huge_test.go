@@ -19,20 +19,12 @@ func TestFileOver4GiB(t *testing.T) {
 	for i := range entries {
 		entries[i].reason = "why"
 	}
-	d, err := draftOf(t, path, seeded(1), build.Hooks{Gap: gap / format.PageSize}, rowsNamed(1), entries)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
+	d := draftOf(t, path, seeded(1), build.Hooks{Gap: gap / format.PageSize}, rowsNamed(1), entries)
+	publish(t, d)
 	if info, err := os.Stat(path); err != nil || info.Size() < gap || d.Report.Bytes != info.Size() {
 		t.Fatalf("file of %d octets, %v; the report says %d", info.Size(), err, d.Report.Bytes)
 	}
-	ix, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix := opened(t, path)
 	if err := ix.Verify(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -49,18 +49,10 @@ func publishLarge(t testing.TB, folder, version string, h build.Hooks) error {
 // served tells which version the index in folder is of.
 func served(t testing.TB, folder string) string {
 	t.Helper()
-	ix, err := Open(filepath.Join(folder, "x.bdx"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ix.Verify(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ix := opened(t, filepath.Join(folder, "x.bdx"))
+	testkit.Must(t, ix.Verify(t.Context()))
 	for _, version := range []string{"old", "new", "last"} {
-		got, err := ix.Lookup(nil, sender(t, "x@"+version+".test"), testTime)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testkit.Value(ix.Lookup(nil, sender(t, "x@"+version+".test"), testTime))(t)
 		if len(got) > 0 {
 			return version
 		}
@@ -85,9 +77,7 @@ func TestKilledBetweenAnyTwoSteps(t *testing.T) {
 	for _, step := range append([]string{"spill"}, publishSteps...) {
 		t.Run(step, func(t *testing.T) {
 			folder := t.TempDir()
-			if err := publishLarge(t, folder, "old", build.Hooks{}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, publishLarge(t, folder, "old", build.Hooks{}))
 			child := exec.Command(os.Args[0], "-test.run=^TestKilledBetweenAnyTwoSteps$")
 			child.Env = append(os.Environ(), killAt+"="+step, killAt+"_IN="+folder)
 			var dead *exec.ExitError
@@ -101,9 +91,7 @@ func TestKilledBetweenAnyTwoSteps(t *testing.T) {
 			if got := served(t, folder); got != want {
 				t.Errorf("serves %s, want %s", got, want)
 			}
-			if err := publishLarge(t, folder, "last", build.Hooks{}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, publishLarge(t, folder, "last", build.Hooks{}))
 			if got := served(t, folder); got != "last" {
 				t.Errorf("the next build serves %s", got)
 			}
@@ -142,9 +130,7 @@ func TestFullDiskLeavesTheOldIndex(t *testing.T) {
 	for size := 64 << 10; size < 8<<20; size += size/6 + 4096 {
 		folder := smallDisk(t, size)
 		path := filepath.Join(folder, "x.bdx")
-		if err := publishAt(t, path, oldSource, Options{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, publishAt(t, path, oldSource, Options{}))
 		err := publishAt(t, path, source, Options{Memory: build.MinMemory, Workers: 2})
 		want := "new"
 		if err != nil {

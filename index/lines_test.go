@@ -20,9 +20,7 @@ func checkLines(t testing.TB, ix *Index) (patterns int) {
 	var want []string
 	named := map[string]bool{}
 	tell := func(e Entry, err error) bool {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		line, ok := lists.AppendEntryLine(nil, &e.Item)
 		if !ok {
 			patterns++
@@ -47,9 +45,7 @@ func checkLines(t testing.TB, ix *Index) (patterns int) {
 			have = append(have, fmt.Sprintf("%d:%s", row, line))
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	slices.Sort(want)
 	slices.Sort(have)
@@ -77,17 +73,13 @@ func TestLinesAreWhatWasRead(t *testing.T) {
 		{List: "all", Path: testkit.Write(t, filepath.Join(dir, "all.txt"), "recipient:left@here.example # gone\nbulk.example # a\\b\n!anna@bulk.example\n\"odd one\"@bulk.example\nbücher.example\n198.51.100.7\n2001:db8::/32\n"+many), Settings: lists.Settings{Format: "plain"}},
 		{List: "more", Path: testkit.Write(t, filepath.Join(dir, "more.txt"), "bulk.example # another\nx7@bulk.test\n"), Settings: lists.Settings{Format: "plain"}},
 	}
-	draft, err := Build(t.Context(), filepath.Join(dir, "x.bdx"), sources, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer draft.Discard()
+	draft := built(t, filepath.Join(dir, "x.bdx"), sources, Options{})
 	ix := draft.Index()
 	checkLines(t, ix)
 	ix.Withhold(map[HeldEntry]bool{{"all", lists.Addr, lists.Exact, "x7@bulk.test"}: true, {"all", lists.Domain, lists.Tree, "bulk.example"}: true})
 	checkLines(t, ix)
 	held := 0
-	err = ix.Lines(t.Context(), 0, 1, nil, func(row int, line []byte) error {
+	err := ix.Lines(t.Context(), 0, 1, nil, func(row int, line []byte) error {
 		if key, _, _ := strings.Cut(string(line), "\t"); row == 1 && (key == "x7@bulk.test" || key == "bulk.example") {
 			t.Errorf("%q is held", line)
 		} else if key == "x7@bulk.test" || key == "bulk.example" {
@@ -112,11 +104,7 @@ func TestLinesAreWhatWasRead(t *testing.T) {
 func TestLinesTellAPattern(t *testing.T) {
 	dir := t.TempDir()
 	path := testkit.Write(t, filepath.Join(dir, "l.txt"), "promo*@bulk.test\n")
-	draft, err := Build(t.Context(), filepath.Join(dir, "x.bdx"), []Source{{List: "l", Path: path, Settings: lists.Settings{Format: "plain", Patterns: true}}}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer draft.Discard()
+	draft := built(t, filepath.Join(dir, "x.bdx"), []Source{{List: "l", Path: path, Settings: lists.Settings{Format: "plain", Patterns: true}}}, Options{})
 	var no *NoLineError
 	if err := draft.Index().Lines(t.Context(), 0, 1, nil, func(int, []byte) error { return nil }); !errors.As(err, &no) || no.Name != "promo*@bulk.test" {
 		t.Errorf("error %v", err)

@@ -11,6 +11,7 @@ import (
 
 	"blockd/bloom"
 	"blockd/index/internal/format"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
 	"blockd/mail/addr"
@@ -106,10 +107,7 @@ func randomEntries(t testing.TB, rng *rand.Rand, rows, n int) []listed {
 				}
 				e.key = key
 			case 1:
-				key, err := addr.LocalKey(testLocals[rng.IntN(len(testLocals))])
-				if err != nil {
-					t.Fatal(err)
-				}
+				key := testkit.Value(addr.LocalKey(testLocals[rng.IntN(len(testLocals))]))(t)
 				e.key, e.scope = key, lists.Local
 			default:
 				e.key, e.scope = domainKey(t, randomDomain(rng)), lists.Scope(rng.IntN(3))
@@ -155,10 +153,7 @@ func TestLookupAgreesWithModel(t *testing.T) {
 		}
 		for range 300 {
 			a := sender(t, randomSender(rng))
-			got, err := ix.Lookup(nil, a, testTime)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := testkit.Value(ix.Lookup(nil, a, testTime))(t)
 			if want := (model(entries)).lookup(a, testTime.Unix()); !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d: Lookup(%s) =\n%v\nmodel says\n%v", seed, a, got, want)
 			}

@@ -47,9 +47,7 @@ func changed(t testing.TB) *Index {
 	ix := published(t, path, []Source{source})
 	testkit.Write(t, source.Path, "stays.test\ncome.test\n")
 	updated, _, err := ix.Update(t.Context(), []Source{source}, Options{Cache: path + CacheSuffix})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return updated
 }
 
@@ -104,13 +102,9 @@ func TestUpdatesUnderReaders(t *testing.T) {
 		write(n % 20)
 		ix := live.Load()
 		updated, _, err := ix.Update(t.Context(), []Source{source}, Options{Cache: path + CacheSuffix})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if n%7 == 0 {
-			if err := updated.Promote(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, updated.Promote(t.Context()))
 		}
 		if n%20 == 19 {
 			updated = published(t, path, []Source{source})

@@ -107,9 +107,7 @@ func checkOwned(t *testing.T, ix *Index, m ownedModel, rng *rand.Rand, cases int
 			recipient = fmt.Sprintf("%s+t%d@%s", user, rng.IntN(3), domain)
 		}
 		sender, err := addr.Parse(randomSender(rng))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		q := OwnedQuestion{Sender: sender}
 		for i, text := range []string{address, domain} {
 			if q.Owners[i], err = addr.ParseOwner(text); err != nil {
@@ -120,9 +118,7 @@ func checkOwned(t *testing.T, ix *Index, m ownedModel, rng *rand.Rand, cases int
 			t.Fatal(err)
 		}
 		matches, err := ix.LookupOwned(nil, &q, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var got []string
 		for i, match := range matches {
 			if match.Owner != q.Owners[0] && match.Owner != q.Owners[1] {
@@ -173,9 +169,7 @@ func TestOwnersHearTheirOwnEntriesAlone(t *testing.T) {
 		write()
 		path := filepath.Join(folder, "test.bdx")
 		ix := published(t, path, []Source{other, source})
-		if err := ix.Verify(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, ix.Verify(t.Context()))
 		checkOwned(t, ix, m, rng, cases/2)
 		for range 3 {
 			for range 1 + rng.IntN(20) {
@@ -190,9 +184,7 @@ func TestOwnersHearTheirOwnEntriesAlone(t *testing.T) {
 			}
 			write()
 			updated, _, err := ix.Update(t.Context(), []Source{other, source}, Options{Cache: path + CacheSuffix, Workers: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			checkOwned(t, updated, m, rng, cases/8)
 			checkNoLeaks(t, updated)
 			fresh := published(t, filepath.Join(folder, "fresh.bdx"), []Source{other, source})
@@ -209,9 +201,7 @@ func TestOwnersHearTheirOwnEntriesAlone(t *testing.T) {
 func parseModel(t *testing.T, ix *Index) (m ownedModel) {
 	t.Helper()
 	for e, err := range ix.OwnedEntries(t.Context(), addr.Key{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		text := e.Item.Plain() // which has quotes where a list needs them, and not where the key does
 		switch {
 		case e.Item.Kind == lists.Addr:
@@ -247,10 +237,7 @@ func TestRecipientsThatAreRefused(t *testing.T) {
 		t.Errorf("%d owners, personal %v", ix.Owners(), ix.Personal())
 	}
 	for recipient, want := range map[string]int{"leaked+shop@here.example": 1, "leaked@here.example": 0, "here.example": 0} {
-		key, err := addr.ParseOwner(recipient)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := testkit.Value(addr.ParseOwner(recipient))(t)
 		matches, err := ix.LookupOwned(nil, &OwnedQuestion{Recipient: key}, time.Now())
 		if err != nil || len(matches) != want || want == 1 && (matches[0].Kind != lists.Recipient || matches[0].Name() != "recipient:"+recipient) {
 			t.Errorf("%s: %v, %v", recipient, matches, err)
@@ -274,18 +261,14 @@ func ownedIndex(t testing.TB, n int) *Index {
 	source := Source{List: "users", Path: testkit.File(t, "users.csv", b.String()), Settings: lists.Settings{Format: "csv:entry", PerRecipient: true, MaxPerOwner: 1000}}
 	plain := Source{List: "plain", Path: testkit.File(t, "plain", "bulk.example\n"), Settings: lists.Settings{Format: "plain"}}
 	ix := published(t, filepath.Join(t.TempDir(), "test.bdx"), []Source{source, plain})
-	if err := ix.Promote(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, ix.Promote(t.Context()))
 	return ix
 }
 
 func question(t testing.TB, recipient, sender string) *OwnedQuestion {
 	t.Helper()
 	a, err := addr.Parse(recipient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	q := &OwnedQuestion{}
 	q.Recipient, _ = a.Key()
 	q.Owners[0] = q.Recipient
@@ -313,27 +296,6 @@ func TestOwnersWithoutAMatchCostNoAllocation(t *testing.T) {
 	}
 }
 
-func BenchmarkLookupOwned(b *testing.B) {
-	ix := ownedIndex(b, 20_000)
-	for _, c := range []struct{ name, recipient, sender string }{
-		{"without entries", "stranger@here.example", "press@mx.shop.example"},
-		{"with entries, none matches", "user7@here.example", "press@mx.shop.example"},
-		{"with entries, one matches", "user7@here.example", "promo3@bulk7.example"},
-	} {
-		q := question(b, c.recipient, c.sender)
-		var room [4]Match
-		now := time.Now()
-		b.Run(c.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := ix.LookupOwned(room[:0], q, now); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // TestOwnersWithTooManyEntries: which entries are refused does not depend on how many workers read the file.
 func TestOwnersWithTooManyEntries(t *testing.T) {
 	var b strings.Builder
@@ -344,13 +306,8 @@ func TestOwnersWithTooManyEntries(t *testing.T) {
 	source := Source{List: "users", Path: testkit.File(t, "users.csv", b.String()), Settings: lists.Settings{Format: "csv:entry", PerRecipient: true, MaxPerOwner: 3}}
 	for _, workers := range []int{1, 3} {
 		path := filepath.Join(t.TempDir(), "test.bdx")
-		d, err := Build(t.Context(), path, []Source{source}, Options{Workers: workers, Cache: path + CacheSuffix})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Publish(); err != nil {
-			t.Fatal(err)
-		}
+		d := built(t, path, []Source{source}, Options{Workers: workers, Cache: path + CacheSuffix})
+		publish(t, d)
 		ix := d.Index()
 		sum := ix.Lists()[0].Summary
 		if n := sum.Dropped.Count(lists.OwnerFull); n != 5_000 || sum.Entries != 15_000 {

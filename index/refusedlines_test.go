@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -26,17 +27,9 @@ func TestRefusedLinesAreToldFromAnySource(t *testing.T) {
 
 	var want lists.Dropped
 	for round, how := range []string{"parsed", "from a segment"} {
-		d, err := Build(t.Context(), path, sources, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Publish(); err != nil {
-			t.Fatal(err)
-		}
-		opened, err := Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := built(t, path, sources, o)
+		publish(t, d)
+		opened := opened(t, path)
 		if want.Classes == nil {
 			want = d.Report.Lists[0].Summary.Dropped
 			if want.Count(lists.Syntax) != 12 || want.Count(lists.Unsupported) != 1 || len(want.First) != 10 || want.First[9].Line != 6011 {
@@ -55,15 +48,10 @@ func TestRefusedLinesAreToldFromAnySource(t *testing.T) {
 			}
 		}
 	}
-	ix, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix := opened(t, path)
 	rewrite(t, list, "a.test\nb..test\n"+bad)
 	updated, _, err := ix.Update(t.Context(), sources, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := updated.Lists()[0].Summary.Dropped; got.Count(lists.Syntax) != 13 || got.Count(lists.Unsupported) != 0 || got.First[0].Text != "b..test" {
 		t.Errorf("updated: %+v", got)
 	}

@@ -57,13 +57,8 @@ func mixedSources(t testing.TB, lines int) []Source {
 func builtBytes(t testing.TB, sources []Source, o Options) ([]byte, Report) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.bdx")
-	d, err := Build(t.Context(), path, sources, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
+	d := built(t, path, sources, o)
+	publish(t, d)
 	data := testkit.Read(t, path)
 	if left := temporaryFiles(t, filepath.Dir(path)); len(left) > 0 {
 		t.Errorf("%q is left", left)
@@ -128,13 +123,8 @@ func TestSameBytesPastTheCache(t *testing.T) {
 	var want []byte
 	for _, direct := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "x.bdx")
-		d, err := draftOf(t, path, seeded(1), build.Hooks{Direct: direct}, rowsNamed(1), entries)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Publish(); err != nil {
-			t.Fatal(err)
-		}
+		d := draftOf(t, path, seeded(1), build.Hooks{Direct: direct}, rowsNamed(1), entries)
+		publish(t, d)
 		data := testkit.Read(t, path)
 		if direct && !bytes.Equal(data, want) {
 			t.Error("other bytes past the cache")

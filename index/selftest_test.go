@@ -87,10 +87,7 @@ func TestSelfTestsAskTheirSourceAlone(t *testing.T) {
 		plain("c", testkit.File(t, "c2.txt", "bulk.test\n#? block x@bulk.test\n#? pass x@shop.test\n")), // a glob's second file
 	}
 	sources[0].Mode = Shadow
-	d, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), sources, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Value(Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), sources, Options{}))(t)
 	d.Discard()
 }
 
@@ -109,17 +106,9 @@ func TestAllFailedSelfTestsAreTold(t *testing.T) {
 	if !errors.As(err, &refused) || len(refused.Errs) != 2 || !strings.Contains(refused.Errs[0].Error(), "list a: ") || !strings.Contains(refused.Errs[1].Error(), "list d: ") {
 		t.Errorf("error %v, want one of a and one of d", err)
 	}
-	d, err := Build(t.Context(), path, sources, Options{KeepGoing: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	ix, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := built(t, path, sources, Options{KeepGoing: true})
+	publish(t, d)
+	ix := opened(t, path)
 	if left := temporaryFiles(t, filepath.Dir(path)); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -144,11 +133,7 @@ func TestSelfTestsOfACrowdedKey(t *testing.T) {
 	for i := range format.MaxSources + 2 {
 		sources = append(sources, plain(fmt.Sprint("l", i), path))
 	}
-	d, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), sources, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Discard()
+	d := built(t, filepath.Join(t.TempDir(), "x.bdx"), sources, Options{})
 	if d.Report.Dropped != 2 {
 		t.Errorf("%d dropped: the test tests nothing", d.Report.Dropped)
 	}
@@ -156,25 +141,13 @@ func TestSelfTestsOfACrowdedKey(t *testing.T) {
 
 // A guard is named in the row, so that a reader sees that another one was asked.
 func TestRowNamesItsGuard(t *testing.T) {
-	guard, err := lists.NewGuard(lists.DefaultGuard())
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, b := plain("a", testkit.File(t, "a.txt", "bulk.test\ngmail.com\n")), plain("b", testkit.File(t, "b.txt", "bulk.test\ngmail.com\n"))
+	guard := testkit.Value(lists.NewGuard(lists.DefaultGuard()))(t)
+	path := testkit.File(t, "a.txt", "bulk.test\ngmail.com\n")
+	a, b := plain("a", path), plain("b", path)
 	a.Settings.Guard = guard
-	path := filepath.Join(t.TempDir(), "x.bdx")
-	d, err := Build(t.Context(), path, []Source{a, b}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	ix, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := ix.Lists()
+	target := filepath.Join(t.TempDir(), "x.bdx")
+	published(t, target, []Source{a, b})
+	rows := opened(t, target).Lists()
 	if rows[0].Guard != guard.ID() || rows[0].Guard == 0 || rows[1].Guard != 0 {
 		t.Errorf("guards %x and %x, want %x and 0", rows[0].Guard, rows[1].Guard, guard.ID())
 	}

@@ -26,17 +26,9 @@ import (
 func TestFileCutOffWhileItServes(t *testing.T) {
 	const n = 20_000
 	path := filepath.Join(t.TempDir(), "x.bdx")
-	d, err := draftOf(t, path, seeded(1), build.Hooks{}, rowsNamed(1), manyDomains(n))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	ix, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := draftOf(t, path, seeded(1), build.Hooks{}, rowsNamed(1), manyDomains(n))
+	publish(t, d)
+	ix := opened(t, path)
 	pages := ix.file.Sections[format.SecPages]
 	// At the end of a page: the kernel zeroes the rest of a page that is cut, and whoever has
 	// just checked that one's sum finds nothing in it (docs/index-format.md: a served file
@@ -70,9 +62,7 @@ func TestFileCutOffWhileItServes(t *testing.T) {
 		})
 	}
 	testkit.Eventually(t, "answers before the cut", func() bool { return good.Load() > 1000 })
-	if err := os.Truncate(path, int64(cutAt)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Truncate(path, int64(cutAt)))
 	testkit.Eventually(t, "errors after the cut", func() bool { return failed.Load() > 1000 })
 	before := good.Load()
 	testkit.Eventually(t, "answers after the cut", func() bool { return good.Load() > before+1000 })
@@ -92,9 +82,7 @@ func TestFileCutOffWhileItServes(t *testing.T) {
 
 func TestFileUnlinkedWhileItServes(t *testing.T) {
 	ix := indexOf(t, seeded(1), rowsNamed(1), manyDomains(1000))
-	if err := os.Remove(ix.mapping.name); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(ix.mapping.name))
 	for i := range 1000 {
 		if got, err := ix.lookup(nil, []addr.Key{{Text: manyName(i), Kind: addr.Domain, Labels: 2}}, 0); err != nil || len(got) != 1 {
 			t.Fatalf("lookup = %v, %v", got, err)
@@ -151,28 +139,16 @@ func TestSwapUnderReaders(t *testing.T) {
 		for i := range 10 {
 			entries = append(entries, listed{key: domainKey(t, fmt.Sprintf("d%d.test", i)), scope: lists.Tree, line: g + 1, reason: fmt.Sprint(g + 1)})
 		}
-		d, err := draftOf(t, files[g], Options{}, build.Hooks{}, rowsNamed(1), entries)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Publish(); err != nil {
-			t.Fatal(err)
-		}
+		publish(t, testkit.Value(tryDraft(t, files[g], Options{}, build.Hooks{}, rowsNamed(1), entries))(t)) // kept by nobody
 	}
-	opened := func(g int) *Index {
-		ix, err := Open(files[g%len(files)])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ix
-	}
+	generation := func(g int) *Index { return opened(t, files[g%len(files)]) }
 	var senders [10]addr.Addr
 	for i := range senders {
 		senders[i] = sender(t, fmt.Sprintf("x@mx.d%d.test", i))
 	}
 	before := nameless(t)
 	var live atomic.Pointer[Index]
-	live.Store(opened(0))
+	live.Store(generation(0))
 
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -213,12 +189,10 @@ func TestSwapUnderReaders(t *testing.T) {
 		}
 	})
 	for g := 1; g <= swaps && !t.Failed(); g++ {
-		live.Store(opened(g))
+		live.Store(generation(g))
 		seen := answers.Load()
 		if g%2 == 0 { // under its readers; the others are answered from the mapping
-			if err := live.Load().Promote(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, live.Load().Promote(t.Context()))
 		}
 		if g%10 < 2 { // the others may go before anybody has asked them
 			testkit.Eventually(t, "answers of a generation", func() bool { return answers.Load() > seen || t.Failed() })

@@ -44,9 +44,7 @@ func TestBuildFromLists(t *testing.T) {
 			t.Errorf("progress %d of %d", p.Done, p.Total)
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer d.Discard()
 	if want := []string{"read", "write", "verify"}; !reflect.DeepEqual(stages, want) {
 		t.Errorf("stages %q, want %q", stages, want)
@@ -54,13 +52,8 @@ func TestBuildFromLists(t *testing.T) {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("before Publish the target exists: %v", err)
 	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	ix, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	publish(t, d)
+	ix := opened(t, path)
 	if ix.Generation() != d.Index().Generation() || len(ix.Generation()) != 32 {
 		t.Errorf("generation %s, the draft's was %s", ix.Generation(), d.Index().Generation())
 	}
@@ -138,11 +131,7 @@ func TestRefusedSources(t *testing.T) {
 		t.Errorf("error text: %v", err)
 	}
 
-	d, err := Build(t.Context(), path, sources, Options{KeepGoing: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Discard()
+	d := built(t, path, sources, Options{KeepGoing: true})
 	for i, want := range []lists.Verdict{lists.Refused, lists.Loaded, lists.Refused} {
 		row := d.Index().Lists()[i]
 		if row.Summary.Verdict != want || (row.Summary.Why != "") != (want == lists.Refused) {
@@ -174,9 +163,7 @@ func tornGzip(t testing.TB) string {
 	for i := range 50_000 {
 		fmt.Fprintf(w, "d%d.torn.test\n!bulk.test # reason %d\n", i, i)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Close())
 	return packed.String()[:packed.Len()-4]
 }
 
@@ -232,10 +219,7 @@ func TestBuildEndsWithItsContext(t *testing.T) {
 // temporaryFiles are the files of a folder that are neither index nor lock.
 func temporaryFiles(t testing.TB, folder string) (names []string) {
 	t.Helper()
-	files, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Value(os.ReadDir(folder))(t)
 	for _, f := range files {
 		if n := f.Name(); !strings.HasSuffix(n, ".bdx") && !strings.HasSuffix(n, ".lock") {
 			names = append(names, n)
@@ -270,9 +254,7 @@ func TestAnyRead(t *testing.T) {
 		plain("empty", testkit.File(t, "empty.txt", "# nothing yet\n")), plain("binary", testkit.File(t, "binary.txt", "bulk.test\n\x00\x00\x00")),
 		missing("gone"), optional,
 	}, Options{KeepGoing: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer d.Discard()
 	for names, want := range map[string]bool{
 		"": true, "good": true, "half": true, "empty": true, "binary": false, "gone": false, "no-row": false, "optional": false,

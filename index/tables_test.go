@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"blockd/index/internal/format"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 )
 
@@ -18,10 +19,7 @@ import (
 func TestEveryFlippedBitOfTheTablesIsSeen(t *testing.T) {
 	t.Parallel()
 	s := newFullSpecimen(t, 60)
-	h, err := format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := s.header(t)
 	for _, kind := range []int{format.SecNetworks, format.SecPatterns, format.SecDigests} {
 		at := h.Sections[kind]
 		if at.Items == 0 {
@@ -51,10 +49,7 @@ func TestEveryFlippedBitOfTheTablesIsSeen(t *testing.T) {
 func TestBentTablesWithRightSums(t *testing.T) {
 	race.Skip(t) // and not parallel: it counts what the whole process allocates
 	s := newFullSpecimen(t, 60)
-	h, err := format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := s.header(t)
 	for _, kind := range []int{format.SecNetworks, format.SecPatterns, format.SecDigests} {
 		for at := h.Sections[kind].Offset; at < h.Sections[kind].End(); at++ {
 			for _, v := range []byte{0, 1, 0x7f, 0xff, s.data[at] + 1} {
@@ -76,10 +71,7 @@ func TestBentTablesWithRightSums(t *testing.T) {
 
 func TestDamagedTablesAreToldInASentence(t *testing.T) {
 	s := newFullSpecimen(t, 60)
-	h, err := format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := s.header(t)
 	le := binary.LittleEndian
 	nets, patterns := h.Sections[format.SecNetworks].Offset, h.Sections[format.SecPatterns].Offset
 	row := func(d []byte, kind int) []byte { return d[format.SectionsAt+(kind-1)*format.SectionBytes:] } // all sections are there
@@ -118,15 +110,9 @@ func TestDamagedTablesAreToldInASentence(t *testing.T) {
 // What the tables leave out would never be looked up: Verify sees it.
 func TestVerifyHoldsTheTablesAgainstTheStore(t *testing.T) {
 	s := newFullSpecimen(t, 60)
-	h, err := format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := s.header(t)
 	nets, patterns := h.Sections[format.SecNetworks], h.Sections[format.SecPatterns]
-	stored, err := format.DecodePatterns(s.data[patterns.Offset:patterns.End()], patterns.Items)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := testkit.Value(format.DecodePatterns(s.data[patterns.Offset:patterns.End()], patterns.Items))(t)
 	last := stored[len(stored)-1]
 	size := 3 + len(last.Text) // of its row
 	for _, text := range last.Need {
@@ -161,10 +147,7 @@ func TestVerifyHoldsTheTablesAgainstTheStore(t *testing.T) {
 // A file without the tables, as all were before there were such entries, has none.
 func TestFileWithoutTables(t *testing.T) {
 	s := newSpecimen(t, 50)
-	ix, err := Open(s.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix := opened(t, s.path)
 	if ix.patterns != nil || ix.file.Networks.V4 != nil || ix.file.Sections[format.SecNetworks] != (format.Section{}) || ix.file.Sections[format.SecPatterns] != (format.Section{}) {
 		t.Error("a table without entries")
 	}

@@ -23,13 +23,8 @@ import (
 // published builds and publishes an index of sources, with its cache.
 func published(t testing.TB, path string, sources []Source, hashes ...digest.Algorithm) *Index {
 	t.Helper()
-	d, err := Build(t.Context(), path, sources, Options{Cache: path + CacheSuffix, Workers: 2, Hashes: digest.SetOf(hashes...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
+	d := built(t, path, sources, Options{Cache: path + CacheSuffix, Workers: 2, Hashes: digest.SetOf(hashes...)})
+	publish(t, d)
 	return d.Index()
 }
 
@@ -43,9 +38,7 @@ func (e *editable) write(t testing.TB) {
 	t.Helper()
 	temp := e.source.Path + ".new"
 	testkit.Write(t, temp, strings.Join(e.lines, "\n")+"\n")
-	if err := os.Rename(temp, e.source.Path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(temp, e.source.Path))
 }
 
 // line is a line of every kind and scope, often one that is there already.
@@ -134,9 +127,7 @@ func answersOf(t testing.TB, ix *Index, seed uint64) answers {
 	a := answers{table: ix.Lists(), worth: ix.Worth(), overlaps: ix.Overlaps(), matches: map[string][]Match{}, digests: ix.Digests(), hashed: map[string]string{}}
 	a.keys, a.entries = ix.Counts()
 	for e, err := range ix.Entries(t.Context(), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		a.all = append(a.all, e)
 	}
 	checkLines(t, ix)
@@ -155,16 +146,12 @@ func answersOf(t testing.TB, ix *Index, seed uint64) answers {
 		}
 		s := sender(t, text)
 		matches, err := ix.Lookup(nil, s, now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		a.matches[s.String()] = matches
 		for text := range digest.Texts(s.String()) {
 			for h := range ix.Hashes().All() {
 				address, _, err := ix.AddressOf(digest.Of(h, text))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				a.hashed[fmt.Sprint(h, text)] = address.String()
 			}
 		}
@@ -184,9 +171,7 @@ func answersOf(t testing.TB, ix *Index, seed uint64) answers {
 	for i := range 64 {
 		for _, ip := range []netip.Addr{netip.AddrFrom4([4]byte{198, 51, byte(i % 5), byte(i * 4)}), netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", i%10))} {
 			matches, err := ix.LookupClient(nil, ip, now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			a.matches[ip.String()] = matches
 		}
 	}
@@ -226,9 +211,7 @@ func TestUpdateSaysWhatABuildSays(t *testing.T) {
 		path := filepath.Join(folder, "base.bdx")
 		ix := published(t, path, sources, hashes...)
 		if seed%2 == 0 {
-			if err := ix.Promote(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, ix.Promote(t.Context()))
 		}
 		for round := range 8 {
 			for range 1 + rng.IntN(8) {
@@ -250,13 +233,9 @@ func TestUpdateSaysWhatABuildSays(t *testing.T) {
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d, round %d: %s", seed, round, differ(got, want))
 			}
-			if err := updated.Verify(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, updated.Verify(t.Context()))
 			if rng.IntN(3) == 0 {
-				if err := updated.Promote(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, updated.Promote(t.Context()))
 			}
 			ix = updated
 		}
@@ -350,9 +329,7 @@ func TestUpdateNeedsItsCache(t *testing.T) {
 	ix := published(t, path, []Source{source})
 	testkit.Write(t, source.Path, "b.test\n")
 	for _, name := range segments(t, path+CacheSuffix) {
-		if err := os.Truncate(filepath.Join(path+CacheSuffix, name), 30); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Truncate(filepath.Join(path+CacheSuffix, name), 30))
 	}
 	for _, folder := range []string{"", path + CacheSuffix, filepath.Join(t.TempDir(), "none")} {
 		if _, _, err := ix.Update(t.Context(), []Source{source}, Options{Cache: folder}); !errors.Is(err, ErrTooDifferent) {
@@ -374,9 +351,7 @@ func TestUpdatesLeaveNoSegmentsBehind(t *testing.T) {
 	write := func(name, text string) {
 		temp := filepath.Join(folder, "new")
 		testkit.Write(t, temp, text)
-		if err := os.Rename(temp, filepath.Join(folder, name)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Rename(temp, filepath.Join(folder, name)))
 	}
 	for _, name := range []string{"a.txt", "b.txt"} {
 		write(name, "bulk.test\n"+name+".test\n")

@@ -22,9 +22,7 @@ func walked(row, line int, kind lists.Kind, name string, scope lists.Scope, acti
 func walkAll(t *testing.T, ix *Index, want func(int) bool) (all []string, again int) {
 	t.Helper()
 	for e, err := range ix.Entries(t.Context(), want) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if e.Again {
 			again++
 		}
@@ -42,9 +40,7 @@ func checkUnordered(t *testing.T, ix *Index, want []string, wantAgain int) {
 	t.Helper()
 	var all []string
 	for e, err := range ix.Unordered(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if e.Again {
 			wantAgain--
 		}
@@ -97,11 +93,7 @@ func TestEntriesAreWhatWasRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	draft, err := Build(t.Context(), filepath.Join(dir, "x.bdx"), sources, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer draft.Discard()
+	draft := built(t, filepath.Join(dir, "x.bdx"), sources, Options{})
 	have, again := walkAll(t, draft.Index(), nil)
 	if !slices.Equal(have, want) {
 		t.Errorf("%d entries, want %d", len(have), len(want))
@@ -133,9 +125,7 @@ func TestEntriesThatExpire(t *testing.T) {
 		})
 		var all []Entry
 		for e, err := range ix.Entries(t.Context(), nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			all = append(all, e)
 		}
 		if len(all) != 2 || all[0].Again || all[1].Again != tt.again || all[0].Expires.IsZero() != (tt.first == 0) ||
@@ -173,10 +163,7 @@ func TestEntriesEnd(t *testing.T) {
 // were, or ends with an error.
 func TestEntriesOfADamagedFile(t *testing.T) {
 	s := newFullSpecimen(t, 300)
-	whole, err := Open(s.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := opened(t, s.path)
 	want, _ := walkAll(t, whole, nil)
 	if len(want) < 300 {
 		t.Fatalf("%d entries", len(want))
