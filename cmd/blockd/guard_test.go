@@ -6,6 +6,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -25,15 +26,9 @@ func TestConfigPrintsWhatIsProtected(t *testing.T) {
 		if code != 0 {
 			t.Fatalf("exit %d, %s", code, stderr)
 		}
-		for _, want := range tt.want {
-			if !strings.Contains(stdout, want) {
-				t.Errorf("config %q lacks %q:\n%s", tt.args, want, stdout)
-			}
-		}
+		testkit.Has(t, stdout, tt.want...)
 		for _, name := range lists.ShippedProtected() {
-			if !strings.Contains(stdout, " "+name) {
-				t.Errorf("config %q does not print %s", tt.args, name)
-			}
+			testkit.Has(t, stdout, " "+name)
 		}
 		for line := range strings.Lines(stdout) {
 			if len(line) > 80 && line[0] == '#' {

@@ -52,16 +52,8 @@ func TestInit(t *testing.T) {
 				t.Errorf("asked %q, want %q", asked, tt.asked)
 			}
 			config := string(testkit.Read(t, file))
-			for _, want := range tt.config {
-				if !strings.Contains(config, want) {
-					t.Errorf("config.toml lacks %q:\n%s", want, config)
-				}
-			}
-			for _, want := range tt.told {
-				if !strings.Contains(out, want) {
-					t.Errorf("it did not say %q:\n%s", want, out)
-				}
-			}
+			testkit.Has(t, config, tt.config...)
+			testkit.Has(t, out, tt.told...)
 			runs(t, "config", "--check", "-c", file)
 			prints(t, 0, "removed: "+file, "init", "--undo", "-c", file)
 		})

@@ -204,11 +204,7 @@ func TestLintAndTheGate(t *testing.T) {
 			if code != tt.code || stderr != "" {
 				t.Errorf("exit %d, %q, want %d", code, stderr, tt.code)
 			}
-			for _, want := range tt.want {
-				if !strings.Contains(stdout, want) {
-					t.Errorf("no %q in\n%s", want, stdout)
-				}
-			}
+			testkit.Has(t, stdout, tt.want...)
 		})
 	}
 }

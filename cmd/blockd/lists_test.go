@@ -42,9 +42,7 @@ func listingDir(t *testing.T, address string) (dir, config string) {
 	dir = t.TempDir()
 	head, _, _ := strings.Cut(anyPorts, "[[list]]")
 	http := "[http]\nlisten = \"127.0.0.1:0\""
-	if !strings.Contains(head, http) {
-		t.Fatal("anyPorts has another [http]")
-	}
+	testkit.Has(t, head, http)
 	config = strings.Replace(head, http, "[http]\ntoken_file = \"token\"\nlisten = \""+address+"\"", 1) + listingLists
 	writeFile(t, dir, "token", "0123456789abcdef\n")
 	writeFile(t, dir, "config.toml", config)
@@ -98,9 +96,7 @@ func TestListsOfADaemon(t *testing.T) {
 	if strings.Contains(out, "later") {
 		t.Errorf("a pattern that may match nothing is a row\n%s", out)
 	}
-	if !strings.Contains(out, "\nsmall  big             2     100%      40%\n") {
-		t.Errorf("no overlap of small with big in\n%s", out)
-	}
+	testkit.Has(t, out, "\nsmall  big             2     100%      40%\n")
 
 	// The daemon looks at its files on its own, and says when: two answers are
 	// compared that have no such look between them.
@@ -133,9 +129,7 @@ func TestListsOfADaemon(t *testing.T) {
 		return strings.Contains(rowOf(t, out, "small"), " partial ")
 	})
 	remark := "list small: 1 line is refused (1 syntax), such as " + filepath.Join(dir, "lists/small.txt")
-	if !strings.Contains(out, "\n"+remark) || !strings.Contains(out, ": syntax: more than one word") {
-		t.Errorf("the line is not told\n%s", out)
-	}
+	testkit.Has(t, out, "\n"+remark, ": syntax: more than one word")
 	if _, ready := d.get(t, "/readyz", auth...); !strings.HasPrefix(ready, "ok\n") && !strings.HasPrefix(ready, "degraded\n") || !strings.Contains(ready, "\n"+remark) {
 		t.Errorf("/readyz is %q", ready)
 	}
@@ -145,9 +139,7 @@ func TestListsOfADaemon(t *testing.T) {
 		_, out, _ = blockd(t, "", "lists", "-c", ask)
 		return strings.Contains(rowOf(t, out, "small"), " refused ")
 	})
-	if !strings.Contains(out, "\nlist small: ") || !strings.Contains(out, ": html: ") {
-		t.Errorf("the problem is not told\n%s", out)
-	}
+	testkit.Has(t, out, "\nlist small: ", ": html: ")
 	if _, out, _ = blockd(t, "", "lists", "-c", ask, "--files"); !strings.Contains(rowOf(t, out, "small"), " refused") ||
 		strings.Count(out, "\nbig ") != 2 {
 		t.Errorf("--files\n%s", out)
@@ -232,7 +224,5 @@ func TestListsFitATerminal(t *testing.T) {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
-	if !strings.Contains(out.String(), "phishing  ") || !strings.Contains(out.String(), "…") {
-		t.Error(out.String())
-	}
+	testkit.Has(t, out.String(), "phishing  ", "…")
 }

@@ -73,9 +73,7 @@ func TestNotify(t *testing.T) {
 	d.wait(t, "notify.url told")
 	d.waitMetric(t, "blockd_notify_undelivered 0")
 	d.end(t)
-	if told := string(testkit.Read(t, filepath.Join(dir, "var", "a.bdx.notify"))); !strings.Contains(told, `"problems":["list_refused bad"]`) {
-		t.Errorf("what was told: %s", told)
-	}
+	testkit.Has(t, string(testkit.Read(t, filepath.Join(dir, "var", "a.bdx.notify"))), `"problems":["list_refused bad"]`)
 }
 
 func TestNotifyErrors(t *testing.T) {

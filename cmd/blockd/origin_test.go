@@ -55,9 +55,7 @@ func TestOrigins(t *testing.T) {
 	_, out, _ := blockd(t, "", "check", "--explain", "-c", file, "x@bulk.example")
 	for _, want := range []string{"more/a.txt:5, list scams: block bulk.example", "more/b.txt:3, list second: block bulk.example",
 		"scams: Scams [2J, https://list.example/, licence CC BY-NC-SA 4.0\n", "second: licence MIT, complaints to mailto:help@b.example\n"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("explain: %q, want %q", out, want)
-		}
+		testkit.Has(t, out, want)
 	}
 	if _, out, _ := blockd(t, "", "check", "--explain", "--json", "-c", file, "x@bulk.example"); !strings.Contains(out, `"homepage":"https://list.example/"`) {
 		t.Errorf("explain in JSON: %s", out)

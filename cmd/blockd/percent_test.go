@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // Without a daemon the key beside the index says for which senders a list counts.
@@ -34,9 +36,7 @@ format = "plain"
 	_, out, _ := blockd(t, "", "check", "--explain", "-c", file, "a@bulk.example")
 	for _, want := range []string{"list tenth: block bulk.example and all below it (this list counts for 10 % of senders; and for this one)",
 		"list out: block bulk.example and all below it (this list counts for 10 % of senders; not for this one)"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("%q, want %q", out, want)
-		}
+		testkit.Has(t, out, want)
 	}
 	if _, out, _ := blockd(t, "", "lists", "-c", file); strings.Count(out, "block 10%") != 2 {
 		t.Errorf("lists: %s", out)

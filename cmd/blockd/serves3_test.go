@@ -80,9 +80,7 @@ func TestPublishToARealStore(t *testing.T) {
 		}
 		return out
 	}
-	if out := publish(); !strings.Contains(out, "sequence  1 of") {
-		t.Fatal(out)
-	}
+	testkit.Has(t, publish(), "sequence  1 of")
 
 	public := strings.TrimSpace(string(testkit.Read(t, filepath.Join(dir, "publish.key.pub"))))
 	public = public[strings.LastIndex(public, "\n")+1:]
@@ -101,9 +99,7 @@ func TestPublishToARealStore(t *testing.T) {
 	if !strings.Contains(metrics, "blockd_snapshot_fetched_bytes_total{kind=\"delta\"}") || strings.Contains(metrics, "blockd_snapshot_fetched_bytes_total{kind=\"delta\"} 0\n") {
 		t.Error("the change did not come as a difference")
 	}
-	if out := publish("halt"); !strings.Contains(out, "stays at sequence 1") {
-		t.Error(out)
-	}
+	testkit.Has(t, publish("halt"), "stays at sequence 1")
 	node.waitBlocked(t, "x@worse.example", false)
 	publish("--again", "2", "--now")
 	node.waitBlocked(t, "x@worse.example", true)

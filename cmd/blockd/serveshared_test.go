@@ -111,9 +111,7 @@ func TestDaemonsShare(t *testing.T) {
 		if status != 409 || !strings.Contains(text, `"was":{"entry":"two.example"`) || !strings.Contains(text, "once more") {
 			t.Errorf("an old revision: %d %s", status, text)
 		}
-		if out := b.must(t, "token", "list"); !strings.Contains(out, "desk") || !strings.Contains(out, "fleet") {
-			t.Errorf("token list: %s", out)
-		}
+		testkit.Has(t, b.must(t, "token", "list"), "desk", "fleet")
 		// One view of all, and one question about what they have decided.
 		testkit.Eventually(t, "all nodes report", func() bool {
 			var v httpapi.FleetView
@@ -126,9 +124,7 @@ func TestDaemonsShare(t *testing.T) {
 		if _, out, _ := b.command("doctor"); !strings.Contains(out, "ok       live  ") || !strings.Contains(out, "       fleet  ") {
 			t.Errorf("doctor: %s", out)
 		}
-		if out := b.must(t, "fleet"); !strings.Contains(out, "mx0") || !strings.Contains(out, "live rev") {
-			t.Errorf("fleet: %s", out)
-		}
+		testkit.Has(t, b.must(t, "fleet"), "mx0", "live rev")
 		c.send(t, "x@two.example", "bob@here.example")
 		t.Setenv("BLOCKD_TOKEN", token)
 		testkit.Eventually(t, "a decision of another node", func() bool {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // newTestChannel is a channel with two sequences that notes what it is asked to do. The tests of cmd/blockd and cmd/blockd/e2e/console use the real publisher.
@@ -50,17 +52,13 @@ func TestTheChannelIsHaltedAndGoesBack(t *testing.T) {
 		`{"why":"x","sequence":1}`:                   "sequence",
 		`{"why":"x"`:                                 "",
 	} {
-		if said := post("/v1/fleet/halt", body, 400); !strings.Contains(said, says) {
-			t.Errorf("%s: %s", body, said)
-		}
+		testkit.Has(t, post("/v1/fleet/halt", body, 400), says)
 	}
 	post("/v1/fleet/again", `{"sequence":3}`, 404)
 	post("/v1/fleet/again", `{}`, 404)
 	post("/v1/fleet/again", `{"sequence":1,"why":"a\rb"}`, 400)
 	post("/v1/fleet/halt", `{"why":"`+strings.Repeat("x", maxChannel)+`"}`, 413)
-	if said := post("/v1/fleet/halt", `{"why":"good mail is refused","for":"12h"}`, 200); !strings.Contains(said, `"halted":{"sequence":1,`) {
-		t.Error(said)
-	}
+	testkit.Has(t, post("/v1/fleet/halt", `{"why":"good mail is refused","for":"12h"}`, 200), `"halted":{"sequence":1,`)
 	if said := post("/v1/fleet/again", `{"sequence":1,"now":true}`, 200); strings.Contains(said, "halted") || !strings.Contains(said, `"stands":true`) {
 		t.Error(said)
 	}
@@ -76,7 +74,5 @@ func TestTheChannelIsHaltedAndGoesBack(t *testing.T) {
 		post("/v1/fleet/halt", `{"why":"x"}`, want)
 	}
 	serve(one)
-	if said := post("/v1/fleet/halt", `{"why":"x"}`, 409); !strings.Contains(said, "no sequence before") {
-		t.Error(said)
-	}
+	testkit.Has(t, post("/v1/fleet/halt", `{"why":"x"}`, 409), "no sequence before")
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 const sendsJSON = "Content-Type: application/json"
@@ -94,9 +96,7 @@ func TestSubscriptionChanges(t *testing.T) {
 	}
 	want := []SubscriptionChange{{Do: Subscribe, What: "https://lists.example/far.txt"}, {Do: Enforce, List: "far"}, {Do: Unsubscribe, List: "far"}}
 	for i, c := range f.made {
-		if by := c.By; !strings.Contains(by, "jo") || !strings.Contains(by, "boss") {
-			t.Errorf("by %q", by)
-		}
+		testkit.Has(t, c.By, "jo", "boss")
 		if c.By = ""; c != want[i] {
 			t.Errorf("%+v, want %+v", c, want[i])
 		}

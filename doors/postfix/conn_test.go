@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/policy"
 	"blockd/policy/rule"
 )
@@ -131,9 +132,7 @@ func TestConnectionFaults(t *testing.T) {
 					client.Close()
 				})
 				r.counts(1, "blockd_postfix_faults_total", tt.service, string(tt.why))
-				if !strings.Contains(r.log.String(), "why="+string(tt.why)) {
-					t.Errorf("log: %s", &r.log)
-				}
+				testkit.Has(t, r.log.String(), "why="+string(tt.why))
 			})
 		}
 	}

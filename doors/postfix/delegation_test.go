@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy/rule"
 )
@@ -154,9 +155,7 @@ func TestLineHasTheInstanceOfItsRequest(t *testing.T) {
 	ask(t, d, request("instance=first"))
 	r.log.Reset()
 	ask(t, d, request("instance=second", "client_address=198.51.100.9", "protocol_state=CONNECT", "sender=", "recipient="))
-	if got := r.log.String(); !strings.Contains(got, "instance=second") {
-		t.Errorf("log: %s", got)
-	}
+	testkit.Has(t, r.log.String(), "instance=second")
 }
 
 func onlyFor(recipient string) func(*rig) {

@@ -123,9 +123,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("header %v", resp.Header)
 	}
 	r.Contact = func(list, ref string) string { return "mailto:postmaster@here.example?subject=" + ref }
-	if text := textOf(t, r.call("GET", "/r/"+ref, "", "198.51.100.1")); !strings.Contains(text, `<a href="mailto:postmaster@here.example?subject=`+ref+`">`) {
-		t.Errorf("no contact:\n%s", text)
-	}
+	testkit.Has(t, textOf(t, r.call("GET", "/r/"+ref, "", "198.51.100.1")), `<a href="mailto:postmaster@here.example?subject=`+ref+`">`)
 	r.Contact = func(list, ref string) string { return "javascript:alert(1)" }
 	if text := textOf(t, r.call("GET", "/r/"+ref, "", "198.51.100.1")); strings.Contains(text, "href") {
 		t.Errorf("a contact that is no address is a link:\n%s", text)
@@ -248,9 +246,7 @@ func TestRequest(t *testing.T) {
 
 	second := r.refuse("bert@bulk.example", "")
 	has2 := textOf(t, r.call("GET", "/r/"+second, "", "198.51.100.1"))
-	if !strings.Contains(has2, "because of the name that the sending server gave itself") {
-		t.Errorf("of no list:\n%s", has2)
-	}
+	testkit.Has(t, has2, "because of the name that the sending server gave itself")
 	r.call("POST", "/r/"+second, "", "198.51.100.1")
 	if _, err := r.Requests.Decide(second, Declined, "root", time.Time{}, now); err != nil {
 		t.Fatal(err)

@@ -120,9 +120,7 @@ func TestTableComparesWithItsFirstRow(t *testing.T) {
 	got := table.markdown()
 	for _, want := range []string{"| own | 10 | 100 | 12 |", "| peer | 42 (4×) | 20 (5×) | - |",
 		"Not measured: other (wants a thing).", "Rounds: 2.", "One round only: peer."} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
+		testkit.Has(t, got, want)
 	}
 }
 
@@ -152,9 +150,7 @@ func TestSampleHasAsManyAsAskedFor(t *testing.T) {
 	testkit.Must(t, err)
 	distinct := map[string]bool{}
 	for _, line := range lines {
-		if !strings.Contains(b.String(), line+"\n") {
-			t.Fatalf("%q is no key", line)
-		}
+		testkit.Has(t, b.String(), line+"\n")
 		distinct[line] = true
 	}
 	if len(distinct) != 1000 {

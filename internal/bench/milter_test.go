@@ -74,13 +74,8 @@ func TestMilterGoals(t *testing.T) {
 		r.latency.add(nameBlockd, column, 99)
 	}
 	got := goalsMarkdown(r.goals())
-	for _, want := range []string{
+	testkit.Has(t, got,
 		"| accepted mails, new connections | ≥ 0.9× Postfix alone | 0.91× | met |", "| ≥ 3× with rspamd, Debian's defaults | 2.99× | **missed** |",
 		"| policy service, one connection | ≥ 20,000 a second | 20,001 a second | met |", "49,999 a second | **missed** |",
-		"| MAIL, p50 | ≤ 100 µs | 99 µs | met |", "not measured",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
+		"| MAIL, p50 | ≤ 100 µs | 99 µs | met |", "not measured")
 }

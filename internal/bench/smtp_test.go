@@ -74,11 +74,7 @@ func TestGoalsCompareRoundByRound(t *testing.T) {
 		}
 	}
 	table := goalsMarkdown([]goal{{what: "a", want: "b"}, {what: "c", want: "d", measured: "e"}, {what: "f", want: "g", measured: "h", met: true}})
-	for _, want := range []string{"| a | b | - | not measured |", "| c | d | e | **missed** |", "| f | g | h | met |"} {
-		if !strings.Contains(table, want) {
-			t.Errorf("no %q in\n%s", want, table)
-		}
-	}
+	testkit.Has(t, table, "| a | b | - | not measured |", "| c | d | e | **missed** |", "| f | g | h | met |")
 }
 
 // serveOne lets f serve the connections to an address until the test ends.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blockd/internal/listener"
+	"blockd/internal/testkit"
 )
 
 func TestStrangersAreToldOnceAMinuteANetwork(t *testing.T) {
@@ -25,9 +26,7 @@ func TestStrangersAreToldOnceAMinuteANetwork(t *testing.T) {
 		if n := said(); n != 10 {
 			t.Errorf("%d lines in ten minutes, want 10\n%s", n, &text)
 		}
-		if !strings.Contains(text.String(), "network=172.18.0.3 times=60") || !strings.Contains(text.String(), `add \"172.18.0.3\" to milter.allow_from`) {
-			t.Errorf("says %s", &text)
-		}
+		testkit.Has(t, text.String(), "network=172.18.0.3 times=60", `add \"172.18.0.3\" to milter.allow_from`)
 		remarks := s.Remarks()
 		if len(remarks) != 1 || !strings.HasPrefix(remarks[0], "milter.allow_from: 172.18.0.3 was turned away 600 times, last at ") {
 			t.Errorf("%q", remarks)

@@ -49,11 +49,7 @@ func TestRspamdRules(t *testing.T) {
 		"LOVED":                             "not carried over: a score that speaks for a mail",
 	})
 	config := string(r.Config("lists"))
-	for _, want := range []string{`name = "sender_block"`, `mode = "shadow"`, `on_match = "tempfail"`, "patterns = true"} {
-		if !strings.Contains(config, want) {
-			t.Errorf("no %s in\n%s", want, config)
-		}
-	}
+	testkit.Has(t, config, `name = "sender_block"`, `mode = "shadow"`, `on_match = "tempfail"`, "patterns = true")
 }
 
 func TestSpamAssassinDirectives(t *testing.T) {

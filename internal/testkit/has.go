@@ -1,0 +1,16 @@
+package testkit
+
+import (
+	"strings"
+	"testing"
+)
+
+// Has checks that a text holds each of these parts.
+func Has(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("no %q in\n%s", part, text)
+		}
+	}
+}
