@@ -5,25 +5,25 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-: >"$work/said"
-(
-	code=0
-	"${GO:-go}" build -v -o "$1" ./cmd/blockd >"$work/said" 2>&1 || code=$?
-	echo "$code" >"$work/code"
-) &
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+"${GO:-go}" build -v -o "$1" ./cmd/blockd >"$said" 2>&1 &
+build=$!
+trap 'kill "$build" 2>/dev/null; exit 130' INT TERM # what runs in the background does not hear Ctrl-C
+
 begun=$(date +%s) shown=0
-while [ ! -s "$work/code" ]; do
-	sleep 0.2
+while kill -0 "$build" 2>/dev/null; do
 	now=$(($(date +%s) - begun))
-	if [ ! -s "$work/code" ] && [ $((now - shown)) -ge 3 ]; then
+	if [ $((now - shown)) -ge 3 ]; then
 		shown=$now
-		fetched=$(grep -c '^go: downloading' "$work/said" || true) compiled=$(grep -vc '^go: ' "$work/said" || true)
-		echo "building ./$1: ${now} s, $fetched modules fetched, $compiled packages compiled$(tail -n 1 "$work/said" | sed -n 's/^\(go: downloading \)\{0,1\}\([^ ]*\).*/, the last one \2/p')"
+		fetched=$(grep -c '^go: downloading' "$said" || true) compiled=$(grep -vc '^go: ' "$said" || true)
+		last=$(tail -n 1 "$said" | sed -n 's/^\(go: downloading \)\{0,1\}\([^ ]*\).*/, the last one \2/p')
+		echo "building ./$1: $now s, $fetched modules fetched, $compiled packages compiled$last"
 	fi
+	sleep 0.2
 done
-wait
-code=$(cat "$work/code")
-[ "$code" = 0 ] || grep -v -x -E '[a-z0-9._-]+(/[A-Za-z0-9._~-]+)*|go: downloading .*' "$work/said" >&2 || true
+code=0
+wait "$build" || code=$?
+# What is left beside the names of packages and modules is what is wrong.
+[ "$code" = 0 ] || grep -v -x -E '[a-z0-9._-]+(/[A-Za-z0-9._~-]+)*|go: downloading .*' "$said" >&2 || true
 exit "$code"
