@@ -33,15 +33,13 @@ func add(t *testing.T, l *Log, lines ...Line) {
 
 func verify(t *testing.T, l *Log, known string) Chain {
 	t.Helper()
-	c, err := Verify(context.Background(), l.settings.Folder, known)
-	testkit.Must(t, err)
+	c := testkit.Value(Verify(context.Background(), l.settings.Folder, known))(t)
 	return c
 }
 
 func search(t *testing.T, l *Log, q Query) Found {
 	t.Helper()
-	found, err := Search(context.Background(), l.settings.Folder, q)
-	testkit.Must(t, err)
+	found := testkit.Value(Search(context.Background(), l.settings.Folder, q))(t)
 	return found
 }
 
@@ -67,14 +65,11 @@ func TestAdd(t *testing.T) {
 	if verify(t, l, strings.Repeat("0", 64)).Has {
 		t.Error("the journal has a hash that no line has")
 	}
-	text, err := os.ReadFile(l.file(1))
-	testkit.Must(t, err)
+	text := testkit.Value(os.ReadFile(l.file(1)))(t)
 	line, _, _ := strings.Cut(string(text), "\n")
 	part, _, _ := strings.Cut(line, `,"hash":"`)
 	sum := sha256.Sum256([]byte(part))
-	if hex.EncodeToString(sum[:]) != first.Hash {
-		t.Errorf("the hash is not the sum of %q", part)
-	}
+	testkit.Equal(t, fmt.Sprintf("the sum of %q", part), hex.EncodeToString(sum[:]), first.Hash)
 	if l.Problem() != nil || (*Log)(nil).Add(Line{}) != nil || (*Log)(nil).Problem() != nil {
 		t.Error("a problem where there is none")
 	}
@@ -101,8 +96,7 @@ func TestVerifyTells(t *testing.T) {
 		}
 	}
 	for _, n := range files[:2] {
-		was, err := os.ReadFile(l.file(n))
-		testkit.Must(t, err)
+		was := testkit.Value(os.ReadFile(l.file(n)))(t)
 		put := func(text []byte) {
 			t.Helper()
 			testkit.Must(t, os.WriteFile(l.file(n), text, 0o600))
@@ -145,11 +139,9 @@ func TestVerifyTells(t *testing.T) {
 func TestTorn(t *testing.T) {
 	l := journal(t)
 	add(t, l, Line{By: "anna", Action: EntryAdd, Subject: "one"})
-	before, err := os.Stat(l.file(1))
-	testkit.Must(t, err)
+	before := testkit.Value(os.Stat(l.file(1)))(t)
 	add(t, l, Line{By: "anna", Action: EntryAdd, Subject: "two"}, Line{By: "anna", Action: EntryAdd, Subject: "three"})
-	whole, err := os.ReadFile(l.file(1))
-	testkit.Must(t, err)
+	whole := testkit.Value(os.ReadFile(l.file(1)))(t)
 	for size := int(before.Size()); size <= len(whole); size++ {
 		testkit.Must(t, os.WriteFile(l.file(1), whole[:size], 0o600))
 		kept := int64(bytes.Count(whole[:size], []byte("\n")))
@@ -172,10 +164,8 @@ func TestDamagedEnd(t *testing.T) {
 	for _, bad := range []string{"x\n", strings.Repeat("x", 3*maxLine), strings.Repeat("x", 3*maxLine) + "\n", "\n\n"} {
 		l := journal(t)
 		add(t, l, Line{By: "anna", Action: EntryAdd, Subject: "one"})
-		f, err := os.OpenFile(l.file(1), os.O_APPEND|os.O_WRONLY, 0)
-		testkit.Must(t, err)
-		_, err = f.WriteString(bad)
-		testkit.Must(t, err)
+		f := testkit.Value(os.OpenFile(l.file(1), os.O_APPEND|os.O_WRONLY, 0))(t)
+		testkit.Value(f.WriteString(bad))(t)
 		f.Close()
 		add(t, New(l.settings), Line{By: "anna", Action: EntryAdd, Subject: "two"})
 		if _, err := Verify(context.Background(), l.settings.Folder, ""); !strings.Contains(fmt.Sprint(err), "00000001.jsonl:2: the chain is broken: ") {
@@ -200,9 +190,7 @@ func TestTogether(t *testing.T) {
 		}
 		all.Go(func() {
 			for i := range each {
-				if err := log.Add(Line{By: fmt.Sprint(w), Action: EntryAdd, Subject: fmt.Sprint(i)}); err != nil {
-					t.Error(err)
-				}
+				testkit.Should(t, log.Add(Line{By: fmt.Sprint(w), Action: EntryAdd, Subject: fmt.Sprint(i)}))
 			}
 		})
 	}
@@ -226,12 +214,10 @@ func TestKept(t *testing.T) {
 	for i := range 1000 {
 		add(t, l, Line{By: "anna", Action: EntryAdd, Subject: fmt.Sprint(i), Why: strings.Repeat("w", 200)})
 	}
-	files, err := filesOf(l.settings.Folder)
-	testkit.Must(t, err)
+	files := testkit.Value(filesOf(l.settings.Folder))(t)
 	var total int64
 	for _, n := range files {
-		info, err := os.Stat(l.file(n))
-		testkit.Must(t, err)
+		info := testkit.Value(os.Stat(l.file(n)))(t)
 		total += info.Size()
 	}
 	if total > l.settings.Max || total < l.settings.Max/2 {
@@ -251,8 +237,7 @@ func TestKeptForSoLong(t *testing.T) {
 		l := journal(t)
 		for i := range 100 {
 			add(t, l, Line{By: "anna", Action: EntryAdd, Subject: fmt.Sprint(i)})
-			files, err := filesOf(l.settings.Folder)
-			testkit.Must(t, err)
+			files := testkit.Value(filesOf(l.settings.Folder))(t)
 			for _, n := range files { // the clock of the file system is another one
 				if found := search(t, l, Query{Text: fmt.Sprint(i)}); n == files[len(files)-1] && len(found.Lines) > 0 {
 					testkit.Must(t, os.Chtimes(l.file(n), time.Now(), time.Now()))
@@ -341,9 +326,7 @@ func TestSearch(t *testing.T) {
 		}
 	}
 	for _, cursor := range []string{"x", "1", "1-", "-1", "0-1", "1--1", "99999999999999999999-1"} {
-		if _, err := Search(context.Background(), l.settings.Folder, Query{Cursor: cursor}); !errors.Is(err, ErrCursor) {
-			t.Errorf("cursor %q: %v", cursor, err)
-		}
+		testkit.Fails(Search(context.Background(), l.settings.Folder, Query{Cursor: cursor}))(t, fmt.Sprintf("cursor %q", cursor), ErrCursor)
 	}
 	if found := search(t, l, Query{Cursor: "77-5"}); len(found.Lines) == 0 {
 		t.Error("a cursor behind the end finds nothing")

@@ -206,9 +206,7 @@ func TestTriesAgain(t *testing.T) {
 			}
 			rest = gap
 		}
-		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
-			t.Errorf("the fault is logged %d times", n)
-		}
+		testkit.Equal(t, "lines of the fault in the log", strings.Count(log.String(), "level=ERROR"), 1)
 		w.fail(errors.New("away"))
 		w.be()
 		time.Sleep(25 * time.Hour)
@@ -216,9 +214,7 @@ func TestTriesAgain(t *testing.T) {
 		tries := len(w.tried)
 		time.Sleep(48 * time.Hour)
 		synctest.Wait()
-		if len(w.tried) != tries {
-			t.Errorf("%d tries after the end", len(w.tried)-tries)
-		}
+		testkit.Equal(t, "tries after the end", len(w.tried), tries)
 		if tries > 120 {
 			t.Errorf("%d tries in a day", tries)
 		}
@@ -297,9 +293,7 @@ func TestHangs(t *testing.T) {
 		}()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if len(begun) != 1 {
-			t.Errorf("%d tries at one time", len(begun))
-		}
+		testkit.Equal(t, "tries at one time", len(begun), 1)
 		cancel()
 		<-done
 		if looks < 3000 {
@@ -319,9 +313,7 @@ func TestTextsAreBounded(t *testing.T) {
 	noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	w.look(noon, s)
 	w.look(noon.Add(time.Minute), s)
-	if n := len(w.wants.Problems); n != mostProblems {
-		t.Errorf("%d problems", n)
-	}
+	testkit.Equal(t, "problems", len(w.wants.Problems), mostProblems)
 	for _, text := range []string{w.wants.Problems[0].Text, textOf(*w.wants)} {
 		if len(text) > 2*maxText || strings.ContainsAny(text, "\r\n\u202e\x1b") {
 			t.Errorf("%d octets: %.60q", len(text), text)

@@ -25,8 +25,7 @@ func target(t *testing.T, h http.HandlerFunc, s Settings) *Target {
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	s.URL = srv.URL + "/secret-path"
-	to, err := NewTarget(s)
-	testkit.Must(t, err)
+	to := testkit.Value(NewTarget(s))(t)
 	return to
 }
 
@@ -73,9 +72,7 @@ func TestUnsigned(t *testing.T) {
 			w.WriteHeader(http.StatusTeapot)
 		}
 	}, Settings{}))
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, err)
 }
 
 // Whatever an answer is but a 2xx is an error, in a line, without the address's path.
@@ -158,15 +155,13 @@ func TestTLS(t *testing.T) {
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.StartTLS()
 	defer srv.Close()
-	stranger, err := NewTarget(Settings{URL: srv.URL})
-	testkit.Must(t, err)
+	stranger := testkit.Value(NewTarget(Settings{URL: srv.URL}))(t)
 	if _, err := ring(t, stranger); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a stranger's certificate: %v", err)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(srv.Certificate())
-	known, err := NewTarget(Settings{URL: srv.URL, Roots: roots})
-	testkit.Must(t, err)
+	known := testkit.Value(NewTarget(Settings{URL: srv.URL, Roots: roots}))(t)
 	if a, err := ring(t, known); err != nil || a.Status != "204 No Content" {
 		t.Errorf("Ring = %+v, %v", a, err)
 	}
@@ -245,8 +240,6 @@ func TestDocumentedReceiver(t *testing.T) {
 		{"another time", secret, strings.Replace(now, "t=", "t=1", 1), body, false},
 		{"none", secret, "", body, false},
 	} {
-		if got := verified(tt.secret, tt.header, tt.body); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
+		testkit.Equal(t, tt.name, verified(tt.secret, tt.header, tt.body), tt.want)
 	}
 }

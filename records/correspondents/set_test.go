@@ -39,8 +39,7 @@ func open(t *testing.T, s Settings) *Set {
 }
 
 func parse(t testing.TB, text string) addr.Addr {
-	a, err := addr.Parse(text)
-	testkit.Must(t, err)
+	a := testkit.Value(addr.Parse(text))(t)
 	return a
 }
 
@@ -313,8 +312,7 @@ func TestHandingOver(t *testing.T) {
 	sender, bob, eve := parse(t, "anna@here.example"), parse(t, "bob@there.example"), parse(t, "eve@far.example")
 	old.Learn(sender, bob, time.Now())
 	old.Save()
-	next, err := Read(s)
-	testkit.Must(t, err)
+	next := testkit.Value(Read(s))(t)
 	old.Learn(sender, eve, time.Now())
 	testkit.Must(t, old.Yield())
 	if anew, err := next.Resume(); err != nil || anew != nil || !next.Has(bob) || !next.Has(eve) {
@@ -349,9 +347,7 @@ func TestForget(t *testing.T) {
 	if had, _ := set.Forget(bob); had {
 		t.Error("forgotten twice")
 	}
-	if n := set.Covered(lists.Domain, lists.Tree, "there.example") + set.Covered(lists.Addr, lists.Local, "bob@"); n != 0 {
-		t.Error("the names of a forgotten address are known")
-	}
+	testkit.Equal(t, "the names of a forgotten address are known", set.Covered(lists.Domain, lists.Tree, "there.example")+set.Covered(lists.Addr, lists.Local, "bob@"), 0)
 	now, _ := os.ReadFile(s.Path)
 	for at := headSize; at < len(now); at += recordSize {
 		if !slices.Contains([]int{0}, strings.Index(string(old), string(now[at:at+8]))) && !strings.Contains(string(old), string(now[at:at+8])) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -111,9 +112,7 @@ func TestFullDisk(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		s.Register(reg)
 		for _, v := range testkit.Samples(t, reg, "blockd_first_seen_save_errors_total") {
-			if v != 5 {
-				t.Errorf("%v errors counted", v)
-			}
+			testkit.Equal(t, "errors counted", v, 5)
 		}
 		if saved, err := read(s.path, settings, time.Now()); err != nil || !saved.Known("a.example") {
 			t.Errorf("after the disk had room: %v", err)
@@ -145,13 +144,9 @@ func TestAnew(t *testing.T) {
 		if s.Known("a.example") {
 			t.Errorf("%s: not empty", c.name)
 		}
-		if got := string(testkit.Read(t, path+AsideSuffix)); got != c.content {
-			t.Errorf("%s: put aside %q", c.name, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: put aside", c.name), string(testkit.Read(t, path+AsideSuffix)), c.content)
 		s.AddIfAbsent("b.example")
-		if err := s.Save(); err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, s.Save())
 		s.Close()
 		open(t, path).Close()
 	}
@@ -181,9 +176,7 @@ func TestNoSet(t *testing.T) {
 	if !s.Known("a.example") || s.AddIfAbsent("a.example") {
 		t.Error("a key is new to no set")
 	}
-	if err := s.Save(); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, s.Save())
 	s.Close()
 }
 
@@ -198,9 +191,7 @@ func TestYield(t *testing.T) {
 	if !second.Known("a.example") {
 		t.Error("what the first knew is lost")
 	}
-	if err := first.Resume(); !errors.Is(err, ErrLocked) {
-		t.Errorf("two have the set: %v", err)
-	}
+	testkit.IsError(t, "two have the set", first.Resume(), ErrLocked)
 	second.AddIfAbsent("b.example")
 	testkit.Must(t, second.Save())
 	before := testkit.Read(t, path)

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -47,10 +46,8 @@ func TestMostBySums(t *testing.T) {
 			for _, q := range []Query{{}, {Outcome: "refuse"}, {Outcome: Mail}, {Door: "milter", Verdict: "blocked"}, {List: "own"}, {List: "none"},
 				{Since: start.Add(1000 * time.Millisecond)}, {Since: start.Add(700 * time.Millisecond), Until: start.Add(2900 * time.Millisecond)}, {Until: start}} {
 				q.Limit = 7
-				got, err := l.Most(t.Context(), TopQuery{Query: q, By: by})
-				testkit.Must(t, err)
-				want, err := Most(t.Context(), l.settings.Folder, TopQuery{Query: q, By: by})
-				testkit.Must(t, err)
+				got := testkit.Value(l.Most(t.Context(), TopQuery{Query: q, By: by}))(t)
+				want := testkit.Value(Most(t.Context(), l.settings.Folder, TopQuery{Query: q, By: by}))(t)
 				for i := range got.Rows { // equal counts may be of any names
 					if got.Rows[i].Decisions == want.Rows[len(want.Rows)-1].Decisions {
 						got.Rows[i].Name = want.Rows[i].Name
@@ -68,9 +65,7 @@ func TestMostBySums(t *testing.T) {
 	if len(files) != 5 {
 		t.Fatalf("%d files of sums", len(files))
 	}
-	if _, err := mostBySums(t.Context(), l.settings.Folder, TopQuery{Query: Query{Limit: 5}, By: "sender"}, mostUnsummed); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(mostBySums(t.Context(), l.settings.Folder, TopQuery{Query: Query{Limit: 5}, By: "sender"}, mostUnsummed))(t)
 	compare("with sums")
 	text := testkit.Read(t, files[2])
 	for _, at := range []int{3, len(sumsHeadText) + 2, len(sumsHeadText) + 9, len(text) / 10, len(text) / 2, len(text) - 1} {
@@ -86,12 +81,9 @@ func TestMostBySums(t *testing.T) {
 	for _, path := range files {
 		os.Remove(path)
 	}
-	if _, err := mostBySums(t.Context(), l.settings.Folder, TopQuery{Query: Query{Limit: 5}, By: "sender"}, 30_000); !errors.Is(err, errUnsummed) {
-		t.Errorf("more rows than memory: %v", err)
-	}
+	testkit.Fails(mostBySums(t.Context(), l.settings.Folder, TopQuery{Query: Query{Limit: 5}, By: "sender"}, 30_000))(t, "more rows than memory", errUnsummed)
 	testkit.Must(t, l.sumSegments(t.Context()))
-	_, err := l.Forget(t.Context(), func(r *Record) bool { return r.Sender == "u1@d1.example" })
-	testkit.Must(t, err)
+	testkit.Value(l.Forget(t.Context(), func(r *Record) bool { return r.Sender == "u1@d1.example" }))(t)
 	compare("shortened")
 	testkit.Must(t, l.sumSegments(t.Context()))
 	compare("made anew")
@@ -128,8 +120,7 @@ func TestCursorsBack(t *testing.T) {
 		}
 		var pages []Found
 		for {
-			found, err := l.Search(t.Context(), q)
-			testkit.Must(t, err)
+			found := testkit.Value(l.Search(t.Context(), q))(t)
 			if len(found.Records) > 0 {
 				pages = append(pages, found)
 			}

@@ -24,8 +24,7 @@ func open(t testing.TB) *Log {
 
 func reopen(t testing.TB, s Settings) *Log {
 	t.Helper()
-	l, err := Open(s)
-	testkit.Must(t, err)
+	l := testkit.Value(Open(s))(t)
 	t.Cleanup(func() { l.Close() })
 	return l
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -120,8 +121,7 @@ func TestBounds(t *testing.T) {
 
 func size(t *testing.T, folder string) (sum int64) {
 	t.Helper()
-	files, err := segments(folder)
-	testkit.Must(t, err)
+	files := testkit.Value(segments(folder))(t)
 	for _, f := range files {
 		sum += f.size
 	}
@@ -147,9 +147,7 @@ func TestAge(t *testing.T) {
 		t.Errorf("a file of two days was gone on with: %v", err)
 	}
 	l.prune(time.Now().Add(2*time.Hour), 0)
-	if _, err := os.Stat(segmentPath(s.Folder, 1)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the old file is there: %v", err)
-	}
+	testkit.Fails(os.Stat(segmentPath(s.Folder, 1)))(t, "the old file is there", os.ErrNotExist)
 	l.prune(time.Now().Add(segmentAge+s.Keep+time.Hour), 0)
 	l.prune(time.Now().Add(segmentAge+2*s.Keep+2*time.Hour), 0)
 	if files, err := segments(s.Folder); err != nil || len(files) > 0 {
@@ -196,14 +194,10 @@ func TestFolderTakenAway(t *testing.T) {
 
 func TestOneWriter(t *testing.T) {
 	l := open(t)
-	if _, err := Open(l.settings); !errors.Is(err, ErrLocked) {
-		t.Errorf("a second writer: %v", err)
-	}
+	testkit.Fails(Open(l.settings))(t, "a second writer", ErrLocked)
 	testkit.Must(t, l.Close())
 	l.Add(blocked(1)) // a session that ends late
-	if err := l.Flush(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("written after Close: %v", err)
-	}
+	testkit.IsError(t, "written after Close", l.Flush(), os.ErrClosed)
 	reopen(t, l.settings)
 }
 
@@ -330,15 +324,12 @@ func TestYield(t *testing.T) {
 	}
 	flush(t, other)
 	flush(t, owner)
-	found, err := owner.Search(t.Context(), Query{Limit: MaxFound})
-	testkit.Must(t, err)
+	found := testkit.Value(owner.Search(t.Context(), Query{Limit: MaxFound}))(t)
 	for _, r := range found.Records {
 		want[r]--
 	}
 	for r, n := range want {
-		if n != 0 {
-			t.Errorf("%d too few of %+v", n, r)
-		}
+		testkit.Equal(t, fmt.Sprintf("too few of %+v", r), n, 0)
 	}
 }
 
@@ -354,9 +345,7 @@ func TestAddLinesDamaged(t *testing.T) {
 	if err != nil || len(found.Records) != 1 || found.Records[0] != good {
 		t.Errorf("found %v, %v", found.Records, err)
 	}
-	if n := l.failed.Load(); n != 4 {
-		t.Errorf("%d lines left out", n)
-	}
+	testkit.Equal(t, "lines left out", l.failed.Load(), 4)
 }
 
 func flush(t *testing.T, l *Log) {
@@ -375,9 +364,7 @@ func TestYieldToOneThatEnds(t *testing.T) {
 	}
 	second := reopen(t, first.settings)
 	first.Add(clear(2))
-	if err := first.Flush(); !errors.Is(err, gone) {
-		t.Errorf("while the other process is there: %v", err)
-	}
+	testkit.IsError(t, "while the other process is there", first.Flush(), gone)
 	second.Add(clear(3))
 	testkit.Must(t, second.Close())
 	first.Add(clear(4))
@@ -391,8 +378,7 @@ func TestYieldToOneThatEnds(t *testing.T) {
 func TestForget(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "history")
 	s := Settings{Folder: folder, Max: MinMax, Keep: 24 * time.Hour}
-	l, err := Open(s)
-	testkit.Must(t, err)
+	l := testkit.Value(Open(s))(t)
 	add := func(sender, recipient string) {
 		l.Add(Record{Time: time.Now(), Door: "smtp", Outcome: "accept", Verdict: "clear", Sender: sender, Recipient: recipient})
 	}

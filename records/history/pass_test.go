@@ -19,8 +19,7 @@ import (
 // passedBy is how many finished segments a query passes over.
 func passedBy(t *testing.T, l *Log, q Query) (n int) {
 	t.Helper()
-	all, err := segments(l.settings.Folder)
-	testkit.Must(t, err)
+	all := testkit.Value(segments(l.settings.Folder))(t)
 	for _, s := range all {
 		if passingBy(l.settings.Folder, &q).passes(s) {
 			n++
@@ -116,8 +115,7 @@ func TestPassing(t *testing.T) {
 		os.Remove(path)
 	}
 	made()
-	_, err := l.Forget(t.Context(), func(r *Record) bool { return strings.HasPrefix(r.Sender, "Some.7@") })
-	testkit.Must(t, err)
+	testkit.Value(l.Forget(t.Context(), func(r *Record) bool { return strings.HasPrefix(r.Sender, "Some.7@") }))(t)
 	compare("forgotten")
 	made()
 	compare("made anew")
@@ -141,15 +139,12 @@ func TestForgottenIsNotGuessed(t *testing.T) {
 	l.writing.Unlock()
 	for _, q := range []Query{{Text: "jane.q@"}, {Sender: gone.Sender}, {Sender: "elsewhere.example"}} {
 		testkit.Must(t, l.sumSegments(t.Context()))
-		_, err := l.Forget(t.Context(), func(r *Record) bool { return r.Sender == gone.Sender })
-		testkit.Must(t, err)
+		testkit.Value(l.Forget(t.Context(), func(r *Record) bool { return r.Sender == gone.Sender }))(t)
 		if files, _ := filepath.Glob(filepath.Join(l.settings.Folder, "*"+sumsSuffix)); q.Text != "" && len(files) != 0 {
 			t.Error("sums with the forgotten")
 		}
 		testkit.Must(t, l.sumSegments(t.Context()))
-		if passedBy(t, l, q) != 1 {
-			t.Errorf("%+v: perhaps there", q)
-		}
+		testkit.Equal(t, fmt.Sprintf("%+v: perhaps there", q), passedBy(t, l, q), 1)
 	}
 }
 
@@ -169,8 +164,7 @@ func TestCrowdedSums(t *testing.T) {
 	l.finish()
 	s := l.older[0]
 	l.writing.Unlock()
-	seed, err := seedOf(l.settings.Folder, true)
-	testkit.Must(t, err)
+	seed := testkit.Value(seedOf(l.settings.Folder, true))(t)
 	for _, want := range []bool{true, false} {
 		if made, err := l.sumSegment(s, seed); err != nil || made != want {
 			t.Fatalf("made: %v, %v, want %v", made, err, want)

@@ -14,8 +14,7 @@ import (
 // TestRefusals: only what a list refused counts, each as often as it stands for, and a
 // list's sample is drawn from all of its refusals.
 func TestRefusals(t *testing.T) {
-	l, err := Open(Settings{Folder: t.TempDir(), Max: MinMax, Keep: 30 * 24 * time.Hour})
-	testkit.Must(t, err)
+	l := testkit.Value(Open(Settings{Folder: t.TempDir(), Max: MinMax, Keep: 30 * 24 * time.Hour}))(t)
 	now := time.Now()
 	add := func(r Record) {
 		r.Door = "smtp"
@@ -49,8 +48,7 @@ func TestRefusals(t *testing.T) {
 		r.List, r.Sender = "big", fmt.Sprintf("s%d@d.example", i)
 		add(r)
 	}
-	found, err := l.Refusals(t.Context(), now.Add(-7*24*time.Hour), 4)
-	testkit.Must(t, err)
+	found := testkit.Value(l.Refusals(t.Context(), now.Add(-7*24*time.Hour), 4))(t)
 	if got := found["bad"]; got == nil || got.Count != 1 || len(got.Sample) != 1 ||
 		got.Sample[0] != (Refusal{Sender: "x@bad.example", Recipient: "bob@here.example", Client: refused.Client, Weight: 1}) {
 		t.Errorf("bad: %+v", got)
@@ -85,8 +83,7 @@ func TestRefusals(t *testing.T) {
 func TestRefusalsOfManySegments(t *testing.T) {
 	race.Skip(t)
 	folder := t.TempDir()
-	l, err := Open(Settings{Folder: folder, Max: 64 << 20, Keep: 30 * 24 * time.Hour})
-	testkit.Must(t, err)
+	l := testkit.Value(Open(Settings{Folder: folder, Max: 64 << 20, Keep: 30 * 24 * time.Hour}))(t)
 	since := time.Now().Add(-7 * 24 * time.Hour)
 	n := 0
 	add := func(more int) {
@@ -102,10 +99,8 @@ func TestRefusalsOfManySegments(t *testing.T) {
 	}
 	for _, more := range []int{150_000, 50, 70_000} {
 		add(more)
-		kept, err := l.Refusals(t.Context(), since, 4)
-		testkit.Must(t, err)
-		fresh, err := Refusals(t.Context(), folder, since, 4)
-		testkit.Must(t, err)
+		kept := testkit.Value(l.Refusals(t.Context(), since, 4))(t)
+		fresh := testkit.Value(Refusals(t.Context(), folder, since, 4))(t)
 		for name, found := range map[string]map[string]*Refused{"kept": kept, "fresh": fresh} {
 			sum := 0.
 			for _, r := range found["bad"].Sample {

@@ -3,7 +3,7 @@ package history
 import (
 	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"net/netip"
@@ -147,9 +147,7 @@ func TestCursorsThatNoAnswerHad(t *testing.T) {
 	folder := t.TempDir()
 	write(t, folder, []Record{clear(1), clear(2)})
 	for _, cursor := range []string{"1", "x1", "n", "n0", "o", "n-1", "n1-", "n1-2", "n1-2-", "n1--2-00000000", "n1-2-0000000g", "n1-2-00000000-", "o1", strings.Repeat("n", 1000)} {
-		if _, err := Search(t.Context(), folder, Query{Cursor: cursor}); !errors.Is(err, ErrCursor) {
-			t.Errorf("%.20q: %v", cursor, err)
-		}
+		testkit.Fails(Search(t.Context(), folder, Query{Cursor: cursor}))(t, cursor, ErrCursor)
 	}
 	for _, cursor := range []string{"n1", "n9-0-00000000", "n1-0-00000000", "n1-9223372036854775807-00000000"} { // nobody knows whether an answer had it
 		if _, err := Search(t.Context(), folder, Query{Cursor: cursor}); err != nil {
@@ -324,21 +322,15 @@ func FuzzSegment(f *testing.F) {
 }
 
 func TestSearchEnds(t *testing.T) {
-	if _, err := Search(t.Context(), filepath.Join(t.TempDir(), "none"), Query{}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no folder: %v", err)
-	}
+	testkit.Fails(Search(t.Context(), filepath.Join(t.TempDir(), "none"), Query{}))(t, "no folder", fs.ErrNotExist)
 	folder := t.TempDir()
 	write(t, folder, []Record{clear(1)})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Search(ctx, folder, Query{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("an ended context: %v", err)
-	}
+	testkit.Fails(Search(ctx, folder, Query{}))(t, "an ended context", context.Canceled)
 	l := open(t)
 	for range maxSearches {
 		l.searches <- struct{}{}
 	}
-	if _, err := l.Search(t.Context(), Query{}); !errors.Is(err, ErrBusy) {
-		t.Errorf("a search beside %d others: %v", maxSearches, err)
-	}
+	testkit.Fails(l.Search(t.Context(), Query{}))(t, fmt.Sprintf("a search beside %d others", maxSearches), ErrBusy)
 }

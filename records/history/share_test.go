@@ -134,8 +134,7 @@ func TestWhatProgramsWereToldEvictsNoMail(t *testing.T) {
 
 func onDisk(t *testing.T, l *Log) (sum int64) {
 	t.Helper()
-	files, err := segments(l.settings.Folder)
-	testkit.Must(t, err)
+	files := testkit.Value(segments(l.settings.Folder))(t)
 	for _, s := range files {
 		sum += s.size
 	}
@@ -161,8 +160,7 @@ func TestSharingWhileMuchComes(t *testing.T) {
 		r.Client = netip.AddrFrom4([4]byte{198, 51, byte(n % 9), 1})
 		l.Add(r)
 		if n%20_000 == 0 {
-			_, err := l.Search(t.Context(), Query{Ref: r.Ref})
-			testkit.Must(t, err)
+			testkit.Value(l.Search(t.Context(), Query{Ref: r.Ref}))(t)
 		}
 	}
 	stop()
@@ -187,9 +185,7 @@ func TestLevel(t *testing.T) {
 		{[]int64{0, 5, 1000, 1000}, 1005, 500},
 		{nil, 10, 10},
 	} {
-		if got := levelOf(c.have, c.most); got != c.want {
-			t.Errorf("levelOf(%v, %d) = %d, want %d", c.have, c.most, got, c.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("levelOf(%v, %d)", c.have, c.most), levelOf(c.have, c.most), c.want)
 	}
 }
 

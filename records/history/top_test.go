@@ -3,7 +3,6 @@ package history
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -124,16 +123,12 @@ func TestMostOfDamagedFiles(t *testing.T) {
 
 func TestMostFails(t *testing.T) {
 	q := TopQuery{By: "sender", Query: Query{Limit: 10}, Memory: 1}
-	if _, err := Most(t.Context(), filepath.Join(t.TempDir(), "none"), q); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no folder: %v", err)
-	}
+	testkit.Fails(Most(t.Context(), filepath.Join(t.TempDir(), "none"), q))(t, "no folder", fs.ErrNotExist)
 	folder := t.TempDir()
 	write(t, folder, []Record{clear(1), clear(2)})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Most(ctx, folder, q); !errors.Is(err, context.Canceled) {
-		t.Errorf("an ended context: %v", err)
-	}
+	testkit.Fails(Most(ctx, folder, q))(t, "an ended context", context.Canceled)
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	t.Setenv("TMPDIR", nowhere)
 	if _, err := Most(t.Context(), folder, q); err == nil || !strings.Contains(err.Error(), "temporary file in "+nowhere) {

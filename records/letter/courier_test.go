@@ -159,9 +159,7 @@ func TestTriesAgain(t *testing.T) {
 		if n := len(done.tries); n > 25 {
 			t.Errorf("%d tries in three days", n)
 		}
-		if n := strings.Count(o.log.String(), "level=ERROR"); n != 1 {
-			t.Errorf("%d errors in the log", n)
-		}
+		testkit.Equal(t, "errors in the log", strings.Count(o.log.String(), "level=ERROR"), 1)
 		stop()
 		o.be(false, nil)
 		c, stop = o.open()
@@ -199,9 +197,7 @@ func TestCutOff(t *testing.T) {
 		if ids := o.seen().ids; len(ids) != 2 || ids[0] != ids[1] {
 			t.Errorf("ids %q", ids)
 		}
-		if n := strings.Count(o.log.String(), "was not waited for"); n != 1 {
-			t.Errorf("said %d times that it may come twice", n)
-		}
+		testkit.Equal(t, "lines that it may come twice", strings.Count(o.log.String(), "was not waited for"), 1)
 	})
 }
 

@@ -31,8 +31,7 @@ var (
 func keep(t *testing.T, all ...history.Record) (folder string) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "history")
-	l, err := history.Open(history.Settings{Folder: folder, Max: history.MinMax, Keep: 100 * 365 * 24 * time.Hour})
-	testkit.Must(t, err)
+	l := testkit.Value(history.Open(history.Settings{Folder: folder, Max: history.MinMax, Keep: 100 * 365 * 24 * time.Hour}))(t)
 	for _, r := range all {
 		l.Add(r)
 		testkit.Must(t, l.Flush())
@@ -140,8 +139,7 @@ func TestLetters(t *testing.T) {
 			},
 			Problems: func() []string { return slices.Repeat([]string{"list\x1b[2J " + strings.Repeat("y", 1000)}, 50) }},
 	} {
-		l, err := Gather(t.Context(), s, since, until)
-		testkit.Must(t, err)
+		l := testkit.Value(Gather(t.Context(), s, since, until))(t)
 		text := "Subject: " + l.Subject() + "\n\n" + l.Text(time.UTC)
 		path := filepath.Join("testdata", name+".txt")
 		if *update {
@@ -219,20 +217,13 @@ func TestCountsAreExact(t *testing.T) {
 		}
 		senders["-"+r.List][r.Sender] = true
 	}
-	l, err := Gather(t.Context(), Sources{History: keep(t, all...), Memory: 4 << 10}, since, until)
-	testkit.Must(t, err)
-	if l.Mail != mail {
-		t.Errorf("mail %+v, want %+v", l.Mail, mail)
-	}
-	if len(l.Lists) != 3 {
-		t.Errorf("%d lists, want 3", len(l.Lists))
-	}
+	l := testkit.Value(Gather(t.Context(), Sources{History: keep(t, all...), Memory: 4 << 10}, since, until))(t)
+	testkit.Equal(t, "mail", l.Mail, mail)
+	testkit.Equal(t, "lists", len(l.Lists), 3)
 	for _, got := range l.Lists {
 		w := want[got.Name]
 		w.Senders, w.ShadowSenders = uint64(len(senders["-"+got.Name])), uint64(len(senders["+"+got.Name]))
-		if got != *w {
-			t.Errorf("list %+v, want %+v", got, *w)
-		}
+		testkit.Equal(t, "list", got, *w)
 	}
 }
 
@@ -273,7 +264,5 @@ func TestNoHistoryYet(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Gather(ctx, Sources{History: keep(t, week()...)}, since, until); !errors.Is(err, context.Canceled) {
-		t.Errorf("after the end of ctx: %v", err)
-	}
+	testkit.Fails(Gather(ctx, Sources{History: keep(t, week()...)}, since, until))(t, "after the end of ctx", context.Canceled)
 }

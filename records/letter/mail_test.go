@@ -31,8 +31,7 @@ func TestMessage(t *testing.T) {
 			t.Fatalf("octet %#x", text[i])
 		}
 	}
-	m, err := mail.ReadMessage(strings.NewReader(text))
-	testkit.Must(t, err)
+	m := testkit.Value(mail.ReadMessage(strings.NewReader(text)))(t)
 	to, err := m.Header.AddressList("To")
 	if err != nil || len(to) != 2 || to[1].Address != "anna@here.example" {
 		t.Errorf("To %v, %v", to, err)
@@ -45,9 +44,7 @@ func TestMessage(t *testing.T) {
 		"X-Blockd-Report": "2026-11-17T16:00:00Z 2026-11-24T16:00:00Z", "Message-Id": "<blockd.report." + h.ID + "@mx1.here.example>",
 		"Content-Type": "text/plain; charset=utf-8", "Mime-Version": "1.0",
 	} {
-		if got := m.Header.Get(field); got != want {
-			t.Errorf("%s: %q, want %q", field, got, want)
-		}
+		testkit.Equal(t, field, m.Header.Get(field), want)
 	}
 	subject, err := new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
 	if err != nil || subject != "blockd on mx1.here.example: 2 refused, 1 open request" {
@@ -89,15 +86,12 @@ func FuzzMessage(f *testing.F) {
 				t.Fatalf("line %.80q", line)
 			}
 		}
-		m, err := mail.ReadMessage(strings.NewReader(whole))
-		testkit.Must(t, err)
+		m := testkit.Value(mail.ReadMessage(strings.NewReader(whole)))(t)
 		if len(m.Header) != 12 {
 			t.Fatalf("%d fields: %v", len(m.Header), m.Header)
 		}
-		_, err = new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
-		testkit.Must(t, err)
-		body, err := io.ReadAll(quotedprintable.NewReader(m.Body))
-		testkit.Must(t, err)
+		testkit.Value(new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject")))(t)
+		body := testkit.Value(io.ReadAll(quotedprintable.NewReader(m.Body)))(t)
 		for line := range strings.SplitSeq(string(body), "\r\n") {
 			if term.Columns(line) > columns || strings.ContainsAny(line, "\r\n\x00\x1b\u202e") {
 				t.Fatalf("%d columns: %q", term.Columns(line), line)

@@ -19,8 +19,7 @@ var noon = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 
 func open(t *testing.T, path string) *Set {
 	t.Helper()
-	s, err := Open(path)
-	testkit.Must(t, err)
+	s := testkit.Value(Open(path))(t)
 	return s
 }
 
@@ -38,8 +37,7 @@ func TestPause(t *testing.T) {
 	for _, p := range []Pause{one("bulk", time.Hour), one("other", 2*time.Hour)} {
 		testkit.Must(t, a.Start(p))
 	}
-	_, err := b.refresh(noon)
-	testkit.Must(t, err)
+	testkit.Value(b.refresh(noon))(t)
 	for name, s := range map[string]*Set{"own": a, "other process": b, "next process": open(t, path)} {
 		for _, tt := range []struct {
 			at   time.Duration
@@ -126,16 +124,12 @@ func TestManyChange(t *testing.T) {
 		s := open(t, path)
 		wg.Go(func() {
 			for k := range 4 {
-				if err := s.Start(one(string(rune('a'+i))+string(rune('a'+k)), time.Hour)); err != nil {
-					t.Error(err)
-				}
+				testkit.Should(t, s.Start(one(string(rune('a'+i))+string(rune('a'+k)), time.Hour)))
 			}
 		})
 	}
 	wg.Wait()
-	if got := len(open(t, path).All(noon)); got != 32 {
-		t.Errorf("%d pauses, want 32", got)
-	}
+	testkit.Equal(t, "pauses", len(open(t, path).All(noon)), 32)
 }
 
 func TestRun(t *testing.T) {
@@ -146,17 +140,13 @@ func TestRun(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { s.Run(ctx, slog.New(slog.NewTextHandler(io.Discard, nil))) })
 		other := open(t, path)
-		if err := other.Start(Pause{List: "bulk", Since: now, Until: now.Add(time.Minute)}); err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, other.Start(Pause{List: "bulk", Since: now, Until: now.Add(time.Minute)}))
 		time.Sleep(time.Second)
 		if !s.Paused(time.Now())["bulk"] {
 			t.Error("another's pause is not taken up within a second")
 		}
 		time.Sleep(time.Minute)
-		if s.now.Load() != nil {
-			t.Error("a pause that is over is remembered")
-		}
+		testkit.Equal(t, "a pause that is over is remembered", s.now.Load(), nil)
 		cancel()
 		wg.Wait()
 	})

@@ -60,8 +60,7 @@ func taken(got *[]string, refused ...string) Deliver {
 
 func ids(t *testing.T, f Folder) (all []string) {
 	t.Helper()
-	found, err := f.List(t.Context(), Query{Limit: MaxFound})
-	testkit.Must(t, err)
+	found := testkit.Value(f.List(t.Context(), Query{Limit: MaxFound}))(t)
 	for _, m := range found.Messages {
 		all = append(all, m.ID)
 	}
@@ -81,9 +80,7 @@ func TestList(t *testing.T) {
 	})
 	testkit.Must(t, os.Rename(filepath.Join(string(f), "new", "1700000004.M1P1Q4.host:2,S"), filepath.Join(string(f), "cur", "1700000004.M1P1Q4.host:2,S")))
 	want := []string{"1700000005.M1P1Q5.host", "1700000004.M1P1Q4.host", "1700000003.M1P1Q2.host", "1700000002.M1P1Q3.host", "1700000001.M1P1Q1.host", "9.odd"}
-	if got := ids(t, f); !slices.Equal(got, want) {
-		t.Errorf("messages %q, want %q", got, want)
-	}
+	testkit.EqualSlices(t, "messages", ids(t, f), want)
 	found, err := f.List(t.Context(), Query{Sender: "BULK", Recipient: "u@", Limit: 2})
 	if err != nil || !found.More || len(found.Messages) != 2 || found.Messages[1].ID != "1700000001.M1P1Q1.host" {
 		t.Errorf("of bulk to u: %+v, %v", found, err)
@@ -100,9 +97,7 @@ func TestList(t *testing.T) {
 	}
 	for i, foreign := range []bool{true, false, false, true, false, false} {
 		found, _ = f.List(t.Context(), Query{Limit: 9})
-		if found.Messages[i].Foreign != foreign {
-			t.Errorf("%s: foreign %v", found.Messages[i].ID, found.Messages[i].Foreign)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: foreign", found.Messages[i].ID), found.Messages[i].Foreign, foreign)
 	}
 	if found, err := Folder(filepath.Join(t.TempDir(), "none")).List(t.Context(), Query{Limit: 1}); err != nil || len(found.Messages) != 0 {
 		t.Errorf("of a folder that is not there: %+v, %v", found, err)
@@ -122,9 +117,7 @@ func TestRelease(t *testing.T) {
 	if !strings.HasPrefix(sent, "a@bulk.example > [u@here.example]: X-Blockd-Released: ") || !strings.HasSuffix(sent, " by helpdesk__Bcc:_x") || rest != received+text {
 		t.Errorf("sent %q\n%q", sent, rest)
 	}
-	if _, err := f.Release(t.Context(), one, "", false, taken(&got)); !errors.Is(err, ErrNotThere) {
-		t.Errorf("a second time: %v", err)
-	}
+	testkit.Fails(f.Release(t.Context(), one, "", false, taken(&got)))(t, "a second time", ErrNotThere)
 	// One recipient is refused: the message stays for it alone.
 	r, err = f.Release(t.Context(), two, "", false, taken(&got, "v@here.example"))
 	if err != nil || !r.Left || len(r.Deliveries) != 3 {
@@ -134,12 +127,8 @@ func TestRelease(t *testing.T) {
 	if r, err = f.Release(t.Context(), two, "", false, taken(&got)); err != nil || r.Left || len(got) != 1 || !strings.HasPrefix(got[0], " > [v@here.example]: ") || !strings.HasSuffix(got[0], received+text) {
 		t.Errorf("for the one that was left: %+v, %v, %q", r, err, got)
 	}
-	if _, err := f.Release(t.Context(), "3.x", "", false, taken(&got)); !errors.Is(err, ErrForeign) {
-		t.Errorf("a foreign file: %v", err)
-	}
-	if left := ids(t, f); !slices.Equal(left, []string{"3.x"}) {
-		t.Errorf("left: %q", left)
-	}
+	testkit.Fails(f.Release(t.Context(), "3.x", "", false, taken(&got)))(t, "a foreign file", ErrForeign)
+	testkit.EqualSlices(t, "left", ids(t, f), []string{"3.x"})
 }
 
 // TestReleaseOnce holds that a release that was cut off is not repeated by itself, and that one that failed for sure is.
@@ -170,9 +159,7 @@ func TestReleaseOnce(t *testing.T) {
 	if _, err := f.Release(t.Context(), id, "", true, refused); err != nil {
 		t.Error(err)
 	}
-	if _, err := f.Release(t.Context(), id, "", false, taken(&got)); !errors.Is(err, ErrUnsure) {
-		t.Errorf("refused now, but perhaps taken before: %v", err)
-	}
+	testkit.Fails(f.Release(t.Context(), id, "", false, taken(&got)))(t, "refused now, but perhaps taken before", ErrUnsure)
 	if r, err := f.Release(t.Context(), id, "", true, taken(&got)); err != nil || r.Left || len(got) != 1 {
 		t.Errorf("again: %+v, %v", r, err)
 	}
@@ -229,8 +216,7 @@ func TestReleaseByMany(t *testing.T) {
 
 func TestPurge(t *testing.T) {
 	f := folder(t, map[string]string{"1700000001.a": message("", []string{"u@here.example"}, "\r\n"), "1700000002.b": "foreign\r\n", "1700000003.c": message("", []string{"u@here.example"}, "\r\n"), "1700000004.d": "x"})
-	held, err := f.hold("1700000002")
-	testkit.Must(t, err)
+	held := testkit.Value(f.hold("1700000002"))(t)
 	testkit.Must(t, f.remember("1600000000.gone", time.Now()))
 	done, err := f.Purge(t.Context(), time.Unix(1700000003, 0))
 	if err != nil || done.Messages != 1 || done.Busy != 1 || done.Octets == 0 {
@@ -239,21 +225,13 @@ func TestPurge(t *testing.T) {
 	if notes, _ := os.ReadDir(filepath.Join(string(f), notes)); len(notes) > 0 {
 		t.Errorf("the note of a message that is gone: %v", notes)
 	}
-	if _, err := f.Remove("1700000002"); !errors.Is(err, ErrBusy) {
-		t.Errorf("one that is held: %v", err)
-	}
+	testkit.Fails(f.Remove("1700000002"))(t, "one that is held", ErrBusy)
 	held.Close()
-	if _, err := f.Remove("17000000"); !errors.Is(err, ErrAmbiguous) {
-		t.Errorf("an ID that is short: %v", err)
-	}
+	testkit.Fails(f.Remove("17000000"))(t, "an ID that is short", ErrAmbiguous)
 	for _, id := range []string{"", "../new/1700000003.c", "/etc/passwd", "170000000x"} {
-		if _, err := f.Remove(id); !errors.Is(err, ErrNotThere) {
-			t.Errorf("%q: %v", id, err)
-		}
+		testkit.Fails(f.Remove(id))(t, id, ErrNotThere)
 	}
-	if got := ids(t, f); !slices.Equal(got, []string{"1700000004.d", "1700000003.c", "1700000002.b"}) {
-		t.Errorf("left: %q", got)
-	}
+	testkit.EqualSlices(t, "left", ids(t, f), []string{"1700000004.d", "1700000003.c", "1700000002.b"})
 }
 
 func TestShow(t *testing.T) {
@@ -274,9 +252,7 @@ func TestShow(t *testing.T) {
 		if err != nil || got.Body != tt.body || got.Cut || got.Sender != "a@bulk.example" || !strings.HasPrefix(got.Header, "X-Blockd: ") {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
-		if parts := fmt.Sprint(got.Parts); parts != tt.parts {
-			t.Errorf("%s: parts %s, want %s", name, parts, tt.parts)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: parts", name), fmt.Sprint(got.Parts), tt.parts)
 	}
 	f := folder(t, map[string]string{"1.x": message("a@bulk.example", []string{"u@here.example"}, "x: y\r\n\r\n"+strings.Repeat("x", 1<<20))})
 	if got, err := f.Show("1.x"); err != nil || !got.Cut || len(got.Body) != maxBody {
@@ -292,8 +268,7 @@ func FuzzShow(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		path := filepath.Join(string(dir), "new", "1.x")
 		testkit.Must(t, os.WriteFile(path, text, 0o600))
-		shown, err := dir.Show("1.x")
-		testkit.Must(t, err)
+		shown := testkit.Value(dir.Show("1.x"))(t)
 		if len(shown.Body) > 3*maxBody || len(shown.Parts) > maxParts {
 			t.Errorf("%d octets, %d parts", len(shown.Body), len(shown.Parts))
 		}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/records/history"
 )
 
@@ -129,9 +130,7 @@ func TestSendersThatChangeFoldByNetwork(t *testing.T) {
 		t.Errorf("log %s", &out.log)
 	}
 	table.Flush(out.logger(), out.add)
-	if len(out.kept) != 1 {
-		t.Error("written twice")
-	}
+	testkit.Equal(t, "written twice", len(out.kept), 1)
 }
 
 // TestFirstRefusalBehindOtherLines: a network whose other lines have taken all of its
@@ -206,9 +205,7 @@ func TestBoundedMemory(t *testing.T) {
 	for _, r := range out.kept {
 		full += r.Repeated
 	}
-	if full != n {
-		t.Errorf("%d refusals in lines, want %d", full, n)
-	}
+	testkit.Equal(t, "refusals in lines", full, n)
 	if len(table.senders)+len(table.networks) > 0 || table.rest != nil {
 		t.Error("not empty")
 	}

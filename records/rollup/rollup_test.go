@@ -34,9 +34,7 @@ func newRig(t *testing.T, path, folder string, totals func() []Total) *rig {
 	go func() { ended <- r.Run(ctx, folder, slog.New(slog.NewTextHandler(&r.log, nil))) }()
 	r.stop = func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, <-ended)
 	}
 	synctest.Wait()
 	return r
@@ -49,8 +47,7 @@ func decision(outcome, list string) *history.Record {
 // counts are the sums of the series of a query, by name.
 func (r *rig) counts(t *testing.T, q Query) map[string]uint64 {
 	t.Helper()
-	s, err := r.Series(q, time.Now())
-	testkit.Must(t, err)
+	s := testkit.Value(r.Series(q, time.Now()))(t)
 	all := map[string]uint64{}
 	for _, row := range s.Rows {
 		if want := int(s.Until.Sub(s.From) / s.Step); len(row.Counts) != want {
@@ -65,9 +62,7 @@ func (r *rig) counts(t *testing.T, q Query) map[string]uint64 {
 
 func (r *rig) want(t *testing.T, q Query, want string) {
 	t.Helper()
-	if got := fmt.Sprint(r.counts(t, q)); got != "map["+want+"]" {
-		t.Errorf("%+v is %s, want map[%s]", q, got, want)
-	}
+	testkit.Equal(t, q, fmt.Sprint(r.counts(t, q)), "map["+want+"]")
 }
 
 func TestSeries(t *testing.T) {
@@ -258,8 +253,7 @@ func TestManyNames(t *testing.T) {
 // TestFill: at the first start the past comes from the history, once.
 func TestFill(t *testing.T) {
 	folder, path := filepath.Join(t.TempDir(), "history"), filepath.Join(t.TempDir(), "x")
-	l, err := history.Open(history.Settings{Folder: folder, Max: history.MinMax, Keep: 365 * 24 * time.Hour})
-	testkit.Must(t, err)
+	l := testkit.Value(history.Open(history.Settings{Folder: folder, Max: history.MinMax, Keep: 365 * 24 * time.Hour}))(t)
 	now := time.Now()
 	for _, ago := range []time.Duration{time.Hour, 50 * time.Hour, 20 * 24 * time.Hour} {
 		for range 10 {
