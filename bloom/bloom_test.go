@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 )
 
@@ -136,9 +136,7 @@ func TestPlaceAtAnySize(t *testing.T) {
 }
 
 func TestWriteToTellsOfAFault(t *testing.T) {
-	if _, err := NewBuilder(1, 12).Filter().WriteTo(brokenWriter{}); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("WriteTo a broken writer: %v", err)
-	}
+	testkit.Fails(NewBuilder(1, 12).Filter().WriteTo(brokenWriter{}))(t, "WriteTo a broken writer", io.ErrClosedPipe)
 }
 
 type brokenWriter struct{}
@@ -184,9 +182,7 @@ func TestSipHashIsSipHash(t *testing.T) {
 	} {
 		h := s.SumSip(input)
 		got := hex.EncodeToString(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, h.Lo), h.Hi))
-		if got != want {
-			t.Errorf("SipHash-2-4-128 of %x = %s, want %s", input, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("SipHash-2-4-128 of %x", input), got, want)
 		input = append(input, byte(len(input)))
 	}
 }
@@ -268,9 +264,7 @@ func TestBlocks(t *testing.T) {
 	}{
 		{0, 12, 1}, {1, 12, 1}, {21, 12, 1}, {22, 12, 2}, {10_000_000, 12, 468_750}, {1 << 32, 16, 1 << 28},
 	} {
-		if got := Blocks(tt.n, tt.bits); got != tt.want {
-			t.Errorf("Blocks(%d, %v) = %d, want %d", tt.n, tt.bits, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("Blocks(%d, %v)", tt.n, tt.bits), Blocks(tt.n, tt.bits), tt.want)
 	}
 }
 

@@ -13,8 +13,7 @@ func TestOverAndDecodeAreTheFilterThatWasWritten(t *testing.T) {
 	eachBatch(testSeed.Sum, 0, 1000, b.AddBatch)
 	f := b.Filter()
 	var file bytes.Buffer
-	_, err := f.WriteTo(&file)
-	testkit.Must(t, err)
+	testkit.Value(f.WriteTo(&file))(t)
 	over, ok := Over(file.Bytes())
 	if !ok {
 		t.Skip("this machine's byte order is not the file's")
@@ -40,14 +39,10 @@ func TestOverAndDecodeAreTheFilterThatWasWritten(t *testing.T) {
 	})
 	decoded.reverse()
 	decoded.reverse()
-	if decoded.blocks[7] != f.blocks[7] {
-		t.Error("reversed twice is not the same")
-	}
+	testkit.Equal(t, "reversed twice is not the same", decoded.blocks[7], f.blocks[7])
 	if got, want := (&Filter{blocks: []block{{1: 0x01020304}}}), uint32(0x04030201); true {
 		got.reverse()
-		if got.blocks[0][1] != want {
-			t.Errorf("reverse of 0x01020304 = %#x", got.blocks[0][1])
-		}
+		testkit.Equal(t, "reverse of 0x01020304", got.blocks[0][1], want)
 	}
 }
 
@@ -76,7 +71,5 @@ func TestSampleAgreesWithFormula(t *testing.T) {
 			t.Errorf("%v bits: Sample = %.4f %%, formula says %.4f %%", bits, 100*got, 100*want)
 		}
 	}
-	if got := NewBuilder(10, 12).Filter().Sample(0, 1); got != 0 {
-		t.Errorf("Sample of no hashes = %v", got)
-	}
+	testkit.Equal(t, "Sample of no hashes", NewBuilder(10, 12).Filter().Sample(0, 1), 0)
 }

@@ -11,8 +11,7 @@ import (
 
 // The library itself writes what we write, and reads it.
 func TestBitsAndBlooms(t *testing.T) {
-	ours, err := New("bits", 10_000, 0.01)
-	testkit.Must(t, err)
+	ours := testkit.Value(New("bits", 10_000, 0.01))(t)
 	theirs := bloom.NewWithEstimates(10_000, 0.01)
 	long := bytes.Repeat([]byte("x"), 300)
 	for i := range 10_000 {
@@ -20,16 +19,13 @@ func TestBitsAndBlooms(t *testing.T) {
 		theirs.Add(append(sender(i), long[:i%300]...))
 	}
 	var written bytes.Buffer
-	_, err = theirs.WriteTo(&written)
-	testkit.Must(t, err)
+	testkit.Value(theirs.WriteTo(&written))(t)
 	if !bytes.Equal(octets(t, ours), written.Bytes()) {
 		t.Fatal("we write other octets than bits-and-blooms")
 	}
 	var again bloom.BloomFilter
-	_, err = again.ReadFrom(bytes.NewReader(octets(t, ours)))
-	testkit.Must(t, err)
-	f, err := read(contents{data: written.Bytes()}, "")
-	testkit.Must(t, err)
+	testkit.Value(again.ReadFrom(bytes.NewReader(octets(t, ours))))(t)
+	f := testkit.Value(read(contents{data: written.Bytes()}, ""))(t)
 	for i := range 110_000 {
 		if key := append(sender(i), long[:i%300]...); f.Has(key) != again.Test(key) {
 			t.Fatalf("key %d: we say %v", i, f.Has(key))
@@ -44,10 +40,8 @@ func TestBitsFrom(t *testing.T) {
 		theirs.Add(sender(i))
 	}
 	var written bytes.Buffer
-	_, err := theirs.WriteTo(&written)
-	testkit.Must(t, err)
-	f, err := read(contents{data: written.Bytes()}, "")
-	testkit.Must(t, err)
+	testkit.Value(theirs.WriteTo(&written))(t)
+	f := testkit.Value(read(contents{data: written.Bytes()}, ""))(t)
 	for i := range 10_000 {
 		if f.Has(sender(i)) != theirs.Test(sender(i)) {
 			t.Fatalf("key %d: we say %v", i, f.Has(sender(i)))

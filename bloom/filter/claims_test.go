@@ -16,8 +16,7 @@ import (
 // has at each fill.
 func TestNextNumberIsNotAbsent(t *testing.T) {
 	race.Skip(t)
-	f, err := New("guava", 10_000_000, 0.01)
-	testkit.Must(t, err)
+	f := testkit.Value(New("guava", 10_000_000, 0.01))(t)
 	perhaps, first := 0, -1
 	var key [4]byte
 	for i := range uint32(10_000_000) {
@@ -39,8 +38,7 @@ func TestNextNumberIsNotAbsent(t *testing.T) {
 // that share it then share every place, whatever the size of the filter: of 300,000 keys
 // some do. Their hashes of 128 bits tell them apart.
 func TestOneShortHashCollidesWhole(t *testing.T) {
-	f, err := New("guava", 300_000, 1e-9)
-	testkit.Must(t, err)
+	f := testkit.Value(New("guava", 300_000, 1e-9))(t)
 	g := f.(*guava)
 	places := func(short uint32) (all []uint64) { // any function of it would do
 		for i := range uint64(g.hashes) {
@@ -63,9 +61,7 @@ func TestOneShortHashCollidesWhole(t *testing.T) {
 			continue
 		}
 		pairs++
-		if !slices.Equal(places(murmur3.Sum32(sender(i))), places(murmur3.Sum32(sender(other)))) {
-			t.Error("one value gives two sets of places")
-		}
+		testkit.EqualSlices(t, "one value gives two sets of places", places(murmur3.Sum32(sender(i))), places(murmur3.Sum32(sender(other))))
 		if slices.Equal(long(sender(i)), long(sender(other))) {
 			t.Errorf("keys %d and %d share all places in Guava's filter", i, other)
 		}

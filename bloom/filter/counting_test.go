@@ -12,8 +12,7 @@ import (
 // removes nothing without proof; and counters that are full stay.
 func TestCountingAgainstMultiset(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	c, err := NewCounting(300)
-	testkit.Must(t, err)
+	c := testkit.Value(NewCounting(300))(t)
 	model := map[string]int{}
 	exact := func(key string) bool { return model[key] > 0 }
 	for step := range 50_000 {
@@ -42,9 +41,7 @@ func TestCountingAgainstMultiset(t *testing.T) {
 // TestCountingStaysFull adds a key more often than a counter can count: it is never removed again.
 func TestCountingStaysFull(t *testing.T) {
 	c, _ := NewCounting(1)
-	if c.Saturated() != 0 {
-		t.Errorf("saturated: %g of an empty filter", c.Saturated())
-	}
+	testkit.Equal(t, "counters of an empty filter that are full", c.Saturated(), 0)
 	for range 20 {
 		c.Add("a@b.example")
 	}
@@ -81,8 +78,7 @@ func TestCountingRate(t *testing.T) {
 
 // TestScaling grows a filter far beyond its first link, and holds it to a set.
 func TestScaling(t *testing.T) {
-	s, err := NewScaling(100, 0.01)
-	testkit.Must(t, err)
+	s := testkit.Value(NewScaling(100, 0.01))(t)
 	const n = 50_000
 	for i := range n {
 		testkit.Must(t, s.Add(fmt.Append(nil, "in ", i)))

@@ -17,8 +17,7 @@ import (
 // small is a filter of each kind with 50 keys, as it is read.
 func small(t testing.TB, kind string) (c contents, header int) {
 	t.Helper()
-	f, err := New(kind, 50, 0.01)
-	testkit.Must(t, err)
+	f := testkit.Value(New(kind, 50, 0.01))(t)
 	for i := range 50 {
 		f.Add(sender(i))
 	}
@@ -153,9 +152,7 @@ func TestKindByContents(t *testing.T) {
 			t.Errorf("%s: %v, %v", k.name, f, err)
 		}
 		for _, other := range kinds {
-			if other.is(whole) != (other.name == k.name) {
-				t.Errorf("%s is taken for %s", k.name, other.name)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s is taken for %s", k.name, other.name), other.is(whole), other.name == k.name)
 		}
 	}
 }
@@ -203,8 +200,7 @@ func TestOpenByTheNameOfExport(t *testing.T) {
 			if out == "bl.json" && k.name != "redisson" && k.name != "bitmap" {
 				continue
 			}
-			f, err := New(k.name, 1, 0.01)
-			testkit.Must(t, err)
+			f := testkit.Value(New(k.name, 1, 0.01))(t)
 			out = filepath.Join(t.TempDir(), out)
 			for _, file := range f.Files(out) {
 				var b bytes.Buffer

@@ -30,8 +30,7 @@ func sharedFile(t testing.TB, name string) string {
 
 func open(t testing.TB, path string) Filter {
 	t.Helper()
-	f, err := Open(path)
-	testkit.Must(t, err)
+	f := testkit.Value(Open(path))(t)
 	return f
 }
 
@@ -63,10 +62,8 @@ func javaKey(funnel string, i int) string {
 
 func javaOctets(t testing.TB, funnel string, i int) []byte {
 	t.Helper()
-	f, err := ParseFunnel(funnel)
-	testkit.Must(t, err)
-	key, err := f(nil, javaKey(funnel, i))
-	testkit.Must(t, err)
+	f := testkit.Value(ParseFunnel(funnel))(t)
+	key := testkit.Value(f(nil, javaKey(funnel, i)))(t)
 	return key
 }
 
@@ -91,8 +88,7 @@ func TestGuavaGolden(t *testing.T) {
 			if !slices.Equal(perhaps, words[1:]) {
 				t.Errorf("false positives\n%q, Guava has\n%q", perhaps, words[1:])
 			}
-			ours, err := New("guava", 1000, 0.01)
-			testkit.Must(t, err)
+			ours := testkit.Value(New("guava", 1000, 0.01))(t)
 			ours.(*guava).strategy = strategy
 			for i := range 1000 {
 				ours.Add(javaOctets(t, funnel, i))
@@ -141,9 +137,7 @@ func TestWriteAsTheRealPrograms(t *testing.T) {
 		{"redisbloom-scaling", data(octets(t, fill(scaling, grown, 20_000, sender))), "fbf4ca9852fd3c93fc6c647fcf4d2ba33acb6da42f9de32d62a179aacd3d083f"},
 		{"redisson-1000-0.01.bitmap", fill(redis, err3, 1000, sender).(*bitmap).array, "1085b5509b1ce4184b2cd246495cce9a4e9a4cf0dc18e53a0add0f49b8f80b94"},
 	} {
-		if have := fmt.Sprintf("%x", sha256.Sum256(tt.got)); have != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, have, tt.want)
-		}
+		testkit.Equal(t, tt.name, fmt.Sprintf("%x", sha256.Sum256(tt.got)), tt.want)
 	}
 	// C's logarithm differs from ours in the last digit of one link's bits an entry.
 	type link struct {
@@ -163,9 +157,7 @@ func TestWriteAsTheRealPrograms(t *testing.T) {
 	var config bytes.Buffer
 	testkit.Must(t, redis.Files("bl")[1].Write(&config))
 	const want = `{"name":"bl","configKey":"{bl}:config","size":9585,"hashIterations":7,"expectedInsertions":1000,"falseProbability":"0.01"}` + "\n"
-	if config.String() != want {
-		t.Errorf("config %s, want %s", config.String(), want)
-	}
+	testkit.Equal(t, "config", config.String(), want)
 }
 
 func TestReadTheSharedFiles(t *testing.T) {
@@ -189,9 +181,7 @@ func TestReadTheSharedFiles(t *testing.T) {
 	} {
 		t.Run(tt.file, func(t *testing.T) {
 			f := open(t, sharedFile(t, tt.file))
-			if f.Kind() != tt.kind {
-				t.Errorf("kind %s", f.Kind())
-			}
+			testkit.Equal(t, "kind", f.Kind(), tt.kind)
 			perhaps := 0
 			for i := range tt.keys + 200_000 {
 				switch has := f.Has(tt.key(i)); {
@@ -201,17 +191,14 @@ func TestReadTheSharedFiles(t *testing.T) {
 					t.Fatalf("key %d is not there", i)
 				}
 			}
-			if perhaps != tt.perhaps {
-				t.Errorf("%d false positives, want %d", perhaps, tt.perhaps)
-			}
+			testkit.Equal(t, "false positives", perhaps, tt.perhaps)
 		})
 	}
 }
 
 // Redisson's own HighwayHash.java gave these numbers.
 func TestRedissonPlaces(t *testing.T) {
-	f, err := New("redisson", 10_000, 0.001)
-	testkit.Must(t, err)
+	f := testkit.Value(New("redisson", 10_000, 0.001))(t)
 	r, have := f.(*bitmap), []uint64(nil)
 	h1, h2 := r.hash([]byte("promo@bulk.example"))
 	if h1 != 0xb4a486408bc6990a || h2 != 0x258cc39d413719db {
@@ -232,9 +219,7 @@ func TestMurmur2(t *testing.T) {
 		"21": -973932308, "foobar": -790332482, "abc": 479470107, "a-little-bit-long-string": -985981536,
 		"a-little-bit-longer-string": -1486304829, "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
 	} {
-		if have := int32(murmur2([]byte(text), 0x9747b28c)); have != want {
-			t.Errorf("%q: %d, want %d", text, have, want)
-		}
+		testkit.Equal(t, text, int32(murmur2([]byte(text), 0x9747b28c)), want)
 	}
 }
 
@@ -251,8 +236,7 @@ func TestOldRedisBloom(t *testing.T) {
 		for i := range 1000 {
 			r.Add(sender(i))
 		}
-		f, err := read(contents{data: octets(t, r)}, "")
-		testkit.Must(t, err)
+		f := testkit.Value(read(contents{data: octets(t, r)}, ""))(t)
 		a, perhaps := uint64(479470107), 0 // murmur2 of abc
 		b := uint64(murmur2([]byte("abc"), 479470107))
 		for i := range 11_000 {

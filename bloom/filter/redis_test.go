@@ -16,8 +16,7 @@ import (
 // What Redis keeps of a filter is the filter.
 func TestStored(t *testing.T) {
 	for _, kind := range []string{"bitmap", "redisson"} {
-		f, err := New(kind, 1000, 0.01)
-		testkit.Must(t, err)
+		f := testkit.Value(New(kind, 1000, 0.01))(t)
 		for i := range 1000 {
 			f.Add(sender(i))
 		}
@@ -47,8 +46,7 @@ func TestStored(t *testing.T) {
 			t.Errorf("%s: filled again it is another", kind)
 		}
 	}
-	g, err := New("guava", 10, 0.01)
-	testkit.Must(t, err)
+	g := testkit.Value(New("guava", 10, 0.01))(t)
 	if _, _, ok := Stored(g); ok {
 		t.Error("Guava in a Redis")
 	}
@@ -59,8 +57,7 @@ func TestStored(t *testing.T) {
 
 // The bits of a bitmap are at Guava's places: a Guava filter of as many bits has the same.
 func TestBitmapHasGuavasPlaces(t *testing.T) {
-	f, err := EmptyStored(map[string]string{"size": "9600", "hashIterations": "7", "hash": murmurHash})
-	testkit.Must(t, err)
+	f := testkit.Value(EmptyStored(map[string]string{"size": "9600", "hashIterations": "7", "hash": murmurHash}))(t)
 	g := &guava{mitz64, 7, make(bigWords, 9600/8)}
 	for i := range 1000 {
 		f.Add(sender(i))
@@ -76,14 +73,11 @@ func TestBitmapHasGuavasPlaces(t *testing.T) {
 func TestShards(t *testing.T) {
 	// h1 is f77273813e9e1dc9, by murmurhash3js-revisited.
 	for shards, want := range map[int]int{1: 0, 2: 1, 4: 3, 16: 0xf, 256: 0xf7, 4096: 0xf77} {
-		if have := Shard([]byte("promo@bulk.test"), shards); have != want {
-			t.Errorf("%d of %d, want %d", have, shards, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("of %d shards", shards), Shard([]byte("promo@bulk.test"), shards), want)
 	}
 	var all Sharded
 	for range 16 {
-		f, err := New("bits", 200, 0.001)
-		testkit.Must(t, err)
+		f := testkit.Value(New("bits", 200, 0.001))(t)
 		all = append(all, f)
 	}
 	for i := range 2000 {
@@ -101,8 +95,7 @@ func TestShards(t *testing.T) {
 
 // The chunks of a filter are what ReadChain reads, in whatever size.
 func TestChunks(t *testing.T) {
-	f, err := New("redisbloom", 1000, 0.01)
-	testkit.Must(t, err)
+	f := testkit.Value(New("redisbloom", 1000, 0.01))(t)
 	for i := range 1000 {
 		f.Add(sender(i))
 	}

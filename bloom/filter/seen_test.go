@@ -19,8 +19,7 @@ var written = time.Unix(1_800_000_000, 0)
 
 func newSeen(t testing.TB, set SeenSettings) *Seen {
 	t.Helper()
-	s, err := NewSeen(set)
-	testkit.Must(t, err)
+	s := testkit.Value(NewSeen(set))(t)
 	return s
 }
 
@@ -67,8 +66,7 @@ func TestSeenAgainstTwoSets(t *testing.T) {
 			follow()
 		case 1:
 			f, a := s.Turns()
-			again, err := readSeen(seenOctets(t, s), set, written)
-			testkit.Must(t, err)
+			again := testkit.Value(readSeen(seenOctets(t, s), set, written))(t)
 			again.full.Store(f)
 			again.aged.Store(a)
 			s = again
@@ -159,8 +157,7 @@ func TestSeenAndTheClock(t *testing.T) {
 		{time.Unix(0, 0), true, true},
 		{time.Unix(-1<<60, 0), true, true},
 	} {
-		s, err := readSeen(data, set, c.now)
-		testkit.Must(t, err)
+		s := testkit.Value(readSeen(data, set, c.now))(t)
 		if old, young := s.old.has("old.example"), s.Known("young.example"); old != c.old || young != c.young {
 			t.Errorf("at %v: old %v, young %v", c.now, old, young)
 		}
@@ -177,8 +174,7 @@ func TestSeenInAnotherSize(t *testing.T) {
 	s.AddIfAbsent("a.example")
 	data := seenOctets(t, s)
 	for _, octets := range []int64{MinSeen, 4 << 10, 64 << 10, 0} {
-		s, err := readSeen(data, SeenSettings{Octets: octets}, written)
-		testkit.Must(t, err)
+		s := testkit.Value(readSeen(data, SeenSettings{Octets: octets}, written))(t)
 		if !s.Known("a.example") || s.AddIfAbsent("a.example") {
 			t.Errorf("%d octets: forgotten", octets)
 		}
@@ -186,9 +182,7 @@ func TestSeenInAnotherSize(t *testing.T) {
 		if octets == 0 { // the file's own
 			want = 4 << 10
 		}
-		if got := int64(len(s.young.words)) * 8; got != want {
-			t.Errorf("%d octets: the young half has %d", octets, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("%d octets: the young half has", octets), int64(len(s.young.words))*8, want)
 	}
 }
 
@@ -218,9 +212,7 @@ func TestSeenDamaged(t *testing.T) {
 			fails(fmt.Sprintf("octet %d, bit %d", i, bit), damaged, int64(len(damaged)))
 		}
 	}
-	if _, err := ReadSeen(&failing{bytes.NewReader(whole[:70])}, int64(len(whole)), set, written); !errors.Is(err, errDisk) {
-		t.Errorf("of a disk that fails: %v", err)
-	}
+	testkit.Fails(ReadSeen(&failing{bytes.NewReader(whole[:70])}, int64(len(whole)), set, written))(t, "of a disk that fails", errDisk)
 	full := newSeen(t, set)
 	for i := range full.young.words {
 		full.young.words[i] = ^uint64(0)
@@ -276,9 +268,7 @@ func TestSeenAtOnce(t *testing.T) {
 	all.Go(func() {
 		for range 20 {
 			var out bytes.Buffer
-			if err := s.Write(&out, written); err != nil {
-				t.Error(err)
-			}
+			testkit.Should(t, s.Write(&out, written))
 			if _, err := readSeen(out.Bytes(), SeenSettings{Octets: 64 << 10}, written); err != nil {
 				t.Error(err)
 			}
@@ -340,8 +330,7 @@ func readAny(t *testing.T, data []byte, set SeenSettings) {
 		t.Fatal("a key is not there at once")
 	}
 	got.Advance(time.Minute)
-	_, err = readSeen(seenOctets(t, got), set, written)
-	testkit.Must(t, err)
+	testkit.Value(readSeen(seenOctets(t, got), set, written))(t)
 }
 
 func BenchmarkSeen(b *testing.B) {

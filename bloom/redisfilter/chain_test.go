@@ -3,7 +3,6 @@ package redisfilter
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"math"
 	"os"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"blockd/internal/redisclient"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/redisserver"
 )
 
@@ -88,9 +88,7 @@ func TestPushChains(t *testing.T) {
 			c.LSet(t.Context(), keys[0], 3, data)
 		}
 	}
-	if err := pushed(t.Context(), s, "chain", "redisbloom", OneKey, 0, 1000, losing); !errors.Is(err, errDamaged) {
-		t.Errorf("a damaged chain: %v", err)
-	}
+	testkit.IsError(t, "a damaged chain", pushed(t.Context(), s, "chain", "redisbloom", OneKey, 0, 1000, losing), errDamaged)
 	holdsAll(t, s, "chain", "redisbloom", 100, 5_100)
 }
 

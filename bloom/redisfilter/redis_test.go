@@ -38,8 +38,7 @@ const patience = 2 * time.Minute
 func connected(t *testing.T, o redisclient.Options) *Server {
 	t.Helper()
 	o.Timeout = patience
-	s, err := Dial(t.Context(), o)
-	testkit.Must(t, err)
+	s := testkit.Value(Dial(t.Context(), o))(t)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -67,8 +66,7 @@ func pushed(ctx context.Context, s *Server, name, kind string, shards, from, to 
 // holdsAll reads a filter back, and holds it to the keys from..to.
 func holdsAll(t *testing.T, s *Server, name, kind string, from, to int) {
 	t.Helper()
-	f, err := s.Fetch(t.Context(), name, silent)
-	testkit.Must(t, err)
+	f := testkit.Value(s.Fetch(t.Context(), name, silent))(t)
 	absent, perhaps := 0, 0
 	for i := from; i < to; i++ {
 		if !f.Has(sender(i)) {
@@ -123,8 +121,7 @@ func TestTheSizeStays(t *testing.T) {
 	r, c := server(t)
 	s := connected(t, redisclient.Options{URL: r.URL()})
 	numbers := func() map[string]string {
-		all, err := c.HGetAll(t.Context(), "{stays}:config").Result()
-		testkit.Must(t, err)
+		all := testkit.Value(c.HGetAll(t.Context(), "{stays}:config").Result())(t)
 		maps.DeleteFunc(all, func(field, _ string) bool { return field == "push" || field == "kind" })
 		return all
 	}
@@ -261,9 +258,7 @@ func TestTheLaterPushWins(t *testing.T) {
 				return
 			}
 			began = true
-			if err := pushed(t.Context(), newer, name, "bitmap", shards, 500_000, 510_000, silent); err != nil {
-				t.Error(err)
-			}
+			testkit.Should(t, pushed(t.Context(), newer, name, "bitmap", shards, 500_000, 510_000, silent))
 		})
 		if !errors.Is(err, errSuperseded) {
 			t.Errorf("the older: %v", err)
@@ -338,8 +333,7 @@ func TestPushEndsWithItsContext(t *testing.T) {
 	r, c := server(t)
 	testkit.Must(t, pushed(t.Context(), connected(t, redisclient.Options{URL: r.URL()}), "ended", "bitmap", OneKey, 0, 1000, silent))
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := dial(ctx, redisclient.Options{URL: r.URL(), Timeout: patience}, patience)
-	testkit.Must(t, err)
+	s := testkit.Value(dial(ctx, redisclient.Options{URL: r.URL(), Timeout: patience}, patience))(t)
 	defer s.Close()
 	if err := pushed(ctx, s, "ended", "bitmap", OneKey, 1000, 20_000, func(done, _ int64) {
 		if done > 0 {
@@ -412,9 +406,7 @@ func TestPushByARestrictedUser(t *testing.T) {
 	r, c := server(t)
 	testkit.Must(t, c.Do(t.Context(), "ACL", "SETUSER", "push", "on", ">p/w#1%", "~acl", "~{acl}:*", "~{acl:*", "+@connection", "+@transaction", "+@read", "+@write").Err())
 	s := connected(t, redisclient.Options{URL: "redis://push:p%2Fw%231%25@" + r.Address})
-	if err := pushed(t.Context(), s, "acl", "bitmap", OneKey, 0, 100, silent); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, pushed(t.Context(), s, "acl", "bitmap", OneKey, 0, 100, silent))
 	if err := pushed(t.Context(), s, "other", "bitmap", OneKey, 0, 100, silent); err == nil || !strings.Contains(err.Error(), "NOPERM: this user may not") {
 		t.Error(err)
 	}
@@ -443,9 +435,7 @@ func TestCluster(t *testing.T) {
 		}
 		keys += int(n)
 	}
-	if keys != 2*(2+16*2+1) {
-		t.Errorf("%d keys", keys)
-	}
+	testkit.Equal(t, "keys", keys, 2*(2+16*2+1))
 	if _, err := Dial(t.Context(), redisclient.Options{URL: nodes[0].URL() + "/1", Timeout: patience}); err == nil || !strings.Contains(err.Error(), "database 0 alone") && !strings.Contains(err.Error(), "SELECT is not allowed") {
 		t.Error(err)
 	}

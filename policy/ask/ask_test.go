@@ -63,8 +63,7 @@ func newSet(t testing.TB, store Store, change func(*Options), keys ...string) (*
 	t.Cleanup(s.Close)
 	f := NewFilter(uint64(len(keys)))
 	for _, k := range keys {
-		it, err := lists.ParseEntry(k, lists.Settings{})
-		testkit.Must(t, err)
+		it := testkit.Value(lists.ParseEntry(k, lists.Settings{}))(t)
 		f.Add(it.Key)
 	}
 	s.UseFilter(f)
@@ -73,8 +72,7 @@ func newSet(t testing.TB, store Store, change func(*Options), keys ...string) (*
 
 func sender(t testing.TB, text string) addr.Addr {
 	t.Helper()
-	a, err := addr.Parse(text)
-	testkit.Must(t, err)
+	a := testkit.Value(addr.Parse(text))(t)
 	return a
 }
 
@@ -136,9 +134,7 @@ func TestTheStoreDecides(t *testing.T) {
 					tt.change(o)
 				}
 			}, split(tt.filter)...)
-			if got := ask(t, all, tt.sender); got != tt.want {
-				t.Errorf("%s: %s, want %s", tt.sender, got, tt.want)
-			}
+			testkit.Equal(t, tt.sender, ask(t, all, tt.sender), tt.want)
 			if asked := store.asked.Load(); asked > 1 || (asked == 1) != (tt.want != "no") {
 				t.Errorf("%d questions", asked)
 			}
@@ -178,9 +174,7 @@ func TestRows(t *testing.T) {
 				return []Answer{{texts[0], []mirror.Row{tt.row}}}, nil
 			}}
 			_, all := newSet(t, store, patient, "a@b.example")
-			if got := ask(t, all, "a@b.example"); got != tt.want {
-				t.Errorf("%+v: %s, want %s", tt.row, got, tt.want)
-			}
+			testkit.Equal(t, tt.row, ask(t, all, "a@b.example"), tt.want)
 		})
 	}
 }
@@ -243,15 +237,11 @@ func TestFaults(t *testing.T) {
 				if asked, waited := store.asked.Load(), time.Since(start); asked != DefaultFailures || waited > DefaultFailures*DefaultTimeout {
 					t.Errorf("%d questions in %s", asked, waited)
 				}
-				if got := ask(t, all, "ann@clear.example"); got != "no" {
-					t.Errorf("a sender that is on no filter: %s", got)
-				}
+				testkit.Equal(t, "a sender that is on no filter", ask(t, all, "ann@clear.example"), "no")
 				store.answer = yes
 				<-time.After(DefaultPause + time.Millisecond)
 				want := "block a@b.example exact of asked; block b.example tree of asked"
-				if got := ask(t, all, "a@b.example"); got != want {
-					t.Errorf("once it answers: %s, want %s", got, want)
-				}
+				testkit.Equal(t, "once it answers", ask(t, all, "a@b.example"), want)
 				if s.paused.Load() {
 					t.Error("the breaker is open although the store answers")
 				}
@@ -414,12 +404,8 @@ func TestMoreThanPlaces(t *testing.T) {
 				}
 				group.Wait()
 				synctest.Wait()
-				if n := answered.Load(); n != int64(tt.answered) {
-					t.Errorf("%d of %d answered, want %d", n, tt.senders, tt.answered)
-				}
-				if n := s.outcomes[outcomeBusy].Load(); n != tt.busy {
-					t.Errorf("%d found no place, want %v", n, tt.busy)
-				}
+				testkit.Equal(t, "answered", answered.Load(), int64(tt.answered))
+				testkit.Equal(t, "questions without a place", s.outcomes[outcomeBusy].Load(), tt.busy)
 				if s.paused.Load() {
 					t.Error("the store is left alone, which has answered all that it was asked")
 				}

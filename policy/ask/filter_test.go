@@ -36,8 +36,7 @@ func TestFilterFile(t *testing.T) {
 		f.added.Store(5)
 		f.gone.Store(7)
 		testkit.Must(t, f.write(path))
-		g, err := OpenFilter(path)
-		testkit.Must(t, err)
+		g := testkit.Value(OpenFilter(path))(t)
 		for i := range n {
 			if g.perhaps([]addr.Key{domain(i)}) != 1 {
 				t.Fatalf("%d keys: key %d is lost", n, i)
@@ -57,8 +56,7 @@ func TestFilterFile(t *testing.T) {
 func TestEveryOctetCounts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.bdf")
 	testkit.Must(t, filled(3000).write(path))
-	text, err := os.ReadFile(path)
-	testkit.Must(t, err)
+	text := testkit.Value(os.ReadFile(path))(t)
 	for at := 0; at < len(text); at += 1 + at/1024 {
 		bad := bytes.Clone(text)
 		bad[at] ^= 1 << (at % 8)
@@ -67,16 +65,12 @@ func TestEveryOctetCounts(t *testing.T) {
 		}
 	}
 	for _, n := range []int{0, 1, 4095, 4096, 8192, len(text) - 1} {
-		if _, err := readFilter(bytes.NewReader(text[:n]), uint64(n)); !errors.Is(err, ErrFilter) {
-			t.Errorf("cut off after %d octets: %v", n, err)
-		}
+		testkit.Fails(readFilter(bytes.NewReader(text[:n]), uint64(n)))(t, fmt.Sprintf("cut off after %d octets", n), ErrFilter)
 	}
 	if _, err := readFilter(bytes.NewReader(text[:len(text)-1]), uint64(len(text))); err == nil {
 		t.Error("a file that ends while it is read is taken")
 	}
-	if _, err := OpenFilter(filepath.Join(t.TempDir(), "none.bdf")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
+	testkit.Fails(OpenFilter(filepath.Join(t.TempDir(), "none.bdf")))(t, "no file", os.ErrNotExist)
 }
 
 // TestWrittenWhileItGrows is for the race detector: what is written is whole, and has what was there before.
@@ -92,8 +86,7 @@ func TestWrittenWhileItGrows(t *testing.T) {
 	err := f.write(path)
 	group.Wait()
 	testkit.Must(t, err)
-	g, err := OpenFilter(path)
-	testkit.Must(t, err)
+	g := testkit.Value(OpenFilter(path))(t)
 	for i := range 5000 {
 		if g.perhaps([]addr.Key{domain(i)}) != 1 {
 			t.Fatalf("key %d is lost", i)
@@ -113,8 +106,7 @@ func FuzzFilterFile(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "list.bdf")
 	for _, n := range []int{0, 3000} {
 		testkit.Must(f, filled(n).write(path))
-		text, err := os.ReadFile(path)
-		testkit.Must(f, err)
+		text := testkit.Value(os.ReadFile(path))(f)
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -99,9 +99,7 @@ func keeping(t *testing.T, o *origin, path string) (s *Set, end func()) {
 	}()
 	end = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, <-done)
 	})
 	t.Cleanup(end)
 	return s, end
@@ -138,9 +136,7 @@ func TestTheFilterFollowsItsStore(t *testing.T) {
 	s, end = keeping(t, o, path)
 	testkit.Eventually(t, "the filter of before, with what has come since", func() bool { return s.has(t, "later@b.example") && s.has(t, "while@b.example") })
 	end()
-	if o.reads != reads {
-		t.Error("everything was read again at a restart")
-	}
+	testkit.Equal(t, "everything was read again at a restart", o.reads, reads)
 
 	testkit.Must(t, os.WriteFile(path, []byte("no filter"), 0o600))
 	s, _ = keeping(t, o, path)

@@ -45,8 +45,7 @@ func database(t testing.TB, entry string) (name string, o postgres.Options) {
 
 func open(t testing.TB, o postgres.Options) *postgres.Store {
 	t.Helper()
-	s, err := postgres.Open(o)
-	testkit.Must(t, err)
+	s := testkit.Value(postgres.Open(o))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -146,8 +145,7 @@ func TestOpenTellsNoPassword(t *testing.T) {
 // processes are those of the server: the first and its children.
 func processes(t testing.TB) (pids []int) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(shared.Dir, "data", "postmaster.pid"))
-	testkit.Must(t, err)
+	text := testkit.Value(os.ReadFile(filepath.Join(shared.Dir, "data", "postmaster.pid")))(t)
 	first, _, _ := strings.Cut(string(text), "\n")
 	children, err := os.ReadFile("/proc/" + first + "/task/" + first + "/children")
 	if err != nil {

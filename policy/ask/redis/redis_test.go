@@ -26,8 +26,7 @@ import (
 
 func open(t testing.TB, o redis.Options) *redis.Store {
 	t.Helper()
-	s, err := redis.Open(o)
-	testkit.Must(t, err)
+	s := testkit.Value(redis.Open(o))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -96,8 +95,7 @@ func TestOpenTellsNoPassword(t *testing.T) {
 
 // scripted is a server that answers one command as a test says, and all others as a Redis with a set does.
 func scripted(t *testing.T, answer string) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
+	l := testkit.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var all sync.WaitGroup
 	t.Cleanup(func() { l.Close(); all.Wait() })
 	all.Go(func() {
@@ -189,8 +187,7 @@ func TestServerDiesAndHangs(t *testing.T) {
 	client := goredis.NewClient(&goredis.Options{Addr: server.Address, Protocol: 2})
 	defer client.Close()
 	client.SAdd(t.Context(), "set", "a@b.example")
-	info, err := client.Info(t.Context(), "server").Result()
-	testkit.Must(t, err)
+	info := testkit.Value(client.Info(t.Context(), "server").Result())(t)
 	_, text, _ := strings.Cut(info, "process_id:")
 	text, _, _ = strings.Cut(text, "\r\n")
 	pid, err := strconv.Atoi(text)
