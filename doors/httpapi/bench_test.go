@@ -27,8 +27,7 @@ func BenchmarkStream(b *testing.B) {
 				fmt.Fprintf(&body, line, i)
 			}
 			b.ResetTimer()
-			r, err := http.Post(srv.URL+"/v1/check", "application/x-ndjson", &body)
-			testkit.Must(b, err)
+			r := testkit.Value(http.Post(srv.URL+"/v1/check", "application/x-ndjson", &body))(b)
 			defer r.Body.Close()
 			if n, err := io.Copy(io.Discard, r.Body); err != nil || r.StatusCode != http.StatusOK || n < int64(b.N) {
 				b.Fatalf("%d bytes, status %d, %v", n, r.StatusCode, err)
@@ -50,8 +49,7 @@ func BenchmarkConnection(b *testing.B) {
 			go f.Serve(ctx, l)
 			defer l.Close()
 			defer stop()
-			conn, err := net.Dial("tcp", l.Addr().String())
-			testkit.Must(b, err)
+			conn := testkit.Value(net.Dial("tcp", l.Addr().String()))(b)
 			defer conn.Close()
 			answer := make([]byte, 4<<10)
 			for i := 0; b.Loop(); i++ {

@@ -41,8 +41,7 @@ func TestConsoleNeedsNothingElse(t *testing.T) {
 			todo = append(todo, w.Body.String())
 		}
 	}
-	files, err := fs.ReadDir(assets, "console")
-	testkit.Must(t, err)
+	files := testkit.Value(fs.ReadDir(assets, "console"))(t)
 	for _, file := range files {
 		if name := "console/" + file.Name(); !seen[name] && name != "console/page.html" {
 			t.Errorf("nothing loads %s", name)

@@ -38,8 +38,7 @@ func TestParseDecisionQuery(t *testing.T) {
 		{"ref=a&ref=b", "ref: want it once", history.Query{}},
 		{"colour=red", "colour: no such parameter", history.Query{}},
 	} {
-		v, err := url.ParseQuery(tt.query)
-		testkit.Must(t, err)
+		v := testkit.Value(url.ParseQuery(tt.query))(t)
 		got, err := ParseDecisionQuery(v)
 		if tt.fault != "" && (err == nil || err.Error() != tt.fault) || tt.fault == "" && (err != nil || !reflect.DeepEqual(got, tt.want)) {
 			t.Errorf("%s: %+v, %v, want %+v, %s", tt.query, got, err, tt.want, tt.fault)

@@ -34,10 +34,8 @@ type entryFixture struct {
 
 func newEntryFixture(t testing.TB) *entryFixture {
 	t.Helper()
-	guard, err := lists.NewGuard(lists.DefaultGuard())
-	testkit.Must(t, err)
-	set, err := live.Open(live.Settings{Folder: filepath.Join(t.TempDir(), "live"), Guard: guard})
-	testkit.Must(t, err)
+	guard := testkit.Value(lists.NewGuard(lists.DefaultGuard()))(t)
+	set := testkit.Value(live.Open(live.Settings{Folder: filepath.Join(t.TempDir(), "live"), Guard: guard}))(t)
 	t.Cleanup(func() { set.Close() })
 	path := filepath.Join(t.TempDir(), "tokens")
 	f := &entryFixture{fixture: &fixture{live: build(t, "bad.example\n")}, set: set}
@@ -53,8 +51,7 @@ func newEntryFixture(t testing.TB) *entryFixture {
 // newToken makes a token, as a header line.
 func newToken(t testing.TB, path, name string, scope Scope) string {
 	t.Helper()
-	token, err := NewToken(path, name, scope, nil, "")
-	testkit.Must(t, err)
+	token := testkit.Value(NewToken(path, name, scope, nil, ""))(t)
 	return "Authorization: Bearer " + token
 }
 
@@ -108,8 +105,7 @@ func TestAddAndRemoveOverHTTP(t *testing.T) {
 	}
 
 	// What was answered undoes it.
-	undo, err := json.Marshal(removed[0].Was)
-	testkit.Must(t, err)
+	undo := testkit.Value(json.Marshal(removed[0].Was))(t)
 	if status, again, text := f.post(string(undo)); status != http.StatusOK || again[0].Result != "added" ||
 		again[0].Entry.Author != "jo (helpdesk)" || !again[0].Entry.Expires.Equal(*e.Expires) {
 		t.Errorf("undone: %d %s", status, text)

@@ -30,10 +30,8 @@ func refusal(at time.Time, sender string) history.Record {
 func nextDecision(t *testing.T, in *bufio.Reader) (r history.Record) {
 	t.Helper()
 	for {
-		name, err := in.ReadString('\n')
-		testkit.Must(t, err)
-		data, err := in.ReadString('\n')
-		testkit.Must(t, err)
+		name := testkit.Value(in.ReadString('\n'))(t)
+		data := testkit.Value(in.ReadString('\n'))(t)
 		if blank, err := in.ReadString('\n'); err != nil || blank != "\n" {
 			t.Fatalf("an event ends with %q, %v", blank, err)
 		}
@@ -49,11 +47,9 @@ func TestEventsOverARealConnection(t *testing.T) {
 	before := runtime.NumGoroutine()
 	srv := httptest.NewServer(f.Handler())
 	ctx, leave := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+"/v1/events", nil)
-	testkit.Must(t, err)
+	req := testkit.Value(http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+"/v1/events", nil))(t)
 	req.Header.Set("Authorization", "Bearer "+first)
-	res, err := srv.Client().Do(req)
-	testkit.Must(t, err)
+	res := testkit.Value(srv.Client().Do(req))(t)
 	if got := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || got != "text/event-stream" {
 		t.Fatalf("%d %s", res.StatusCode, got)
 	}
@@ -184,8 +180,7 @@ func TestEventsEnd(t *testing.T) {
 			os.Remove(path)
 			viewer := newToken(t, path, "viewer", Read)
 			watchUntil(t, f, viewer, func(context.CancelFunc) {
-				all, err := ReadTokens(path)
-				testkit.Must(t, err)
+				all := testkit.Value(ReadTokens(path))(t)
 				text := fmt.Sprintf(row, fmt.Sprintf("sha256:%x %s", all[0].hash, all[0].Made))
 				testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 			})

@@ -80,11 +80,9 @@ func newChangingFixture(t *testing.T) (f *entryFixture, all map[string]change) {
 	s.Audit = newAudit(t)
 	guard, err := lists.NewGuard(lists.DefaultGuard())
 	testkit.Must(t, err)
-	s.Entries, err = live.Open(live.Settings{Folder: filepath.Join(dir, "live"), Guard: guard, Audit: s.Audit.Log})
-	testkit.Must(t, err)
+	s.Entries = testkit.Value(live.Open(live.Settings{Folder: filepath.Join(dir, "live"), Guard: guard, Audit: s.Audit.Log}))(t)
 	t.Cleanup(func() { s.Entries.Close() })
-	s.Pauses, err = pause.Open(filepath.Join(dir, "pauses"))
-	testkit.Must(t, err)
+	s.Pauses = testkit.Value(pause.Open(filepath.Join(dir, "pauses")))(t)
 	s.Person = &forget.Places{Correspondents: newCorrespondents(t), Index: filepath.Join(dir, "index")}
 	s.Channel = newTestChannel()
 	aside := newAsideFixture(t, 2)
@@ -97,8 +95,7 @@ func newChangingFixture(t *testing.T) (f *entryFixture, all map[string]change) {
 		return SubscriptionChanged{List: "far"}, before(SubscriptionList{}, "far", "")
 	}}
 	s.Reload = func(context.Context, string) Reloaded { return Reloaded{} }
-	key, err := receipt.OpenKey(dir)
-	testkit.Must(t, err)
+	key := testkit.Value(receipt.OpenKey(dir))(t)
 	s.Requests = receipt.NewStore(dir, key)
 	var refs [2]string
 	door := &receipt.Server{Key: key, Requests: s.Requests, Log: slog.New(slog.DiscardHandler), Contact: func(string, string) string { return "" },

@@ -140,8 +140,7 @@ func TestFastHandsOver(t *testing.T) {
 
 func status(t *testing.T, in *bufio.Reader) int {
 	t.Helper()
-	res, err := http.ReadResponse(in, nil)
-	testkit.Must(t, err)
+	res := testkit.Value(http.ReadResponse(in, nil))(t)
 	io.Copy(io.Discard, res.Body)
 	return res.StatusCode
 }
@@ -212,8 +211,7 @@ func TestFastAnswersFromTheGenerationOfNow(t *testing.T) {
 		} {
 			f.live = tt.live
 			io.WriteString(conn, tt.text)
-			res, err := http.ReadResponse(in, nil)
-			testkit.Must(t, err)
+			res := testkit.Value(http.ReadResponse(in, nil))(t)
 			if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), `"verdict":"`+tt.want+`"`) {
 				t.Errorf("%.40q is %s, want %s", tt.text, body, tt.want)
 			}

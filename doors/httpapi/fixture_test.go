@@ -64,8 +64,7 @@ func (f *fixture) with(s Settings) *fixture {
 // newHistory is an empty history in a folder of its own.
 func newHistory(t testing.TB) *history.Log {
 	t.Helper()
-	past, err := history.Open(history.Settings{Folder: filepath.Join(t.TempDir(), "history"), Max: history.MinMax, Keep: time.Hour})
-	testkit.Must(t, err)
+	past := testkit.Value(history.Open(history.Settings{Folder: filepath.Join(t.TempDir(), "history"), Max: history.MinMax, Keep: time.Hour}))(t)
 	t.Cleanup(func() { past.Close() })
 	return past
 }

@@ -20,8 +20,7 @@ const asMail = "Content-Type: message/rfc822"
 // junkFixture is ownersFixture with a desk: two users who agree make a proposal.
 func junkFixture(t *testing.T) (f *fixture, bear func(scope Scope, owners ...string) string) {
 	t.Helper()
-	set, err := live.Open(live.Settings{Folder: t.TempDir(), MaxPerOwner: 3})
-	testkit.Must(t, err)
+	set := testkit.Value(live.Open(live.Settings{Folder: t.TempDir(), MaxPerOwner: 3}))(t)
 	t.Cleanup(func() { set.Close() })
 	log := newHistory(t)
 	log.Add(history.Record{Time: time.Now(), Outcome: "accept", Client: netip.MustParseAddr("192.0.2.7"), Sender: "promo@bulk.example", Recipient: "carl@here.example"})

@@ -43,8 +43,7 @@ func TestAliasesLeadToTheirOwner(t *testing.T) {
 // ownersFixture is a Server with live entries and tokens: bear gives the header of one that is bound to owners.
 func ownersFixture(t testing.TB) (f *fixture, bear func(scope Scope, owners ...string) string) {
 	t.Helper()
-	set, err := live.Open(live.Settings{Folder: t.TempDir(), MaxPerOwner: 5})
-	testkit.Must(t, err)
+	set := testkit.Value(live.Open(live.Settings{Folder: t.TempDir(), MaxPerOwner: 5}))(t)
 	t.Cleanup(func() { set.Close() })
 	path := filepath.Join(t.TempDir(), "tokens")
 	f = newFixture(t, Settings{Entries: set, Tokens: path, First: first, Mailbox: mailbox}, "bad.example\n")
@@ -58,13 +57,11 @@ func bearers(t testing.TB, path string) func(scope Scope, owners ...string) stri
 		t.Helper()
 		var keys []addr.Key
 		for _, o := range owners {
-			k, err := addr.ParseOwner(o)
-			testkit.Must(t, err)
+			k := testkit.Value(addr.ParseOwner(o))(t)
 			keys = append(keys, k)
 		}
 		n++
-		token, err := NewToken(path, fmt.Sprintf("t%d", n), scope, nil, "", keys...)
-		testkit.Must(t, err)
+		token := testkit.Value(NewToken(path, fmt.Sprintf("t%d", n), scope, nil, "", keys...))(t)
 		return "Authorization: Bearer " + token
 	}
 }

@@ -15,8 +15,7 @@ import (
 func newPauseFixture(t *testing.T) *entryFixture {
 	t.Helper()
 	f := newEntryFixture(t)
-	set, err := pause.Open(filepath.Join(t.TempDir(), "pauses"))
-	testkit.Must(t, err)
+	set := testkit.Value(pause.Open(filepath.Join(t.TempDir(), "pauses")))(t)
 	f.status.Files = f.fixture.live.Lists()
 	f.settings.Pauses = set
 	f.serve(f.settings)

@@ -118,8 +118,7 @@ func TestOwnersEntriesAreShownToWhoMay(t *testing.T) {
 			}
 		}
 	}
-	set, err := live.Open(live.Settings{Folder: t.TempDir()})
-	testkit.Must(t, err)
+	set := testkit.Value(live.Open(live.Settings{Folder: t.TempDir()}))(t)
 	defer set.Close()
 	withUsers := func(f *fixture) {
 		users := index.Source{List: "users", Path: testkit.File(t, "users.csv", "owner,entry,action,reason\nann@here.example,promo@bulk.example,block,her bank\nhere.example,bulk.example,allow,her bank\n"),

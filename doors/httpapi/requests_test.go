@@ -22,8 +22,7 @@ import (
 func newRequestFixture(t *testing.T, senders ...string) (f *entryFixture, refs []string) {
 	f = newEntryFixture(t)
 	folder := t.TempDir()
-	key, err := receipt.OpenKey(folder)
-	testkit.Must(t, err)
+	key := testkit.Value(receipt.OpenKey(folder))(t)
 	store := receipt.NewStore(folder, key)
 	door := &receipt.Server{Key: key, Requests: store, Log: slog.New(slog.DiscardHandler), Contact: func(string, string) string { return "" }}
 	door.Register(prometheus.NewRegistry())
@@ -135,8 +134,7 @@ func TestGrantsAskForProof(t *testing.T) {
 		t.Errorf("as CSV: %s", w.Body)
 	}
 	removed := decoded[ChangeResults](t, f.ask("DELETE", "/v1/entries?entry=spf@bad.example", "", f.write), http.StatusOK, asJSON)
-	was, err := json.Marshal(removed.Results[0].Was)
-	testkit.Must(t, err)
+	was := testkit.Value(json.Marshal(removed.Results[0].Was))(t)
 	again := decoded[ChangeResults](t, f.ask("POST", "/v1/entries", string(was), f.write, "Content-Type: application/json"), http.StatusOK, asJSON)
 	if got := again.Results[0].Entry; len(got.Require) != 2 {
 		t.Errorf("made again: %+v", got)

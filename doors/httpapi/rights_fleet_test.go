@@ -20,12 +20,10 @@ import (
 func TestRightsOfTheFleetWithoutItsStore(t *testing.T) {
 	f := newEntryFixture(t)
 	folder := t.TempDir()
-	node, err := shared.Open(shared.Options{Folder: folder, Set: f.set})
-	testkit.Must(t, err)
+	node := testkit.Value(shared.Open(shared.Options{Folder: folder, Set: f.set}))(t)
 	drawn := filepath.Join(t.TempDir(), "fleet")
 	boss, helper := newToken(t, drawn, "boss", Admin), newToken(t, drawn, "helper", Write)
-	rows, err := os.ReadFile(drawn)
-	testkit.Must(t, err)
+	rows := testkit.Value(os.ReadFile(drawn))(t)
 	testkit.Must(t, os.WriteFile(shared.TokenFile(folder), rows, 0o600))
 	s := f.settings
 	s.Shared = node
@@ -52,10 +50,8 @@ func TestRightsOfTheFleetWithoutItsStore(t *testing.T) {
 func machine(t *testing.T, dsn string) (*entryFixture, *shared.Node) {
 	t.Helper()
 	f := newEntryFixture(t)
-	engine, err := redis.Open(dsn, "eu-mx")
-	testkit.Must(t, err)
-	node, err := shared.Open(shared.Options{Engine: engine, Kind: "redis", Name: "eu-mx", Folder: t.TempDir(), Set: f.set, Log: f.log, Token: CheckToken, Poll: time.Second})
-	testkit.Must(t, err)
+	engine := testkit.Value(redis.Open(dsn, "eu-mx"))(t)
+	node := testkit.Value(shared.Open(shared.Options{Engine: engine, Kind: "redis", Name: "eu-mx", Folder: t.TempDir(), Set: f.set, Log: f.log, Token: CheckToken, Poll: time.Second}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var run sync.WaitGroup
 	run.Go(func() { node.Run(ctx) })

@@ -169,8 +169,7 @@ func TestSessionsEnd(t *testing.T) {
 	if i := who(t, f.fixture, other); i.SignedIn {
 		t.Errorf("%+v", i)
 	}
-	set, err := session.Open(session.Settings{Idle: time.Nanosecond, Max: time.Nanosecond})
-	testkit.Must(t, err)
+	set := testkit.Value(session.Open(session.Settings{Idle: time.Nanosecond, Max: time.Nanosecond}))(t)
 	f.settings.Sessions = set
 	f.serve(f.settings)
 	if got := status(signIn(t, f.fixture, f.write)); got != 401 {
@@ -256,8 +255,7 @@ func TestSignInsAreBounded(t *testing.T) {
 	}
 	cookie := signIn(t, f.fixture, f.write)
 	f.ask("DELETE", "/v1/session", "", cookie, fromPage)
-	q, err := ParseAuditQuery(url.Values{"action": {"session"}})
-	testkit.Must(t, err)
+	q := testkit.Value(ParseAuditQuery(url.Values{"action": {"session"}}))(t)
 	found, err := audit.Search(t.Context(), s.Audit.Folder, q)
 	if err != nil || len(found.Lines) != signInBurst+2 || found.Lines[0].Action != audit.SessionEnd || found.Lines[0].By != "helpdesk" || found.Lines[1].Action != audit.SessionBegin || !strings.Contains(found.Lines[1].Detail, "192.0.2.1") {
 		t.Errorf("%d lines, %v: %+v", len(found.Lines), err, found.Lines[:min(2, len(found.Lines))])

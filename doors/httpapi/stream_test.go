@@ -208,8 +208,7 @@ func TestStreamWithoutEndTakesNoMemory(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	before, least := heap(), int64(1<<62)
-	res, err := http.Post(srv.URL+"/v1/check", asStream, r)
-	testkit.Must(t, err)
+	res := testkit.Value(http.Post(srv.URL+"/v1/check", asStream, r))(t)
 	defer res.Body.Close()
 	n, in := 0, bufio.NewScanner(res.Body)
 	for in.Scan() {

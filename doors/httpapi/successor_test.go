@@ -13,8 +13,7 @@ import (
 
 // A change that another process makes in this one's place is not cut off when this one's doors close meanwhile.
 func TestChangeElsewhereOutlastsTheDoor(t *testing.T) {
-	set, err := live.Open(live.Settings{Folder: t.TempDir()})
-	testkit.Must(t, err)
+	set := testkit.Value(live.Open(live.Settings{Folder: t.TempDir()}))(t)
 	testkit.Must(t, set.Yield())
 	ctx, closeDoor := context.WithCancel(t.Context())
 	f := newFixture(t, Settings{Entries: set, First: first, Successor: func(context.Context) http.Handler {
@@ -31,12 +30,10 @@ func TestChangeElsewhereOutlastsTheDoor(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- f.Serve(ctx, l) }()
 	const body = `{"entries":[{"entry":"x@y.example"}]}`
-	ask, err := http.NewRequest("POST", "http://"+l.Addr().String()+"/v1/entries", strings.NewReader(body))
-	testkit.Must(t, err)
+	ask := testkit.Value(http.NewRequest("POST", "http://"+l.Addr().String()+"/v1/entries", strings.NewReader(body)))(t)
 	ask.Header.Set("Authorization", "Bearer "+first)
 	ask.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(ask)
-	testkit.Must(t, err)
+	answer := testkit.Value(http.DefaultClient.Do(ask))(t)
 	defer answer.Body.Close()
 	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK || string(text) != body {
 		t.Errorf("%s %q, %v", answer.Status, text, err)

@@ -131,11 +131,9 @@ func TestUnixSocket(t *testing.T) {
 		method, target string
 		want           int
 	}{{"POST", "/v1/entries", 200}, {"GET", "/v1/entries", 200}, {"DELETE", "/v1/entries?entry=x.example", 200}} {
-		req, err := http.NewRequestWithContext(ctx, r.method, "http://whatever"+r.target, strings.NewReader(`{"entry":"x.example"}`))
-		testkit.Must(t, err)
+		req := testkit.Value(http.NewRequestWithContext(ctx, r.method, "http://whatever"+r.target, strings.NewReader(`{"entry":"x.example"}`)))(t)
 		req.Header.Set("Content-Type", "application/json")
-		resp, err := client.Do(req)
-		testkit.Must(t, err)
+		resp := testkit.Value(client.Do(req))(t)
 		resp.Body.Close()
 		if resp.StatusCode != r.want {
 			t.Errorf("%s is %d, want %d", r.method, resp.StatusCode, r.want)

@@ -26,8 +26,7 @@ func newUndoFixture(t *testing.T) (f *entryFixture, store *kept.Store, waits str
 		path := filepath.Join(dir, "bulk.txt")
 		testkit.Write(t, path, text)
 		s := index.Source{List: "bulk", Path: path, Settings: lists.Settings{Format: "plain"}}
-		draft, err := index.Build(t.Context(), filepath.Join(dir, "x.bdx"), []index.Source{s}, index.Options{})
-		testkit.Must(t, err)
+		draft := testkit.Value(index.Build(t.Context(), filepath.Join(dir, "x.bdx"), []index.Source{s}, index.Options{}))(t)
 		defer draft.Discard()
 		row := draft.Index().Lists()[0]
 		testkit.Must(t, index.ParseSegment(t.Context(), filepath.Join(dir, "cache"), s, 0))

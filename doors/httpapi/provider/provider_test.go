@@ -31,8 +31,7 @@ func TestSignIn(t *testing.T) {
 	p := New(settings(server.Issuer))
 	begin := func(secret string) string {
 		t.Helper()
-		to, err := p.Begin(t.Context(), secret)
-		testkit.Must(t, err)
+		to := testkit.Value(p.Begin(t.Context(), secret))(t)
 		return to
 	}
 	finish := func(p *Provider, secret string, query url.Values, want error) Person {
@@ -111,8 +110,7 @@ func TestBusy(t *testing.T) {
 	p := New(settings("http://127.0.0.1:1/"))
 	var all []func()
 	for range maxAtOnce {
-		done, err := p.enter()
-		testkit.Must(t, err)
+		done := testkit.Value(p.enter())(t)
 		all = append(all, done)
 	}
 	if _, err := p.Begin(t.Context(), "x"); !errors.Is(err, ErrBusy) {

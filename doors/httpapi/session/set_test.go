@@ -19,8 +19,7 @@ var noon = time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC)
 
 func open(t *testing.T, path string) *Set {
 	t.Helper()
-	s, err := Open(Settings{Path: path, Idle: time.Hour, Max: 24 * time.Hour})
-	testkit.Must(t, err)
+	s := testkit.Value(Open(Settings{Path: path, Idle: time.Hour, Max: 24 * time.Hour}))(t)
 	return s
 }
 
@@ -195,8 +194,7 @@ func TestUseWhileAnotherProcessWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sessions")
 	s := open(t, path)
 	secret := begin(t, s, noon, "a")
-	lock, err := durable.Lock(path+".lock", os.ErrExist)
-	testkit.Must(t, err)
+	lock := testkit.Value(durable.Lock(path+".lock", os.ErrExist))(t)
 	later := noon.Add(50 * time.Minute)
 	if err := s.Use(later, idOf(secret)); err != nil {
 		t.Error(err)
