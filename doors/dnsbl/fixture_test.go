@@ -91,8 +91,7 @@ func (r *rig) ask(name string, qtype uint16) *dns.Msg {
 
 func pack(t testing.TB, m *dns.Msg) []byte {
 	t.Helper()
-	packed, err := m.Pack()
-	testkit.Must(t, err)
+	packed := testkit.Value(m.Pack())(t)
 	return packed
 }
 

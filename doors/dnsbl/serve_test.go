@@ -66,8 +66,7 @@ func TestAnswersComeFromTheAddressThatWasAsked(t *testing.T) {
 // dial opens a connection whose reads and writes end in a minute.
 func dial(t testing.TB, address string) *dns.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
-	testkit.Must(t, err)
+	c := testkit.Value(net.Dial("tcp", address))(t)
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(time.Minute))
 	return &dns.Conn{Conn: c}
@@ -212,8 +211,7 @@ func TestStopAnswersWhatHasCome(t *testing.T) {
 	r := newRig(t, nil)
 	l, p := listen(t, "127.0.0.1")
 	c := dial(t, l.Addr().String())
-	u, err := net.Dial("udp", l.Addr().String())
-	testkit.Must(t, err)
+	u := testkit.Value(net.Dial("udp", l.Addr().String()))(t)
 	defer u.Close()
 	u.SetDeadline(time.Now().Add(time.Minute))
 	const n = 100 // fit into the smallest buffer of a socket
@@ -279,11 +277,9 @@ func TestSocketGoesOnAfterAnAnswerThatCannotBeSent(t *testing.T) {
 	l, p := listen(t, "127.0.0.1")
 	l.Close()
 	defer p.Close()
-	u, err := net.ListenPacket("udp", "127.0.0.1:0")
-	testkit.Must(t, err)
+	u := testkit.Value(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	defer u.Close()
-	s, err := newSocket(p.(*net.UDPConn))
-	testkit.Must(t, err)
+	s := testkit.Value(newSocket(p.(*net.UDPConn)))(t)
 	reader := r.server.newReader(s)
 	octets := [][]byte{[]byte("one")}
 	there, nowhere := u.LocalAddr(), &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 0}

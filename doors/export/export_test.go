@@ -158,8 +158,7 @@ func comesBack(t *testing.T, ix *index.Index, format string) {
 	}
 	counts := 0
 	for _, m := range leftOut.FindAllStringSubmatch(told, -1) {
-		n, err := strconv.Atoi(strings.ReplaceAll(m[1], ",", ""))
-		testkit.Must(t, err)
+		n := testkit.Value(strconv.Atoi(strings.ReplaceAll(m[1], ",", "")))(t)
 		counts += n
 	}
 	if wrote := term.Counted(len(before)-unsaid, "entry") + " written"; counts != unsaid || !strings.Contains(told, wrote) {
@@ -343,10 +342,8 @@ func TestExportRefusesLess(t *testing.T) {
 				continue // as for postfix
 			}
 			for _, name := range names {
-				a, err := addr.Parse("x@" + name)
-				testkit.Must(t, err)
-				matches, err := ix.Lookup(nil, a, time.Now())
-				testkit.Must(t, err)
+				a := testkit.Value(addr.Parse("x@" + name))(t)
+				matches := testkit.Value(ix.Lookup(nil, a, time.Now()))(t)
 				here := len(matches) > 0 && !slices.ContainsFunc(matches, func(m index.Match) bool { return m.Action == lists.Allow })
 				there := nearestRefuses(items, name)
 				if there && !here {

@@ -33,13 +33,10 @@ func TestQuarantineOfOthersStays(t *testing.T) {
 		}
 		testkit.Write(t, filepath.Join(dir, "new", fmt.Sprintf("170000000%d.M%d.host", i, i)), text+"X-Blockd: list=bad ref=r\r\nReceived: from x\r\nSubject: s\r\n\r\nhello\r\n")
 	}
-	a, err := addr.Parse("anna@here.example")
-	testkit.Must(t, err)
+	a := testkit.Value(addr.Parse("anna@here.example"))(t)
 	places := &Places{Quarantine: quarantine.Folder(dir), Index: filepath.Join(t.TempDir(), "index")}
-	f, err := places.Forget(t.Context(), a, Wish{Quarantine: true})
-	testkit.Must(t, err)
-	left, err := quarantine.Folder(dir).List(t.Context(), quarantine.Query{Limit: 10})
-	testkit.Must(t, err)
+	f := testkit.Value(places.Forget(t.Context(), a, Wish{Quarantine: true}))(t)
+	left := testkit.Value(quarantine.Folder(dir).List(t.Context(), quarantine.Query{Limit: 10}))(t)
 	var ids []string
 	for _, m := range left.Messages {
 		ids = append(ids, m.ID)

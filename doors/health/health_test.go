@@ -24,8 +24,7 @@ type door struct {
 
 func open(t *testing.T, locks func()) *door {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
+	l := testkit.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	d := &door{address: l.Addr().String()}
 	s := &Server{Ready: d.ready.Load, Locks: locks, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -43,14 +42,11 @@ func open(t *testing.T, locks func()) *door {
 // ask returns the status and the whole body of an answer.
 func (d *door) ask(t *testing.T, method, path string) (int, string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", d.address)
-	testkit.Must(t, err)
+	conn := testkit.Value(net.Dial("tcp", d.address))(t)
 	defer conn.Close()
 	io.WriteString(conn, method+" "+path+" HTTP/1.1\r\nHost: 10.1.2.3:8026\r\n\r\n")
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	testkit.Must(t, err)
-	body, err := io.ReadAll(resp.Body)
-	testkit.Must(t, err)
+	resp := testkit.Value(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+	body := testkit.Value(io.ReadAll(resp.Body))(t)
 	if !resp.Close {
 		t.Error("the connection stays open after its answer")
 	}
@@ -85,8 +81,7 @@ func TestIdleConnectionsKeepNoProbeOut(t *testing.T) {
 	d.ready.Store(true)
 	var idle []net.Conn
 	for range 3 * maxConnections {
-		conn, err := net.Dial("tcp", d.address)
-		testkit.Must(t, err)
+		conn := testkit.Value(net.Dial("tcp", d.address))(t)
 		defer conn.Close()
 		io.WriteString(conn, "GET /readyz HTTP/1.1\r\nHost: half")
 		idle = append(idle, conn)
@@ -104,8 +99,7 @@ func TestIdleConnectionsKeepNoProbeOut(t *testing.T) {
 
 func TestLongHeadersAreRefused(t *testing.T) {
 	d := open(t, func() {})
-	conn, err := net.Dial("tcp", d.address)
-	testkit.Must(t, err)
+	conn := testkit.Value(net.Dial("tcp", d.address))(t)
 	defer conn.Close()
 	go io.WriteString(conn, "GET /readyz HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
 	conn.SetReadDeadline(time.Now().Add(time.Minute))

@@ -52,8 +52,7 @@ func generation(t *testing.T, text string) *index.Index {
 // holds reports whether the filter at path has a key.
 func holds(t *testing.T, path, key string) bool {
 	t.Helper()
-	f, err := filter.Open(path)
-	testkit.Must(t, err)
+	f := testkit.Value(filter.Open(path))(t)
 	return f.Has([]byte(key))
 }
 
@@ -74,8 +73,7 @@ func TestFile(t *testing.T) {
 		t.Error("the generation is held although all is written")
 	}
 	written := func() os.FileInfo {
-		info, err := os.Stat(k.path("bl.bf"))
-		testkit.Must(t, err)
+		info := testkit.Value(os.Stat(k.path("bl.bf")))(t)
 		return info
 	}
 	before := written()
@@ -207,8 +205,7 @@ func TestRedis(t *testing.T) {
 	if text := k.log.String() + fmt.Sprint(k.Status()) + string(testkit.Read(t, k.settings.State)); strings.Contains(text, "geheim") {
 		t.Errorf("the password is shown: %s", text)
 	}
-	server, err := redisfilter.Dial(t.Context(), redisclient.Options{URL: at})
-	testkit.Must(t, err)
+	server := testkit.Value(redisfilter.Dial(t.Context(), redisclient.Options{URL: at}))(t)
 	defer server.Close()
 	f, err := server.Fetch(t.Context(), "bl", func(int64, int64) {})
 	if err != nil || !f.Has([]byte("one.example")) {

@@ -42,8 +42,7 @@ func benchmarkPolicy(b *testing.B, connections, together int) {
 	answer := make([]byte, together*len("action=DUNNO\n\n"))
 	var clients []net.Conn
 	for range connections {
-		c, err := net.Dial("tcp", address)
-		testkit.Must(b, err)
+		c := testkit.Value(net.Dial("tcp", address))(b)
 		defer c.Close()
 		clients = append(clients, c)
 	}

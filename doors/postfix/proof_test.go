@@ -17,8 +17,7 @@ import (
 func proving(t *testing.T, require verdict.Proof, zone nameserver.Zone) (*rig, *sealed.Post) {
 	t.Helper()
 	p := sealed.NewPost(t, zone)
-	resolver, err := msgauth.NewResolver(msgauth.Settings{Server: p.Address})
-	testkit.Must(t, err)
+	resolver := testkit.Value(msgauth.NewResolver(msgauth.Settings{Server: p.Address}))(t)
 	r := newRig(t, testList{name: "bad", text: "x.example\nbad.example\n"},
 		testList{name: "good", text: "x.example\n", action: lists.Allow, rule: rule.List{Require: require}})
 	r.verdicts.Auth.Resolver = resolver

@@ -39,8 +39,7 @@ func serve(t testing.TB, s *Server) (address string, stop func() error) {
 
 func dial(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
-	testkit.Must(t, err)
+	c := testkit.Value(net.Dial("tcp", address))(t)
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(time.Minute))
 	return c, bufio.NewReader(c)
@@ -115,13 +114,11 @@ func TestServerOnAUnixSocket(t *testing.T) {
 	r.settings.AllowFrom = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	s := r.service(Socketmap)
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", path)
-	testkit.Must(t, err)
+	l := testkit.Value(net.Listen("unix", path))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, l) }()
-	c, err := net.Dial("unix", path)
-	testkit.Must(t, err)
+	c := testkit.Value(net.Dial("unix", path))(t)
 	defer c.Close()
 	io.WriteString(c, netstring("senders a@there.example"))
 	got := make([]byte, len("9:NOTFOUND ,"))

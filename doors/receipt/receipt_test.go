@@ -41,8 +41,7 @@ type rig struct {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{folder: filepath.Join(t.TempDir(), "receipts"), records: map[string]*history.Record{}}
-	key, err := OpenKey(r.folder)
-	testkit.Must(t, err)
+	key := testkit.Value(OpenKey(r.folder))(t)
 	r.Server = &Server{Key: key, Requests: NewStore(r.folder, key), Log: slog.New(slog.DiscardHandler),
 		Contact: func(list, ref string) string { return "https://lists.example/r/" + ref },
 		Find: func(_ context.Context, ref string) (*history.Record, error) {
@@ -89,15 +88,13 @@ func (r *rig) gives(t testing.TB, want int, method, path, form, from string, hea
 // put makes a request without the syncs of the store, of which thousands take long.
 func (r *rig) put(t testing.TB, q Request) {
 	t.Helper()
-	text, err := json.Marshal(q)
-	testkit.Must(t, err)
+	text := testkit.Value(json.Marshal(q))(t)
 	testkit.Must(t, os.WriteFile(r.Requests.path(q.Ref), text, 0o600))
 }
 
 func textOf(t testing.TB, resp *http.Response) string {
 	t.Helper()
-	text, err := io.ReadAll(resp.Body)
-	testkit.Must(t, err)
+	text := testkit.Value(io.ReadAll(resp.Body))(t)
 	return string(text)
 }
 

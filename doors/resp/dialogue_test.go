@@ -17,8 +17,7 @@ var clientID = regexp.MustCompile(`(\$2\r\nid\r\n):\d+`)
 func TestDialogues(t *testing.T) {
 	r := newRig(t)
 	address, _ := r.serve(t)
-	f, err := os.Open("testdata/dialogues.txt")
-	testkit.Must(t, err)
+	f := testkit.Value(os.Open("testdata/dialogues.txt"))(t)
 	defer f.Close()
 	var p *peer
 	var asked []string
@@ -42,8 +41,7 @@ func TestDialogues(t *testing.T) {
 func words(t *testing.T, text string) (all []string) {
 	for text != "" {
 		if text[0] == '"' {
-			quoted, err := strconv.QuotedPrefix(text)
-			testkit.Must(t, err)
+			quoted := testkit.Value(strconv.QuotedPrefix(text))(t)
 			word, _ := strconv.Unquote(quoted)
 			all, text = append(all, word), strings.TrimPrefix(text[len(quoted):], " ")
 			continue

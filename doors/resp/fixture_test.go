@@ -62,8 +62,7 @@ func (r *rig) open(t testing.TB) *Server {
 		}
 		return ix
 	}, policy.Settings{Stores: r.stores}, log, r.registry)
-	s, err := New(r.settings, checker, NewMetrics(r.registry), log)
-	testkit.Must(t, err)
+	s := testkit.Value(New(r.settings, checker, NewMetrics(r.registry), log))(t)
 	s.id = strings.Repeat("0", 40)
 	r.server = s
 	return s
@@ -121,8 +120,7 @@ type peer struct {
 
 func dial(t testing.TB, address string) *peer {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
-	testkit.Must(t, err)
+	c := testkit.Value(net.Dial("tcp", address))(t)
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(2 * time.Minute))
 	return &peer{c, bufio.NewReader(c)}
