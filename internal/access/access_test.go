@@ -54,8 +54,7 @@ func TestCheckAgreesWithTheKernel(t *testing.T) {
 	}
 	sh := exec.Command("sh", "-c", script.String())
 	sh.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
-	out, err := sh.Output()
-	testkit.Must(t, err)
+	out := testkit.Value(sh.Output())(t)
 	for i, got := range strings.Fields(string(out)) {
 		if got != want[i] {
 			t.Errorf("%s: the kernel says %s, Check %s", strings.Split(script.String(), "\n")[i], got, want[i])
@@ -92,8 +91,7 @@ func TestDeniedNamesWhatIsClosed(t *testing.T) {
 }
 
 func TestProcessIsSelf(t *testing.T) {
-	u, err := Process(os.Getpid())
-	testkit.Must(t, err)
+	u := testkit.Value(Process(os.Getpid()))(t)
 	if self := Self(); u.UID != self.UID {
 		t.Errorf("Process: %v, Self %v", u, self)
 	}

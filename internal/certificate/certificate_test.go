@@ -17,8 +17,7 @@ import (
 // served is the first name of the certificate that p shows.
 func served(t *testing.T, p *Pair) string {
 	t.Helper()
-	c, err := p.Get(&tls.ClientHelloInfo{})
-	testkit.Must(t, err)
+	c := testkit.Value(p.Get(&tls.ClientHelloInfo{}))(t)
 	return c.Leaf.DNSNames[0]
 }
 
@@ -26,8 +25,7 @@ func TestRenewal(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := selfsigned.New(t, "first.example").Write(t, dir)
 	var log bytes.Buffer
-	p, err := Open(cert, key, slog.New(slog.NewTextHandler(&log, nil)))
-	testkit.Must(t, err)
+	p := testkit.Value(Open(cert, key, slog.New(slog.NewTextHandler(&log, nil))))(t)
 	second := selfsigned.New(t, "second.example")
 	gone := func(path string) func() { return func() { os.Remove(path) } }
 	text := func(path string, text []byte) func() { return func() { os.WriteFile(path, text, 0o600) } }
@@ -66,8 +64,7 @@ func TestWatchLooksNowAndThen(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		cert, key := selfsigned.New(t, "first.example").Write(t, dir)
-		p, err := Open(cert, key, slog.New(slog.DiscardHandler))
-		testkit.Must(t, err)
+		p := testkit.Value(Open(cert, key, slog.New(slog.DiscardHandler)))(t)
 		go p.Watch(t.Context())
 		synctest.Wait()
 		selfsigned.New(t, "second.example").Write(t, dir)

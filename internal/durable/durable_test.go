@@ -65,8 +65,7 @@ func TestErrorNamesTheFolder(t *testing.T) {
 func TestDraftIsSeenAtCommitAlone(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	d, err := Create(path, 0o600)
-	testkit.Must(t, err)
+	d := testkit.Value(Create(path, 0o600))(t)
 	defer d.Discard()
 	fmt.Fprint(d, "content")
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -123,8 +122,7 @@ func TestRootKeepsTheOwner(t *testing.T) {
 			testkit.Must(t, os.Chown(path, editor, editor))
 			testkit.Must(t, WriteFile(path, nil, 0o600))
 		}
-		info, err := os.Stat(path)
-		testkit.Must(t, err)
+		info := testkit.Value(os.Stat(path))(t)
 		if owner := info.Sys().(*syscall.Stat_t); int(owner.Uid) != want || int(owner.Gid) != want {
 			t.Errorf("owner %d:%d, want %d", owner.Uid, owner.Gid, want)
 		}
@@ -144,8 +142,7 @@ func TestMakeFolder(t *testing.T) {
 func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	locked := errors.New("somebody has it")
-	held, err := Lock(path, locked)
-	testkit.Must(t, err)
+	held := testkit.Value(Lock(path, locked))(t)
 	if _, err := Lock(path, locked); err != locked {
 		t.Errorf("a second Lock = %v, want %v", err, locked)
 	}

@@ -88,15 +88,13 @@ func TestTheProgramAgrees(t *testing.T) {
 	testkit.Write(t, at("list.minisig"), string(ours.Sign(text, "blockd prod 7")))
 	run("-V", "-p", at("ours.pub"), "-m", at("list"), "-x", at("list.minisig"))
 	run("-S", "-s", at("ours"), "-m", at("list"), "-x", at("again"), "-t", "blockd prod 8")
-	signature, err := os.ReadFile(at("again"))
-	testkit.Must(t, err)
+	signature := testkit.Value(os.ReadFile(at("again")))(t)
 	if comment, err := Verify([]PublicKey{ours.Public()}, text, signature); err != nil || comment != "blockd prod 8" {
 		t.Errorf("signed by the program: %q, %v", comment, err)
 	}
 
 	run("-G", "-W", "-s", at("theirs"), "-p", at("theirs.pub"))
-	file, err := os.ReadFile(at("theirs"))
-	testkit.Must(t, err)
+	file := testkit.Value(os.ReadFile(at("theirs")))(t)
 	theirs, err := ParseSecretKey(file)
 	if err != nil {
 		t.Fatalf("a key of the program: %v", err)

@@ -69,8 +69,7 @@ func TestProcessesInARow(t *testing.T) {
 
 func carry(t *testing.T, from, to counted) {
 	t.Helper()
-	text, err := from.Text()
-	testkit.Must(t, err)
+	text := testkit.Value(from.Text())(t)
 	testkit.Must(t, to.Add(text))
 }
 

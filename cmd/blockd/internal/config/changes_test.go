@@ -102,8 +102,7 @@ func TestReread(t *testing.T) {
 		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	write("[smtp]\nreject_at = \"rcpt\"\n")
-	running, err := LoadToServe(path)
-	testkit.Must(t, err)
+	running := testkit.Value(LoadToServe(path))(t)
 	for text, want := range map[string]string{
 		"":                                ":1: the file is empty",
 		"[smtp]\nreject_at = \"rc":        ":2: not TOML",

@@ -34,8 +34,7 @@ func TestBadConfigurations(t *testing.T) {
 // What is allowed and may not be meant is said, and is no fault.
 func TestConfigurationsWithWarnings(t *testing.T) {
 	checkConfigurations(t, "warned", 6, func(t *testing.T, file string) (lines []string) {
-		c, err := LoadToServe(file)
-		testkit.Must(t, err)
+		c := testkit.Value(LoadToServe(file))(t)
 		for _, text := range c.Warnings() {
 			lines = append(lines, "config.toml: warning: "+text)
 		}
@@ -55,8 +54,7 @@ func checkConfigurations(t *testing.T, folder string, atLeast int, said func(*te
 		name := strings.TrimSuffix(filepath.Base(file), ".toml")
 		t.Run(name, func(t *testing.T) {
 			got := strings.ReplaceAll(strings.Join(append(said(t, file), ""), "\n"), file, "config.toml")
-			dir, err := filepath.Abs(filepath.Dir(file))
-			testkit.Must(t, err)
+			dir := testkit.Value(filepath.Abs(filepath.Dir(file)))(t)
 			got = strings.ReplaceAll(got, dir, "DIR")
 			want := strings.TrimSuffix(file, ".toml") + ".want"
 			if *update {
@@ -159,8 +157,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 	}
 	for name, c := range map[string]Config{"default": Default(), "full": full} {
 		t.Run(name, func(t *testing.T) {
-			text, err := toml.Marshal(c)
-			testkit.Must(t, err)
+			text := testkit.Value(toml.Marshal(c))(t)
 			got, _, faults := decode(text, nil)
 			if len(faults) > 0 {
 				t.Fatalf("%v in\n%s", faults, text)
@@ -208,8 +205,7 @@ token_file = "/etc/token"
 name = "a"
 path = "lists/*.txt"
 `)
-	c, err := Load(file)
-	testkit.Must(t, err)
+	c := testkit.Value(Load(file))(t)
 	got := []string{c.Index.Path, c.SMTP.Upstream, c.HTTP.TokenFile, c.Lists[0].Path}
 	want := []string{dir + "/var/a.bdx", "maildir:" + dir + "/mail", "/etc/token", dir + "/lists/*.txt"}
 	if !slices.Equal(got, want) {
@@ -285,8 +281,7 @@ func TestDoorThatLeadsBackHere(t *testing.T) {
 
 // Whatever the bytes, decode ends, and says something of what it does not take.
 func FuzzDecode(f *testing.F) {
-	files, err := filepath.Glob("testdata/*/*.toml")
-	testkit.Must(f, err)
+	files := testkit.Value(filepath.Glob("testdata/*/*.toml"))(f)
 	for _, file := range append(files, testkit.Root(f)+"/config.toml") {
 		data := testkit.Read(f, file)
 		f.Add(data)
@@ -311,8 +306,7 @@ func FuzzDecode(f *testing.F) {
 		if len(faults) > 0 {
 			return
 		}
-		text, err := toml.Marshal(c)
-		testkit.Must(t, err)
+		text := testkit.Value(toml.Marshal(c))(t)
 		again, _, faults := decode(text, nil)
 		if len(faults) > 0 {
 			t.Fatalf("printed again: %v\n%s", faults, text)

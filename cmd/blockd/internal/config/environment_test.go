@@ -36,8 +36,7 @@ func TestEachVariableSetsOneKey(t *testing.T) {
 func TestVariablesSetAllKeys(t *testing.T) {
 	want := fullConfig()
 	want.Lists, want.Policies, want.Filters, want.DNS.Zones, want.Recipients.Aliases, want.HTTP.OIDC, want.Publish.Stages = nil, nil, nil, nil, nil, nil, nil
-	text, err := toml.Marshal(want)
-	testkit.Must(t, err)
+	text := testkit.Value(toml.Marshal(want))(t)
 	var tree map[string]any
 	testkit.Must(t, toml.Unmarshal(text, &tree))
 	var short, long []string
@@ -132,8 +131,7 @@ func TestVariablesOfAServiceAreNone(t *testing.T) {
 func TestVariablesOutliveAChange(t *testing.T) {
 	t.Setenv("BLOCKD_REFUSAL_CONTACT", "mailto:env@here.example")
 	file := testkit.Write(t, filepath.Join(t.TempDir(), "config.toml"), "[log]\nlevel = \"warn\"\n")
-	running, err := Load(file)
-	testkit.Must(t, err)
+	running := testkit.Value(Load(file))(t)
 	testkit.Write(t, file, "[refusal]\ncontact = \"mailto:file@here.example\"\n[log]\nlevel = \"error\"\n")
 	c, changes, err := Reread(file, running)
 	if err != nil || c.Refusal.Contact != "mailto:env@here.example" || !slices.Equal(changes.Keys, []string{"log.level"}) {

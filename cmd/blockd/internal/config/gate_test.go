@@ -37,8 +37,7 @@ path = "b.txt"
 max_shrink = 0
 max_grow = 1.5
 `)
-	c, err := Load(file)
-	testkit.Must(t, err)
+	c := testkit.Value(Load(file))(t)
 	for i, want := range []struct{ shrink, grow float64 }{{0.5, 3}, {0, 1.5}} {
 		if l := c.Reload().Lists[i]; l.MaxShrink != want.shrink || l.MaxGrow != want.grow {
 			t.Errorf("list %s: %v and %v, want %v and %v", l.Name, l.MaxShrink, l.MaxGrow, want.shrink, want.grow)

@@ -53,8 +53,7 @@ func TestListsFile(t *testing.T) {
 // A list that moves between the files is one that needs another process: it may be fetched from elsewhere.
 func TestListThatMovesBetweenTheFiles(t *testing.T) {
 	configuration, file := listsFolder(t, addedList)
-	c, err := LoadToServe(configuration)
-	testkit.Must(t, err)
+	c := testkit.Value(LoadToServe(configuration))(t)
 	text := string(testkit.Read(t, configuration)) + addedList + "path = \"state/subscribed/far\"\n"
 	testkit.Write(t, configuration, text)
 	testkit.Must(t, os.Remove(file))

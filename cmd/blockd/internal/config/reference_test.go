@@ -34,8 +34,7 @@ func references(t *testing.T) (keys []reference, tables map[string]string) {
 	source := defaultSource()
 	oidc := defaultOIDC()
 	c.Lists[0].Source, c.Recipients.Aliases, c.HTTP.OIDC = &source, &Aliases{Kind: "file"}, &oidc
-	text, err := toml.Marshal(c)
-	testkit.Must(t, err)
+	text := testkit.Value(toml.Marshal(c))(t)
 	defaults, table := map[string]string{}, ""
 	for line := range strings.Lines(string(text)) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), " = "); ok {
@@ -121,13 +120,11 @@ type structType struct {
 // structs are the types of this package with their comments.
 func structs(t *testing.T) map[string]structType {
 	t.Helper()
-	files, err := filepath.Glob("*.go")
-	testkit.Must(t, err)
+	files := testkit.Value(filepath.Glob("*.go"))(t)
 	line := func(c *ast.CommentGroup) string { return strings.Join(strings.Fields(c.Text()), " ") }
 	found := map[string]structType{}
 	for _, name := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
-		testkit.Must(t, err)
+		file := testkit.Value(parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments))(t)
 		for _, d := range file.Decls {
 			decl, ok := d.(*ast.GenDecl)
 			if !ok || decl.Tok != token.TYPE {

@@ -48,12 +48,10 @@ func checkAliases(t *testing.T, kind, dsn string, do func(statement string)) {
 	read := func(query string) (n int, owners map[string]string) {
 		t.Helper()
 		c.Recipients.Aliases = &config.Aliases{Kind: kind, DSN: dsn, Query: query}
-		all, err := ReadAliases(t.Context(), c)
-		testkit.Must(t, err)
+		all := testkit.Value(ReadAliases(t.Context(), c))(t)
 		owners = map[string]string{}
 		for _, to := range []string{"sales@here.example", "info@here.example", "carl@old.example", "gone@here.example"} {
-			a, err := addr.Parse(to)
-			testkit.Must(t, err)
+			a := testkit.Value(addr.Parse(to))(t)
 			owners[to] = all.Owner(a, a).String()
 		}
 		return all.Len(), owners

@@ -46,8 +46,7 @@ func TestDomainsOfTheLastDrainAreKept(t *testing.T) {
 // a look at the lists each second for half an hour.
 func TestTroubleWithFoldingIsToldSeldom(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "live")
-	set, err := live.Open(live.Settings{Folder: folder})
-	testkit.Must(t, err)
+	set := testkit.Value(live.Open(live.Settings{Folder: folder}))(t)
 	defer set.Close()
 	if _, err := set.Apply(live.Change{Entry: "bulk.example"}); err != nil {
 		t.Fatal(err)

@@ -14,8 +14,7 @@ func TestOwnConnections(t *testing.T) {
 	l := testkit.Listen(t)
 	dial := func() (net.Conn, netip.AddrPort) {
 		t.Helper()
-		conn, err := net.Dial("tcp", l.Addr().String())
-		testkit.Must(t, err)
+		conn := testkit.Value(net.Dial("tcp", l.Addr().String()))(t)
 		t.Cleanup(func() { conn.Close() })
 		return own.add(conn), conn.LocalAddr().(*net.TCPAddr).AddrPort()
 	}

@@ -48,8 +48,7 @@ func TestUnixSocketBeginsShut(t *testing.T) {
 	}
 	defer syscall.Umask(syscall.Umask(0))
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := bindUnix(t.Context(), path)
-	testkit.Must(t, err)
+	l := testkit.Value(bindUnix(t.Context(), path))(t)
 	defer l.Close()
 	if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket {
 		t.Errorf("mode %v, %v, want none", info.Mode(), err)

@@ -21,8 +21,7 @@ func TestSocketsAreHandedOn(t *testing.T) {
 	}
 	first := &sockets{open: map[place]socket{}}
 	tcp, unix := listenAt(first, "smtp", "127.0.0.1:0"), listenAt(first, "milter", path)
-	packets, err := first.listenPackets(t.Context(), "dns", "dns.listen", "127.0.0.1:0", []net.Listener{tcp})
-	testkit.Must(t, err)
+	packets := testkit.Value(first.listenPackets(t.Context(), "dns", "dns.listen", "127.0.0.1:0", []net.Listener{tcp}))(t)
 	next := &sockets{before: first.open, open: map[place]socket{}}
 	defer next.close()
 	if l := listenAt(next, "smtp", "127.0.0.1:0"); l != tcp {

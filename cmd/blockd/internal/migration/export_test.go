@@ -26,8 +26,7 @@ var recordings = map[string]struct {
 // ReadRecorded imports a configuration by what the tool of its owner said of it when it was
 // recorded.
 func ReadRecorded(t testing.TB, path string) (*Result, error) {
-	home, err := filepath.Abs(filepath.Join(filepath.Dir(path), ".."))
-	testkit.Must(t, err)
+	home := testkit.Value(filepath.Abs(filepath.Join(filepath.Dir(path), "..")))(t)
 	r := recordings[filepath.Base(path)]
 	run := func(ctx context.Context, dir string, args ...string) (string, []string, error) {
 		name := filepath.Join(r.dir, args[len(args)-1])

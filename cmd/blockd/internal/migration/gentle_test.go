@@ -16,8 +16,7 @@ func listsOf(t *testing.T, main string, files map[string]string) (lists, config 
 	for name, text := range files {
 		testkit.Write(t, filepath.Join(dir, name), text)
 	}
-	r, err := migration.Read(t, filepath.Join(dir, main))
-	testkit.Must(t, err)
+	r := testkit.Value(migration.Read(t, filepath.Join(dir, main)))(t)
 	for _, l := range r.Lists {
 		for line := range strings.Lines(string(l.Text)) {
 			if line[0] != '#' && line[0] != '\n' {

@@ -32,8 +32,7 @@ func expect(t *testing.T, r *migration.Result, want map[string]string) {
 }
 
 func TestRspamdRules(t *testing.T) {
-	r, err := migration.ReadRecorded(t, cases(t)+"rspamd/local.d/multimap.conf")
-	testkit.Must(t, err)
+	r := testkit.Value(migration.ReadRecorded(t, cases(t)+"rspamd/local.d/multimap.conf"))(t)
 	expect(t, r, map[string]string{
 		"promo@bulk.example":                "other words: at RCPT",
 		"bulk2.example":                     "other words: at RCPT",
@@ -53,8 +52,7 @@ func TestRspamdRules(t *testing.T) {
 }
 
 func TestSpamAssassinDirectives(t *testing.T) {
-	r, err := migration.SpamAssassin(t.Context(), cases(t)+"spamassassin/local.cf", migration.Options{})
-	testkit.Must(t, err)
+	r := testkit.Value(migration.SpamAssassin(t.Context(), cases(t)+"spamassassin/local.cf", migration.Options{}))(t)
 	const envelope = "narrower: by the envelope sender and From:"
 	expect(t, r, map[string]string{
 		"blocklist_from promo@bulk.example":                            "not carried over: taken back by line 14",
@@ -76,8 +74,7 @@ func TestSpamAssassinDirectives(t *testing.T) {
 }
 
 func TestPostfixExample(t *testing.T) {
-	r, err := migration.ReadRecorded(t, cases(t)+"postfix/main.cf")
-	testkit.Must(t, err)
+	r := testkit.Value(migration.ReadRecorded(t, cases(t)+"postfix/main.cf"))(t)
 	expect(t, r, map[string]string{
 		"permit_mynetworks":         "the same",
 		"permit_sasl_authenticated": "the same",

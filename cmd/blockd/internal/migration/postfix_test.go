@@ -47,11 +47,9 @@ func serve(t testing.TB, r *migration.Result) served {
 		}
 		sources = append(sources, s)
 	}
-	draft, err := index.Build(t.Context(), filepath.Join(dir, "x.bdx"), sources, index.Options{})
-	testkit.Must(t, err)
+	draft := testkit.Value(index.Build(t.Context(), filepath.Join(dir, "x.bdx"), sources, index.Options{}))(t)
 	testkit.Must(t, draft.Publish())
-	ix, err := index.Open(filepath.Join(dir, "x.bdx"))
-	testkit.Must(t, err)
+	ix := testkit.Value(index.Open(filepath.Join(dir, "x.bdx")))(t)
 	return served{ix, r.Trusted, takes}
 }
 
@@ -63,8 +61,7 @@ func (s served) refuses(t testing.TB, sender string, client netip.Addr) bool {
 			return false
 		}
 	}
-	a, err := addr.Parse(sender)
-	testkit.Must(t, err)
+	a := testkit.Value(addr.Parse(sender))(t)
 	matches, err := s.ix.Lookup(nil, a, time.Now())
 	testkit.Must(t, err)
 	if matches, err = s.ix.LookupClient(matches, client, time.Now()); err != nil {

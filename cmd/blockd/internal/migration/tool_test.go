@@ -69,10 +69,8 @@ func TestInstalledToolsSayWhatIsRecorded(t *testing.T) {
 	for _, path := range []string{"postfix/main.cf", "rspamd/local.d/multimap.conf"} {
 		t.Run(path, func(t *testing.T) {
 			path := filepath.Join(testkit.Root(t), "testdata/migration", path)
-			recorded, err := ReadRecorded(t, path)
-			testkit.Must(t, err)
-			real, err := Read(t, path)
-			testkit.Must(t, err)
+			recorded := testkit.Value(ReadRecorded(t, path))(t)
+			real := testkit.Value(Read(t, path))(t)
 			if !slices.EqualFunc(real.Findings, recorded.Findings, func(a, b *Finding) bool { return *a == *b }) || !slices.Equal(real.Notes, recorded.Notes) {
 				t.Errorf("the installed tool leads to another report: record it anew with -update")
 			}

@@ -33,10 +33,8 @@ func folder(t *testing.T, listsFile bool) (path, lists string) {
 
 func open(t *testing.T, path string) *Files {
 	t.Helper()
-	c, err := config.Load(path)
-	testkit.Must(t, err)
-	f, err := Open(path, c)
-	testkit.Must(t, err)
+	c := testkit.Value(config.Load(path))(t)
+	f := testkit.Value(Open(path, c))(t)
 	return f
 }
 
@@ -138,8 +136,7 @@ func TestMost(t *testing.T) {
 func TestAllOrNothing(t *testing.T) {
 	path, lists := folder(t, true)
 	no := errors.New("no")
-	c, err := open(t, path).Add("ipsum-4", now)
-	testkit.Must(t, err)
+	c := testkit.Value(open(t, path).Add("ipsum-4", now))(t)
 	if err := c.Make(func() error { return no }); !errors.Is(err, no) {
 		t.Error(err)
 	}
@@ -160,8 +157,7 @@ func TestAllOrNothing(t *testing.T) {
 	if err := enforce.TakeBack(); err != nil || string(testkit.Read(t, lists)) != text {
 		t.Errorf("%v\n%s", err, testkit.Read(t, lists))
 	}
-	remove, err := open(t, path).Remove("ipsum-4")
-	testkit.Must(t, err)
+	remove := testkit.Value(open(t, path).Remove("ipsum-4"))(t)
 	testkit.Write(t, lists, text+"# by hand\n")
 	if err := remove.Make(nil); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "somebody has just changed") {
 		t.Error(err)

@@ -12,10 +12,8 @@ import (
 func TestDecisionsAmongTheAnswers(t *testing.T) {
 	a, b, err := pair()
 	testkit.Must(t, err)
-	ours, err := newConn(a)
-	testkit.Must(t, err)
-	theirs, err := newConn(b)
-	testkit.Must(t, err)
+	ours := testkit.Value(newConn(a))(t)
+	theirs := testkit.Value(newConn(b))(t)
 	p := &Predecessor{conn: ours}
 	defer p.Close()
 	for _, said := range []struct {

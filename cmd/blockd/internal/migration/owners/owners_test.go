@@ -96,15 +96,13 @@ CREATE TABLE mailaddr (id integer primary key, priority integer not null, email 
 CREATE TABLE wblist (rid integer, sid integer, wb varchar(10) not null, primary key (rid, sid));
 `
 	t.Run("dump", func(t *testing.T) {
-		r, err := Amavis(t.Context(), file(t, "dump.sql", create+amavisRows), Options{})
-		testkit.Must(t, err)
+		r := testkit.Value(Amavis(t.Context(), file(t, "dump.sql", create+amavisRows), Options{}))(t)
 		check(t, told(r), amavisWant)
 	})
 	t.Run("mysqldump", func(t *testing.T) {
 		text := "-- MySQL dump 10.13\n/*!40101 SET NAMES utf8 */;\nDROP TABLE IF EXISTS `users`;\n" + strings.ReplaceAll(create, "TABLE users", "TABLE `users`") + "LOCK TABLES `users` WRITE;\n"
 		text += strings.NewReplacer(`it''s`, `it\'s`, "INTO wblist", "INTO `mail`.`wblist` (`rid`,`sid`,`wb`)", "'@bulk.example'", "_binary '@bulk.example'", "'192.0.2.7'", "0x3139322e302e322e37").Replace(amavisRows)
-		r, err := Amavis(t.Context(), file(t, "dump.sql", text), Options{})
-		testkit.Must(t, err)
+		r := testkit.Value(Amavis(t.Context(), file(t, "dump.sql", text), Options{}))(t)
 		check(t, told(r), amavisWant)
 	})
 	t.Run("pg_dump", func(t *testing.T) {
@@ -128,8 +126,7 @@ CREATE TABLE wblist (rid integer, sid integer, wb varchar(10) not null, primary 
 			}
 			b.WriteString("\\.\n\n")
 		}
-		r, err := Amavis(t.Context(), file(t, "dump.sql", b.String()), Options{})
-		testkit.Must(t, err)
+		r := testkit.Value(Amavis(t.Context(), file(t, "dump.sql", b.String()), Options{}))(t)
 		check(t, told(r), amavisWant)
 	})
 	t.Run("database", func(t *testing.T) {
@@ -144,8 +141,7 @@ CREATE TABLE wblist (rid integer, sid integer, wb varchar(10) not null, primary 
 			t.Fatalf("%v: %s", err, out)
 		}
 		for _, from := range []string{path, "sqlite:" + path, file(t, "dsn", "sqlite:"+path+"\n")} {
-			r, err := Amavis(t.Context(), from, Options{Query: ask})
-			testkit.Must(t, err)
+			r := testkit.Value(Amavis(t.Context(), from, Options{Query: ask}))(t)
 			if got := strings.Join(sortedLines(told(r)), "\n"); got != strings.Join(sortedLines(strings.TrimLeft(amavisWant, "\n")), "\n") {
 				t.Errorf("%s: have\n%s", from, told(r))
 			}
@@ -219,8 +215,7 @@ func TestUserPrefs(t *testing.T) {
 		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	r, err := UserPrefs(t.Context(), root, Options{Domain: "here.example"})
-	testkit.Must(t, err)
+	r := testkit.Value(UserPrefs(t.Context(), root, Options{Domain: "here.example"}))(t)
 	check(t, told(r), `
 blacklist_from *@bulk.example | narrower | by the envelope sender; refused at RCPT, before the message is sent | users
 whitelist_from friend@bulk.example | narrower | by the envelope sender | users
@@ -249,8 +244,7 @@ if anyof (address :is "from" "a@b.example", size :over 1M) { discard; }
 if header :contains "list-id" "golang" { fileinto "go"; stop; }
 if address :is "from" "late@bulk.example" { discard; stop; }
 `)
-	r, err := Sieve(t.Context(), filepath.Dir(path), Options{})
-	testkit.Must(t, err)
+	r := testkit.Value(Sieve(t.Context(), filepath.Dir(path), Options{}))(t)
 	const narrow = " | narrower | by the envelope sender, where the script reads From:; refused, where the script takes the mail and drops it | users\n"
 	got := told(r)
 	testkit.Has(t, got,
@@ -338,8 +332,7 @@ func FuzzSieve(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		r := begin("Sieve", "x", Options{})
 		testkit.Must(t, r.sieve("a@b.example.sieve", "a@b.example", []byte(text)))
-		result, err := r.end()
-		testkit.Must(t, err)
+		result := testkit.Value(r.end())(t)
 		for _, l := range result.Lists {
 			records, err := csv.NewReader(strings.NewReader(string(l.Text))).ReadAll()
 			if err != nil || len(records) != l.Entries+1 {
