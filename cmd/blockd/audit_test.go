@@ -58,8 +58,7 @@ func TestAuditWithoutADaemon(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%v, %v", files, err)
 	}
-	text, err := os.ReadFile(files[0])
-	testkit.Must(t, err)
+	text := testkit.Value(os.ReadFile(files[0]))(t)
 	testkit.Must(t, os.WriteFile(files[0], []byte(strings.Replace(string(text), "phishing", "innocent", 1)), 0o600))
 	run(exitFault, "00000001.jsonl:1: the chain is broken: its hash is not that of its text", "audit --verify")
 	run(exitFault, `"whole":false`, "audit --verify --json")

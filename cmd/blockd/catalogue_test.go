@@ -11,8 +11,7 @@ import (
 )
 
 func TestCatalogue(t *testing.T) {
-	want, err := catalogue.Lists()
-	testkit.Must(t, err)
+	want := testkit.Value(catalogue.Lists())(t)
 	var text, object strings.Builder
 	if code := run([]string{"catalogue"}, strings.NewReader(""), &text, io.Discard); code != 0 {
 		t.Fatalf("exit %d", code)

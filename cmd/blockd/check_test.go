@@ -84,8 +84,7 @@ func TestCheckPlain(t *testing.T) {
 // The recipient of the mail has lists of its own, or all of its mail.
 func TestCheckForARecipient(t *testing.T) {
 	config, dir := compiled(t)
-	text, err := os.ReadFile(config)
-	testkit.Must(t, err)
+	text := testkit.Value(os.ReadFile(config))(t)
 	writeFile(t, dir, "config.toml", string(text)+"[[policy]]\nrecipients = [\"vip@here.example\"]\nlists = [\"good\"]\n")
 	for _, tt := range []struct {
 		recipient, want string

@@ -111,8 +111,7 @@ func TestCheckOfADaemonThatDoesNotAnswer(t *testing.T) {
 	const blocked = "x@bulk.example\tblocked\t"
 	listen := func(answer http.HandlerFunc) {
 		t.Helper()
-		l, err := net.Listen("unix", socket)
-		testkit.Must(t, err)
+		l := testkit.Value(net.Listen("unix", socket))(t)
 		s := httptest.NewUnstartedServer(answer)
 		s.Listener.Close()
 		s.Listener = l

@@ -54,8 +54,7 @@ func TestCompileJSON(t *testing.T) {
 		}
 	}
 	testkit.Must(t, json.Unmarshal([]byte(stdout), &got))
-	info, err := os.Stat(dir + "/a.bdx")
-	testkit.Must(t, err)
+	info := testkit.Value(os.Stat(dir + "/a.bdx"))(t)
 	if got.File != dir+"/a.bdx" || len(got.Generation) != 32 || got.Keys != 2 || got.Entries != 2 || got.Bytes != info.Size() || len(got.Lists) != 1 {
 		t.Fatalf("report %s", stdout)
 	}

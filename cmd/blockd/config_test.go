@@ -16,8 +16,7 @@ func TestReferenceConfigurationIsGood(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "no warnings") {
 		t.Errorf("config --check = %d, %s%s", code, stdout, stderr)
 	}
-	c, err := config.Load(reference)
-	testkit.Must(t, err)
+	c := testkit.Value(config.Load(reference))(t)
 	for _, l := range c.Lists {
 		runs(t, "lint", "--format", l.Format, l.Path)
 	}

@@ -223,8 +223,7 @@ func (f halfWritten) Files(out string) []filter.File {
 
 // Both files of a Redisson filter are those of one filter, also when the disk is full.
 func TestFilterFilesComeTogether(t *testing.T) {
-	f, err := filter.New("redisson", 1, 0.01)
-	testkit.Must(t, err)
+	f := testkit.Value(filter.New("redisson", 1, 0.01))(t)
 	dir := t.TempDir()
 	writeFile(t, dir, "bl.bitmap", "old")
 	writeFile(t, dir, "bl.json", "old")

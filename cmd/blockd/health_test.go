@@ -47,8 +47,7 @@ func TestServeAnswersProbes(t *testing.T) {
 	d.wait(t, "upstream ready")
 	address := d.wait(t, "health listens")["address"].(string)
 	for _, path := range []string{"/readyz", "/livez"} {
-		resp, err := http.Get("http://" + address + path)
-		testkit.Must(t, err)
+		resp := testkit.Value(http.Get("http://" + address + path))(t)
 		resp.Body.Close()
 		if resp.StatusCode != 200 || resp.ContentLength != int64(len("ok\n")) {
 			t.Errorf("%s: %d, %d octets", path, resp.StatusCode, resp.ContentLength)
@@ -96,8 +95,7 @@ func TestHealthAsksTheHealthDoor(t *testing.T) {
 
 // A daemon that takes the connection and never answers is not healthy, and the probe ends.
 func TestHealthHasADeadline(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
+	l := testkit.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	dir := t.TempDir()
 	file := writeFile(t, dir, "config.toml", "[http]\nlisten = \""+l.Addr().String()+"\"\nsocket = \"none\"\n")
@@ -131,8 +129,7 @@ path = "a.txt"
 	for _, door := range []string{"milter", "policy"} {
 		address := d.wait(t, door+" listens")["address"].(string)
 		for range 3 {
-			conn, err := net.Dial("tcp", address)
-			testkit.Must(t, err)
+			conn := testkit.Value(net.Dial("tcp", address))(t)
 			conn.SetReadDeadline(time.Now().Add(time.Minute))
 			if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
 				t.Errorf("%s: not turned away", door)

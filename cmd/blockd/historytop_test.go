@@ -19,8 +19,7 @@ func pastOf(t *testing.T, all []history.Record) (config string) {
 	dir := t.TempDir()
 	config = filepath.Join(dir, "config.toml")
 	writeFile(t, dir, "config.toml", anyPorts)
-	past, err := history.Open(history.Settings{Folder: filepath.Join(dir, "var/a.bdx.history"), Max: history.MinMax, Keep: time.Hour})
-	testkit.Must(t, err)
+	past := testkit.Value(history.Open(history.Settings{Folder: filepath.Join(dir, "var/a.bdx.history"), Max: history.MinMax, Keep: time.Hour}))(t)
 	for _, r := range all {
 		r.Time = time.Now()
 		past.Add(r)

@@ -42,8 +42,7 @@ func TestJunk(t *testing.T) {
 func TestProposalsOfFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := testkit.Write(t, filepath.Join(dir, "config.toml"), "[http]\nlisten = \"\"\n[live]\nfolder = \"live\"\n[junk]\nagree = 3\n")
-	log, err := history.Open(history.Settings{Folder: filepath.Join(dir, "var/blockd.bdx.history"), Max: history.MinMax, Keep: time.Hour})
-	testkit.Must(t, err)
+	log := testkit.Value(history.Open(history.Settings{Folder: filepath.Join(dir, "var/blockd.bdx.history"), Max: history.MinMax, Keep: time.Hour}))(t)
 	log.Add(history.Record{Time: time.Now(), Door: "smtp", Outcome: "accept", Verdict: "clear", Client: netip.MustParseAddr("192.0.2.7"), Sender: "promo@bulk.example", Recipient: "Carl@here.example"})
 	log.Close()
 	complaint := testkit.Write(t, filepath.Join(dir, "complaints/new/1"), arf("abuse", "promo@bulk.example", "carl@here.example", "192.0.2.7"))

@@ -273,8 +273,7 @@ format = "plain"
 // example passes lint.
 func TestShippedListsSayTheirFormat(t *testing.T) {
 	for _, path := range []string{testkit.Root(t) + "/config.toml", testkit.Root(t) + "/packaging/config.toml"} {
-		c, err := config.Load(path)
-		testkit.Must(t, err)
+		c := testkit.Value(config.Load(path))(t)
 		for _, l := range c.Lists {
 			if l.Format == "" || l.Format == "auto" {
 				t.Errorf("%s: list %s does not say its format", path, l.Name)

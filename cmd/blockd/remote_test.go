@@ -170,8 +170,7 @@ func TestServeFetchesAList(t *testing.T) {
 	d.waitMetric(t, `blockd_fetch_total{list="bad",result="unchanged"} 1`)
 
 	copied := filepath.Join(dir, "copies", "bad.txt")
-	before, err := os.Stat(copied)
-	testkit.Must(t, err)
+	before := testkit.Value(os.Stat(copied))(t)
 	for _, tt := range []struct {
 		name, class, text string
 		answer            http.HandlerFunc
@@ -309,11 +308,9 @@ func TestServeRefusesAListOfWhomItTookMailFrom(t *testing.T) {
 func (d *running) sendFrom(t *testing.T, client, from, to string) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
-	conn, err := dialer.DialContext(t.Context(), "tcp", d.smtp)
-	testkit.Must(t, err)
+	conn := testkit.Value(dialer.DialContext(t.Context(), "tcp", d.smtp))(t)
 	defer conn.Close()
-	c, err := smtp.NewClient(conn, "127.0.0.1")
-	testkit.Must(t, err)
+	c := testkit.Value(smtp.NewClient(conn, "127.0.0.1"))(t)
 	testkit.Must(t, c.Mail(from))
 	if c.Rcpt(to) != nil {
 		return

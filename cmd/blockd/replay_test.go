@@ -22,8 +22,7 @@ func replayOf(t *testing.T, config string, files map[string]string, mail []strin
 	for name, text := range files {
 		testkit.Write(t, filepath.Join(dir, name), text)
 	}
-	past, err := history.Open(history.Settings{Folder: filepath.Join(dir, "x.bdx.history"), Max: history.MinMax, Keep: time.Hour})
-	testkit.Must(t, err)
+	past := testkit.Value(history.Open(history.Settings{Folder: filepath.Join(dir, "x.bdx.history"), Max: history.MinMax, Keep: time.Hour}))(t)
 	for _, m := range mail {
 		sender, recipient, _ := strings.Cut(m, " ")
 		past.Add(history.Record{Time: time.Now(), Door: "smtp", Outcome: "accept", Verdict: "clear", Client: netip.MustParseAddr("192.0.2.7"),

@@ -16,11 +16,9 @@ import (
 // delivered are the messages in a Maildir.
 func delivered(t *testing.T, dir string) (all []*mail.Message) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "new", "*"))
-	testkit.Must(t, err)
+	files := testkit.Value(filepath.Glob(filepath.Join(dir, "new", "*")))(t)
 	for _, path := range files {
-		m, err := mail.ReadMessage(strings.NewReader(string(testkit.Read(t, path))))
-		testkit.Must(t, err)
+		m := testkit.Value(mail.ReadMessage(strings.NewReader(string(testkit.Read(t, path)))))(t)
 		all = append(all, m)
 	}
 	return all
@@ -58,8 +56,7 @@ func TestReport(t *testing.T) {
 	if len(letters) == 0 {
 		t.Fatal("no letter in the mailbox")
 	}
-	body, err := io.ReadAll(quotedprintable.NewReader(letters[0].Body))
-	testkit.Must(t, err)
+	body := testkit.Value(io.ReadAll(quotedprintable.NewReader(letters[0].Body)))(t)
 	has("Subject: " + letters[0].Header.Get("Subject") + "\n" + strings.ReplaceAll(string(body), "\r\n", "\n"))
 	if got := letters[0].Header.Get("Return-Path"); got != "<>" {
 		t.Errorf("Return-Path %q", got)

@@ -34,11 +34,9 @@ func TestServeReceipts(t *testing.T) {
 	}
 	ask := func(ref string) (status int, body string) {
 		t.Helper()
-		resp, err := http.PostForm(page+ref, url.Values{"note": {"I am a person"}})
-		testkit.Must(t, err)
+		resp := testkit.Value(http.PostForm(page+ref, url.Values{"note": {"I am a person"}}))(t)
 		defer resp.Body.Close()
-		all, err := io.ReadAll(resp.Body)
-		testkit.Must(t, err)
+		all := testkit.Value(io.ReadAll(resp.Body))(t)
 		return resp.StatusCode, string(all)
 	}
 	says(t, exitFault, "nothing found", "requests", "-c", file)

@@ -102,24 +102,20 @@ func (d *running) wait(t *testing.T, msg string) (record map[string]any) {
 
 func (d *running) get(t *testing.T, path string, header ...string) (status int, body string) {
 	t.Helper()
-	req, err := http.NewRequest("GET", d.http+path, nil)
-	testkit.Must(t, err)
+	req := testkit.Value(http.NewRequest("GET", d.http+path, nil))(t)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
-	testkit.Must(t, err)
+	resp := testkit.Value(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	testkit.Must(t, err)
+	text := testkit.Value(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(text)
 }
 
 // session is one SMTP session behind its greeting.
 func (d *running) session(t *testing.T) (say func(line string) (reply string), hangUp func() error) {
 	t.Helper()
-	conn, err := net.Dial("tcp", d.smtp)
-	testkit.Must(t, err)
+	conn := testkit.Value(net.Dial("tcp", d.smtp))(t)
 	conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	c := textproto.NewConn(conn)
 	say = func(line string) string {

@@ -58,8 +58,7 @@ to = "none/bl.bits"
 		t.Errorf("a clear sender gets %q", got)
 	}
 	d.end(t)
-	before, err := os.Stat(filepath.Join(dir, "bl.bf"))
-	testkit.Must(t, err)
+	before := testkit.Value(os.Stat(filepath.Join(dir, "bl.bf")))(t)
 	d = serveIn(t, dir, "smtp", "http")
 	d.wait(t, "filter not written") // the second of them, so the first has had its turn
 	if after, err := os.Stat(filepath.Join(dir, "bl.bf")); err != nil || !os.SameFile(before, after) {

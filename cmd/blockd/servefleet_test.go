@@ -66,8 +66,7 @@ func TestBrakeHaltsTheChannel(t *testing.T) {
 		t.Helper()
 		r := roster.Report{Node: node, At: time.Now(), Channel: "prod", Sequence: sequence, Newest: 2, Ready: true, Begun: begun, Checks: checks, Refused: refused,
 			Since: roster.Counts{Sequence: sequence, Checks: checks, Refused: refused}}
-		body, err := r.Encode()
-		testkit.Must(t, err)
+		body := testkit.Value(r.Encode())(t)
 		if status, said := publisher.post(t, token, "/v1/fleet", string(body)); status != 204 {
 			t.Fatalf("a report: %d %s", status, said)
 		}

@@ -43,8 +43,7 @@ func TestBrokenLinks(t *testing.T) {
 			if store.prepare != nil {
 				store.prepare(t, storeText(t, dir))
 			}
-			c, err := config.Load(filepath.Join(dir, "config.toml"))
-			testkit.Must(t, err)
+			c := testkit.Value(config.Load(filepath.Join(dir, "config.toml")))(t)
 			var many []string
 			for i := range 200 {
 				many = append(many, fmt.Sprintf("n%d.bulk.example", i))
@@ -56,8 +55,7 @@ func TestBrokenLinks(t *testing.T) {
 			// read reads over a link, with a driver of its own.
 			read := func(link testkit.Link) (err error) {
 				proxy.Set(link)
-				source, err := daemon.OpenSource(c.Lists[len(c.Lists)-1])
-				testkit.Must(t, err)
+				source := testkit.Value(daemon.OpenSource(c.Lists[len(c.Lists)-1]))(t)
 				limit := time.Minute
 				if link.Mute || link.Single {
 					limit = patience

@@ -20,8 +20,7 @@ import (
 // versitygw begins an S3 server that others have made, on a folder, and returns its address. A folder of the folder is a bucket.
 func versitygw(t *testing.T, key, secret string) (address, folder string) {
 	t.Helper()
-	out, err := exec.Command(testkit.Root(t)+"/cmd/blockd/e2e/versitygw.sh", "--where").Output()
-	testkit.Must(t, err)
+	out := testkit.Value(exec.Command(testkit.Root(t)+"/cmd/blockd/e2e/versitygw.sh", "--where").Output())(t)
 	program := strings.TrimSpace(string(out))
 	if _, err := os.Stat(program); err != nil {
 		testkit.Missing(t, "versitygw is not built (cmd/blockd/e2e/versitygw.sh, or make peers)")

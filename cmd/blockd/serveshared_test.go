@@ -73,15 +73,12 @@ func (d *running) must(t *testing.T, args ...string) string {
 // post sends JSON with a token, and returns the answer.
 func (d *running) post(t *testing.T, token, path, body string) (status int, answer string) {
 	t.Helper()
-	req, err := http.NewRequest("POST", d.http+path, strings.NewReader(body))
-	testkit.Must(t, err)
+	req := testkit.Value(http.NewRequest("POST", d.http+path, strings.NewReader(body)))(t)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+token)
-	resp, err := http.DefaultClient.Do(req)
-	testkit.Must(t, err)
+	resp := testkit.Value(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	testkit.Must(t, err)
+	text := testkit.Value(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(text)
 }
 
@@ -208,10 +205,8 @@ func TestTheTokenStaysHome(t *testing.T) {
 		asked <- r.URL.String() + " " + r.Header.Get("Authorization")
 	}))
 	defer thief.Close()
-	report, err := roster.Report{Node: "thief", At: time.Now(), Address: thief.URL}.Encode()
-	testkit.Must(t, err)
-	e, err := redis.Open(server.URL(), "eu-mx")
-	testkit.Must(t, err)
+	report := testkit.Value(roster.Report{Node: "thief", At: time.Now(), Address: thief.URL}.Encode())(t)
+	e := testkit.Value(redis.Open(server.URL(), "eu-mx"))(t)
 	defer e.Close()
 	testkit.Must(t, e.Report(t.Context(), "thief", report, time.Minute))
 	t.Setenv("BLOCKD_TOKEN", strings.Repeat("secret", 5))

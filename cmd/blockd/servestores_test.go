@@ -285,10 +285,8 @@ func TestStores(t *testing.T) {
 // storeText is what blockd source ddl or lua prints for the list, if it prints anything.
 func storeText(t *testing.T, dir string) string {
 	t.Helper()
-	c, err := config.Load(filepath.Join(dir, "config.toml"))
-	testkit.Must(t, err)
-	source, err := daemon.OpenSource(c.Lists[len(c.Lists)-1])
-	testkit.Must(t, err)
+	c := testkit.Value(config.Load(filepath.Join(dir, "config.toml")))(t)
+	source := testkit.Value(daemon.OpenSource(c.Lists[len(c.Lists)-1]))(t)
 	defer source.Close()
 	switch s := source.(type) {
 	case interface{ DDL() string }:

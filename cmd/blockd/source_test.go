@@ -40,8 +40,7 @@ name = "store"
 kind = "redis"
 dsn = "redis://127.0.0.1:1/0"
 `)
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(filepath.Dir(config), "mail.db"))
-	testkit.Must(t, err)
+	db := testkit.Value(sql.Open("sqlite", "file:"+filepath.Join(filepath.Dir(config), "mail.db")))(t)
 	defer db.Close()
 	do := func(text string) {
 		t.Helper()
@@ -106,8 +105,7 @@ func TestSourceTestTellsNoSecret(t *testing.T) {
 // TestSourceWithOneRowTooWide: a row that the gate keeps out is shown as such, and the others of a small table are a list all the same.
 func TestSourceWithOneRowTooWide(t *testing.T) {
 	dir := t.TempDir()
-	db, err := sql.Open("sqlite", filepath.Join(dir, "mail.db"))
-	testkit.Must(t, err)
+	db := testkit.Value(sql.Open("sqlite", filepath.Join(dir, "mail.db")))(t)
 	edit(t, db, "create table senders (entry text); insert into senders values ('com'), ('bulk.example')")
 	testkit.Must(t, db.Close())
 	config := writeFile(t, dir, "config.toml", "[index]\npath = \"a.bdx\"\n[smtp]\nupstream = \"maildir:mail\"\n[[list]]\nname = \"desk\"\n[list.source]\nkind = \"sqlite\"\ndsn = \"sqlite:"+filepath.Join(dir, "mail.db")+"\"\nquery = \"select entry from senders\"\n")

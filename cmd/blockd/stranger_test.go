@@ -18,8 +18,7 @@ func regulars(t *testing.T, dir string, n int) {
 	t.Helper()
 	recent := reload.NewRecent(10_000)
 	for i := range n {
-		sender, err := addr.Parse(fmt.Sprintf("anna@regular%d.example", i))
-		testkit.Must(t, err)
+		sender := testkit.Value(addr.Parse(fmt.Sprintf("anna@regular%d.example", i)))(t)
 		recent.Add(sender, netip.AddrFrom4([4]byte{11, byte(i >> 8), byte(i), 9}))
 	}
 	writeFile(t, dir, "var/.keep", "")

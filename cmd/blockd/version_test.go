@@ -49,8 +49,7 @@ func TestLicencesAreOfWhatIsLinkedIn(t *testing.T) {
 		}
 		have = append(have, words[0]+" "+words[1])
 	}
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", ".").Output()
-	testkit.Must(t, err)
+	out := testkit.Value(exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", ".").Output())(t)
 	for line := range strings.Lines(string(out)) {
 		if line = strings.TrimSpace(line); line != "" && !slices.Contains(have, line) {
 			t.Errorf("licences.txt lacks %s: make licences", line)
