@@ -78,16 +78,10 @@ func (w *world) has(t *testing.T, want ...string) {
 }
 
 // run rings by w until the function that it returns is called.
-func (w *world) run(path string, log *testkit.Log) (b *Bell, stop func()) {
+func (w *world) run(t *testing.T, path string, log *testkit.Log) (b *Bell, stop func()) {
 	b = New(&Target{}, path, "mx.here.example", "1.2.3", log.Logger(), prometheus.NewRegistry())
 	b.ring = w.ring
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		b.Run(ctx, w.look)
-	}()
-	return b, func() { cancel(); <-done }
+	return b, testkit.Running(t, func(ctx context.Context) { b.Run(ctx, w.look) })
 }
 
 func inBubble(t *testing.T, f func(t *testing.T, w *world, path string)) {
@@ -102,7 +96,7 @@ func inBubble(t *testing.T, f func(t *testing.T, w *world, path string)) {
 // What holds is told once, what is new beside it too, and its end.
 func TestTellsChanges(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world, path string) {
-		_, stop := w.run(path, new(testkit.Log))
+		_, stop := w.run(t, path, new(testkit.Log))
 		defer stop()
 		time.Sleep(time.Hour)
 		w.has(t) // it is well, and was never anything else
@@ -134,7 +128,7 @@ func TestTellsChanges(t *testing.T) {
 // A text with a number in it may change: that is not news.
 func TestTextsMayChange(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world, path string) {
-		_, stop := w.run(path, new(testkit.Log))
+		_, stop := w.run(t, path, new(testkit.Log))
 		defer stop()
 		w.be("quarantine")
 		time.Sleep(time.Minute)
@@ -149,7 +143,7 @@ func TestTextsMayChange(t *testing.T) {
 // What flaps faster than it holds is never told; what flaps slowly, once a minute at most.
 func TestFlapping(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world, path string) {
-		_, stop := w.run(path, new(testkit.Log))
+		_, stop := w.run(t, path, new(testkit.Log))
 		defer stop()
 		flap := func(each, whole time.Duration) {
 			for began := time.Now(); time.Since(began) < whole; {
@@ -183,7 +177,7 @@ func TestFlapping(t *testing.T) {
 func TestTriesAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world, path string) {
 		log := new(testkit.Log)
-		b, stop := w.run(path, log)
+		b, stop := w.run(t, path, log)
 		defer stop()
 		w.fail(errors.New("hooks.here.example answers 500"))
 		w.be("history")
@@ -228,7 +222,7 @@ func TestTriesAgain(t *testing.T) {
 // What has passed before it could be told is not told.
 func TestPassesUntold(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world, path string) {
-		_, stop := w.run(path, new(testkit.Log))
+		_, stop := w.run(t, path, new(testkit.Log))
 		defer stop()
 		w.fail(errors.New("away"))
 		w.be("next_server")
@@ -244,16 +238,16 @@ func TestPassesUntold(t *testing.T) {
 // A restart tells nothing again, and the end of what was told before it.
 func TestRestart(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world, path string) {
-		_, stop := w.run(path, new(testkit.Log))
+		_, stop := w.run(t, path, new(testkit.Log))
 		w.be("list_refused/ads")
 		time.Sleep(time.Minute)
 		stop()
-		_, stop = w.run(path, new(testkit.Log))
+		_, stop = w.run(t, path, new(testkit.Log))
 		time.Sleep(time.Hour)
 		w.has(t, "degraded list_refused/ads")
 		stop()
 		w.be()
-		_, stop = w.run(path, new(testkit.Log))
+		_, stop = w.run(t, path, new(testkit.Log))
 		time.Sleep(time.Hour)
 		stop()
 		w.has(t, "degraded list_refused/ads", "well")
@@ -263,7 +257,7 @@ func TestRestart(t *testing.T) {
 		testkit.Must(t, os.WriteFile(path, []byte("{"), 0o600))
 		log := new(testkit.Log)
 		w.be("audit")
-		_, stop = w.run(path, log)
+		_, stop = w.run(t, path, log)
 		defer stop()
 		time.Sleep(time.Minute)
 		w.has(t, "degraded list_refused/ads", "well", "degraded audit")
@@ -327,7 +321,7 @@ func TestClockWasSetBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world, path string) {
 		testkit.Write(t, path, `{"event":"degraded","since":"2099-01-01T00:00:00Z","time":"2099-01-01T00:00:10Z","problems":["list_refused ads"]}`)
 		w.be("list_refused/ads")
-		_, stop := w.run(path, new(testkit.Log))
+		_, stop := w.run(t, path, new(testkit.Log))
 		defer stop()
 		time.Sleep(time.Hour)
 		w.has(t) // it was told

@@ -36,9 +36,7 @@ func TestRunKeeps(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "domains.bds")
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, path)
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { s.Run(ctx, slog.New(slog.DiscardHandler)); close(done) }()
+		stop := testkit.Running(t, func(ctx context.Context) { s.Run(ctx, slog.New(slog.DiscardHandler)) })
 		if !s.AddIfAbsent("a.example") || s.AddIfAbsent("a.example") {
 			t.Error("a key is new twice, or never")
 		}
@@ -49,7 +47,6 @@ func TestRunKeeps(t *testing.T) {
 		}
 		s.AddIfAbsent("b.example")
 		stop()
-		<-done
 		s.Close()
 		s = open(t, path)
 		if !s.Known("a.example") || !s.Known("b.example") || s.Known("c.example") {
@@ -63,9 +60,7 @@ func TestAgeIsPassedTime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "domains.bds")
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, path)
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { s.Run(ctx, slog.New(slog.DiscardHandler)); close(done) }()
+		stop := testkit.Running(t, func(ctx context.Context) { s.Run(ctx, slog.New(slog.DiscardHandler)) })
 		time.Sleep(20 * 24 * time.Hour)
 		s.AddIfAbsent("a.example")
 		s.AddIfAbsent("b.example")
@@ -81,7 +76,6 @@ func TestAgeIsPassedTime(t *testing.T) {
 			t.Error("known after 41 days, two turns later")
 		}
 		stop()
-		<-done
 	})
 }
 
@@ -95,9 +89,7 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { s.Run(ctx, slog.New(slog.NewTextHandler(&out, nil))); close(done) }()
+		stop := testkit.Running(t, func(ctx context.Context) { s.Run(ctx, slog.New(slog.NewTextHandler(&out, nil))) })
 		s.AddIfAbsent("a.example")
 		time.Sleep(5*SaveEvery + time.Second)
 		if !s.Known("a.example") {
@@ -105,7 +97,6 @@ func TestFullDisk(t *testing.T) {
 		}
 		testkit.Must(t, os.Mkdir(folder, 0o700))
 		stop()
-		<-done
 		if n := strings.Count(out.String(), "not kept"); n != 1 {
 			t.Errorf("%d lines:\n%s", n, &out)
 		}

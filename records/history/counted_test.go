@@ -28,9 +28,7 @@ func busy(t testing.TB, l *Log, r *rand.Rand, start time.Time, segments, each in
 		}
 		testkit.Must(t, l.Flush())
 		if i < segments-1 {
-			l.writing.Lock()
-			l.finish()
-			l.writing.Unlock()
+			finish(l)
 		}
 	}
 }

@@ -29,6 +29,13 @@ func reopen(t testing.TB, s Settings) *Log {
 	return l
 }
 
+// finish ends the open segment.
+func finish(l *Log) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.finish()
+}
+
 // clear is a decision about mail that no list has anything on, the n-th.
 func clear(n int) Record {
 	return Record{Time: time.Now().UTC().Truncate(time.Millisecond), Door: "smtp", Outcome: "accept", Verdict: "clear",

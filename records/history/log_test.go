@@ -259,31 +259,6 @@ func BenchmarkAdd(b *testing.B) {
 	b.ReportMetric(float64(l.dropped.Load()), "dropped")
 }
 
-// BenchmarkSearch looks for one sender in 256 MiB.
-func BenchmarkSearch(b *testing.B) {
-	s := settings
-	s.Folder, s.Max = b.TempDir(), 256<<20
-	l := reopen(b, s)
-	n := 0
-	for l.octets.Load() < 250<<20 {
-		for range 5000 {
-			l.Add(clear(n))
-			n++
-		}
-		testkit.Must(b, l.Flush())
-	}
-	for _, q := range []Query{{Sender: "nobody@there.example"}, {Ref: "nothing123"}} {
-		b.Run(strings.Fields(q.Sender + " " + q.Ref)[0], func(b *testing.B) {
-			for b.Loop() {
-				if found, err := l.Search(b.Context(), q); err != nil || len(found.Records) > 0 {
-					b.Fatal(found, err)
-				}
-			}
-			b.ReportMetric(float64(n), "records")
-		})
-	}
-}
-
 // TestYield lets two histories, as of two processes, take turns at one folder: each decision is there once, whoever made
 // it and whoever had the folder then.
 func TestYield(t *testing.T) {

@@ -48,9 +48,7 @@ func TestPassing(t *testing.T) {
 				records = append(records, v)
 			}
 			testkit.Must(t, l.Flush())
-			l.writing.Lock()
-			l.finish()
-			l.writing.Unlock()
+			finish(l)
 		}
 	}
 	pick := func(texts ...string) string { return texts[r.IntN(len(texts))] }
@@ -134,9 +132,7 @@ func TestForgottenIsNotGuessed(t *testing.T) {
 	gone.Sender = "jane.q@elsewhere.example"
 	l.Add(gone)
 	testkit.Must(t, l.Flush())
-	l.writing.Lock()
-	l.finish()
-	l.writing.Unlock()
+	finish(l)
 	for _, q := range []Query{{Text: "jane.q@"}, {Sender: gone.Sender}, {Sender: "elsewhere.example"}} {
 		testkit.Must(t, l.sumSegments(t.Context()))
 		testkit.Value(l.Forget(t.Context(), func(r *Record) bool { return r.Sender == gone.Sender }))(t)

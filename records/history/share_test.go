@@ -49,16 +49,8 @@ func TestAFloodEvictsItselfAlone(t *testing.T) {
 			r.Client = netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0, 9, byte(rng.Uint32()), byte(rng.Uint32())})
 		}
 		last = r.Sender
-		l.Add(r)
-		if n%2000 != 1999 {
-			continue
-		}
-		testkit.Must(t, l.Flush())
-		select { // as Run has another goroutine do
-		case <-l.crowded:
-			testkit.Must(t, l.share(t.Context()))
+		if l.Add(r); n%2000 == 1999 && flushed(t, l) {
 			shared++
-		default:
 		}
 	}
 	records, damaged := all(t, l.settings.Folder)
@@ -82,8 +74,8 @@ func TestAFloodEvictsItselfAlone(t *testing.T) {
 	if records[len(records)-1].Sender != last || flood < 20_000 {
 		t.Errorf("%d records of the flood, the last is %s", flood, records[len(records)-1].Sender)
 	}
-	if n := l.octets.Load(); n > l.settings.Max || n != onDisk(t, l) {
-		t.Errorf("%d octets counted, %d on disk, at most %d", n, onDisk(t, l), l.settings.Max)
+	if n := l.octets.Load(); n > l.settings.Max || n != size(t, l.settings.Folder) {
+		t.Errorf("%d octets counted, %d on disk, at most %d", n, size(t, l.settings.Folder), l.settings.Max)
 	}
 	again := reopenAs(t, l)
 	if got, _ := all(t, again.settings.Folder); len(got) != len(records) {
@@ -109,15 +101,8 @@ func TestWhatProgramsWereToldEvictsNoMail(t *testing.T) {
 		if n%2000 == 0 { // of networks that send mail, too
 			r.Client = netip.AddrFrom4([4]byte{10, byte(n / 2000 % 2), 0, 2})
 		}
-		l.Add(r)
-		if n%2000 != 1999 {
-			continue
-		}
-		testkit.Must(t, l.Flush())
-		select { // as Run has another goroutine do
-		case <-l.crowded:
-			testkit.Must(t, l.share(t.Context()))
-		default:
+		if l.Add(r); n%2000 == 1999 {
+			flushed(t, l)
 		}
 	}
 	records, _ := all(t, l.settings.Folder)
@@ -132,13 +117,17 @@ func TestWhatProgramsWereToldEvictsNoMail(t *testing.T) {
 	}
 }
 
-func onDisk(t *testing.T, l *Log) (sum int64) {
+// flushed writes what waits, and makes room if there is none, as Run has another goroutine do.
+func flushed(t *testing.T, l *Log) (shared bool) {
 	t.Helper()
-	files := testkit.Value(segments(l.settings.Folder))(t)
-	for _, s := range files {
-		sum += s.size
+	testkit.Must(t, l.Flush())
+	select {
+	case <-l.crowded:
+		testkit.Must(t, l.share(t.Context()))
+		return true
+	default:
+		return false
 	}
-	return sum
 }
 
 func reopenAs(t *testing.T, l *Log) *Log {
@@ -168,7 +157,7 @@ func TestSharingWhileMuchComes(t *testing.T) {
 	if _, damaged := all(t, l.settings.Folder); damaged > 0 {
 		t.Errorf("%d damaged lines", damaged)
 	}
-	if n := onDisk(t, l); n > l.settings.Max || n != l.octets.Load() {
+	if n := size(t, l.settings.Folder); n > l.settings.Max || n != l.octets.Load() {
 		t.Errorf("%d octets on disk, %d counted", n, l.octets.Load())
 	}
 }

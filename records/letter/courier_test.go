@@ -32,7 +32,7 @@ type office struct {
 }
 
 // open runs a Courier until stop is called.
-func (o *office) open() (c *Courier, stop func()) {
+func (o *office) open(t *testing.T) (c *Courier, stop func()) {
 	o.diary = NewDiary()
 	c = &Courier{Every: 24 * time.Hour, Path: o.path, Diary: o.diary, Host: "mx1.here.example",
 		Make: func(_ context.Context, since, until time.Time) (Letter, error) {
@@ -59,10 +59,7 @@ func (o *office) open() (c *Courier, stop func()) {
 			return o.fails
 		}}
 	c.Register(o.log.Logger(), prometheus.NewRegistry())
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); c.Run(ctx) }()
-	return c, func() { cancel(); <-done }
+	return c, testkit.Running(t, func(ctx context.Context) { c.Run(ctx) })
 }
 
 func (o *office) be(quiet bool, fails error) {
@@ -111,18 +108,18 @@ func inOffice(t *testing.T, f func(t *testing.T, o *office)) {
 func TestLettersJoin(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		began := time.Now()
-		_, stop := o.open()
+		_, stop := o.open(t)
 		time.Sleep(3*24*time.Hour + time.Hour)
 		o.joined(t, 3, began)
 		stop()
 		for range 48 { // restarts each hour
-			_, stop = o.open()
+			_, stop = o.open(t)
 			time.Sleep(time.Hour)
 			stop()
 		}
 		o.joined(t, 5, began)
 		time.Sleep(10 * 24 * time.Hour) // it is off
-		_, stop = o.open()
+		_, stop = o.open(t)
 		time.Sleep(time.Hour)
 		o.joined(t, 6, began)
 		o.be(true, nil)
@@ -142,7 +139,7 @@ func TestTriesAgain(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		began := time.Now()
 		o.be(false, errors.New("smtp.upstream: connection refused"))
-		c, stop := o.open()
+		c, stop := o.open(t)
 		time.Sleep(4 * 24 * time.Hour)
 		done := o.seen()
 		if c.Fault() == nil {
@@ -162,7 +159,7 @@ func TestTriesAgain(t *testing.T) {
 		testkit.Equal(t, "errors in the log", strings.Count(o.log.String(), "level=ERROR"), 1)
 		stop()
 		o.be(false, nil)
-		c, stop = o.open()
+		c, stop = o.open(t)
 		defer stop()
 		time.Sleep(time.Hour)
 		o.joined(t, 1, began)
@@ -184,12 +181,12 @@ func TestCutOff(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		began := time.Now()
 		o.hangs = true
-		_, stop := o.open()
+		_, stop := o.open(t)
 		time.Sleep(25 * time.Hour)
 		stop()
 		o.hangs = false
 		for range 2 {
-			_, stop = o.open()
+			_, stop = o.open(t)
 			time.Sleep(time.Hour)
 			stop()
 		}
@@ -204,7 +201,7 @@ func TestCutOff(t *testing.T) {
 // Where it cannot be noted that a letter was sent, none is: each start would send it again.
 func TestFullDisk(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
-		_, stop := o.open()
+		_, stop := o.open(t)
 		defer stop()
 		time.Sleep(time.Hour)
 		testkit.Must(t, os.Remove(o.path))
@@ -231,7 +228,7 @@ func TestClockAndDamage(t *testing.T) {
 		inOffice(t, func(t *testing.T, o *office) {
 			testkit.Write(t, o.path, text)
 			began := time.Now()
-			_, stop := o.open()
+			_, stop := o.open(t)
 			time.Sleep(25 * time.Hour)
 			stop()
 			o.joined(t, 1, began)
@@ -245,14 +242,14 @@ func TestClockAndDamage(t *testing.T) {
 // How lists are loaded is kept over restarts, each load is in one letter, and what is loaded while a letter is made is in the next.
 func TestDiary(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
-		_, stop := o.open()
+		_, stop := o.open(t)
 		o.diary.Served(map[string]Content{"ads": {100, 1}})
 		time.Sleep(time.Hour)
 		o.diary.Served(map[string]Content{"ads": {110, 2}, "new": {5, 1}})
 		o.diary.Refused("ads", "shrunk")
 		time.Sleep(time.Hour)
 		stop()
-		_, stop = o.open()
+		_, stop = o.open(t)
 		o.diary.Served(map[string]Content{"ads": {110, 2}, "new": {5, 1}})
 		time.Sleep(time.Hour)
 		o.diary.Served(map[string]Content{"ads": {120, 3}, "new": {5, 1}})
@@ -288,7 +285,7 @@ func TestDiary(t *testing.T) {
 func TestForget(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		began := time.Now()
-		c, stop := o.open()
+		c, stop := o.open(t)
 		o.diary.Refused("bad", "it would lift refusals: bob@there.example -> anna@here.example")
 		o.diary.Refused("worse", "it has 3 entries")
 		time.Sleep(time.Minute) // it is written

@@ -21,16 +21,6 @@ func TestMessage(t *testing.T) {
 		Requests: []OpenRequest{{Sender: "a@b.example\r\n.\r\nMAIL FROM:<x>"}}, Open: 1}
 	h := Header{From: "blockd@mx1.here.example", To: []string{"postmaster@here.example", "anna@here.example"}, ID: ID(l.Host, since), Date: until}
 	text := string(l.Message(h, time.UTC))
-	for line := range strings.SplitAfterSeq(text, "\r\n") {
-		if len(line) > 998 || strings.ContainsAny(strings.TrimSuffix(line, "\r\n"), "\r\n") {
-			t.Errorf("line %.80q", line)
-		}
-	}
-	for i := range len(text) {
-		if text[i] > '~' {
-			t.Fatalf("octet %#x", text[i])
-		}
-	}
 	m := testkit.Value(mail.ReadMessage(strings.NewReader(text)))(t)
 	to, err := m.Header.AddressList("To")
 	if err != nil || len(to) != 2 || to[1].Address != "anna@here.example" {

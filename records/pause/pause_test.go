@@ -2,7 +2,6 @@ package pause
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -136,9 +135,7 @@ func TestRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pauses")
 	synctest.Test(t, func(t *testing.T) {
 		s, now := open(t, path), time.Now()
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { s.Run(ctx, slog.New(slog.NewTextHandler(io.Discard, nil))) })
+		defer testkit.Running(t, func(ctx context.Context) { s.Run(ctx, slog.New(slog.DiscardHandler)) })()
 		other := open(t, path)
 		testkit.Should(t, other.Start(Pause{List: "bulk", Since: now, Until: now.Add(time.Minute)}))
 		time.Sleep(time.Second)
@@ -147,8 +144,6 @@ func TestRun(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		testkit.Equal(t, "a pause that is over is remembered", s.now.Load(), nil)
-		cancel()
-		wg.Wait()
 	})
 }
 

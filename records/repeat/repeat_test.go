@@ -43,9 +43,7 @@ func TestRefusalsOfOneSenderFold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out sink
 		table := NewTable()
-		ctx, stop := context.WithCancel(t.Context())
-		var done sync.WaitGroup
-		done.Go(func() { table.Run(ctx, out.logger(), out.add) })
+		stop := testkit.Running(t, func(ctx context.Context) { table.Run(ctx, out.logger(), out.add) })
 		for n := range 522 {
 			ref, folded := table.Refused(refusal("192.0.2.7", "x@bad.example", n))
 			want := fmt.Sprintf("ref%07d", n)
@@ -76,7 +74,6 @@ func TestRefusalsOfOneSenderFold(t *testing.T) {
 			t.Error("folded in a new minute")
 		}
 		stop()
-		done.Wait()
 	})
 }
 
@@ -154,9 +151,7 @@ func TestReferencesAreWrittenAcrossWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out sink
 		table := NewTable()
-		ctx, stop := context.WithCancel(t.Context())
-		var done sync.WaitGroup
-		done.Go(func() { table.Run(ctx, out.logger(), out.add) })
+		stop := testkit.Running(t, func(ctx context.Context) { table.Run(ctx, out.logger(), out.add) })
 		written := map[string]bool{}
 		n := 0
 		refuse := func(sender string) {
@@ -179,7 +174,6 @@ func TestReferencesAreWrittenAcrossWindows(t *testing.T) {
 			refuse(fmt.Sprintf("y%d@bad.example", i))
 		}
 		stop()
-		done.Wait()
 	})
 }
 

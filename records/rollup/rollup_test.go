@@ -29,13 +29,9 @@ type rig struct {
 
 func newRig(t *testing.T, path, folder string, totals func() []Total) *rig {
 	r := &rig{Table: New(path, totals), path: path}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx, folder, slog.New(slog.NewTextHandler(&r.log, nil))) }()
-	r.stop = func() {
-		cancel()
-		testkit.Should(t, <-ended)
-	}
+	r.stop = testkit.Running(t, func(ctx context.Context) {
+		testkit.Should(t, r.Run(ctx, folder, slog.New(slog.NewTextHandler(&r.log, nil))))
+	})
 	synctest.Wait()
 	return r
 }
@@ -263,9 +259,7 @@ func TestFill(t *testing.T) {
 	testkit.Must(t, l.Close())
 	for range 2 {
 		table := New(path, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- table.Run(ctx, folder, slog.New(slog.DiscardHandler)) }()
+		stop := testkit.Running(t, func(ctx context.Context) { table.Run(ctx, folder, slog.New(slog.DiscardHandler)) })
 		r := &rig{Table: table}
 		for {
 			if s, err := table.Series(Query{By: "list", Span: "30d"}, now); err == nil && !s.Filling {
@@ -278,8 +272,7 @@ func TestFill(t *testing.T) {
 		r.want(t, Query{By: "list", Span: "30d"}, "own:90")
 		r.want(t, Query{By: "outcome", Span: "7d"}, "refuse:60")
 		r.want(t, Query{By: "door", Span: "24h"}, "smtp:30")
-		cancel()
-		<-ended
+		stop()
 	}
 }
 
