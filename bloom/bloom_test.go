@@ -8,7 +8,10 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"sync"
+	"syscall"
 	"testing"
+	"unsafe"
 
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
@@ -277,4 +280,162 @@ func Example() {
 	asked := []Hash{seed.SumString("example.org"), seed.SumString("bulk.test")}
 	fmt.Printf("%02b\n", f.HasBatch(asked)) // bit i is key i
 	// Output: 10
+}
+
+func TestOverAndDecodeAreTheFilterThatWasWritten(t *testing.T) {
+	b := NewBuilder(1000, 12)
+	eachBatch(testSeed.Sum, 0, 1000, b.AddBatch)
+	f := b.Filter()
+	var file bytes.Buffer
+	testkit.Value(f.WriteTo(&file))(t)
+	over, ok := Over(file.Bytes())
+	if !ok {
+		t.Skip("this machine's byte order is not the file's")
+	}
+	decoded, ok := Decode(bytes.Clone(file.Bytes()))
+	if !ok {
+		t.Fatal("Decode refuses what WriteTo wrote")
+	}
+	for i := range f.blocks {
+		if over.blocks[i] != f.blocks[i] || decoded.blocks[i] != f.blocks[i] {
+			t.Fatalf("block %d differs", i)
+		}
+	}
+	eachBatch(testSeed.Sum, 500, 1500, func(hs []Hash) {
+		if got, want := over.HasBatch(hs), f.HasBatch(hs); got != want {
+			t.Fatalf("HasBatch = %b, want %b", got, want)
+		}
+		for _, h := range hs {
+			if at := over.Offset(h); at%BlockBytes != 0 || at >= uint64(file.Len()) {
+				t.Fatalf("Offset = %d of %d", at, file.Len())
+			}
+		}
+	})
+	decoded.reverse()
+	decoded.reverse()
+	testkit.Equal(t, "reversed twice is not the same", decoded.blocks[7], f.blocks[7])
+	if got, want := (&Filter{blocks: []block{{1: 0x01020304}}}), uint32(0x04030201); true {
+		got.reverse()
+		testkit.Equal(t, "reverse of 0x01020304", got.blocks[0][1], want)
+	}
+}
+
+func TestOverRefuses(t *testing.T) {
+	mem := make([]byte, 10*BlockBytes)
+	for name, bad := range map[string][]byte{
+		"nothing": nil, "a part of a block": mem[:BlockBytes+1], "not aligned to lanes": mem[1 : 1+BlockBytes],
+	} {
+		if _, ok := Over(bad); ok {
+			t.Errorf("Over took %s", name)
+		}
+		if _, ok := Decode(bad); ok {
+			t.Errorf("Decode took %s", name)
+		}
+	}
+}
+
+func TestSampleAgreesWithFormula(t *testing.T) {
+	const n = 100_000
+	for _, bits := range []float64{8, 12} {
+		b := NewBuilder(n, bits)
+		eachBatch(testSeed.Sum, 0, n, b.AddBatch)
+		f := b.Filter()
+		got, want := f.Sample(1_000_000, 1), FalsePositiveRate(n, f.Blocks())
+		if math.Abs(got/want-1) > 0.1 {
+			t.Errorf("%v bits: Sample = %.4f %%, formula says %.4f %%", bits, 100*got, 100*want)
+		}
+	}
+	testkit.Equal(t, "Sample of no hashes", NewBuilder(10, 12).Filter().Sample(0, 1), 0)
+}
+
+func TestGrowingHasTheBitsOfAFilter(t *testing.T) {
+	b, g := NewBuilder(1000, 12), NewGrowing(1000, 12)
+	eachBatch(testSeed.Sum, 0, 1000, func(hs []Hash) {
+		b.AddBatch(hs)
+		for _, h := range hs {
+			g.Add(h)
+		}
+	})
+	f := b.Filter()
+	var want, got bytes.Buffer
+	f.WriteTo(&want)
+	if n, err := g.WriteTo(&got); err != nil || n != int64(got.Len()) || !bytes.Equal(got.Bytes(), want.Bytes()) {
+		t.Fatalf("WriteTo = %d, %v; other bits than those of a Filter", n, err)
+	}
+	eachBatch(testSeed.Sum, 500, 5000, func(hs []Hash) {
+		if g.HasBatch(hs) != f.HasBatch(hs) {
+			t.Fatal("HasBatch differs from that of a Filter")
+		}
+	})
+	key := numbered(7)
+	if g.Add(testSeed.Sum(key[:])) {
+		t.Error("a key that is there was added")
+	}
+	if g := Grow(f); g.HasBatch([]Hash{testSeed.Sum(key[:])}) != 1 || g.Blocks() != f.Blocks() {
+		t.Error("Grow has lost a key")
+	}
+}
+
+// TestGrowingWhileAsked is for the race detector, and for the promise that a key is there once Add has returned.
+func TestGrowingWhileAsked(t *testing.T) {
+	g := NewGrowing(4000, 12)
+	var group sync.WaitGroup
+	for w := range uint64(4) {
+		group.Go(func() {
+			for i := range uint64(1000) {
+				key := numbered(w*1000 + i)
+				h := testSeed.Sum(key[:])
+				g.Add(h)
+				if g.HasBatch([]Hash{h}) != 1 {
+					t.Error("a key that was added is not there")
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// reserved are so many blocks in addresses that no memory stands behind.
+func reserved(t *testing.T, blocks uint64) []block {
+	t.Helper()
+	mem, err := syscall.Mmap(-1, 0, int(blocks*BlockBytes), syscall.PROT_NONE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		t.Skipf("no room for %d blocks in the address space: %v", blocks, err)
+	}
+	t.Cleanup(func() { syscall.Munmap(mem) })
+	return unsafe.Slice((*block)(unsafe.Pointer(unsafe.SliceData(mem))), blocks)
+}
+
+// Assembly and Go find the same blocks, at the sizes where 32 bits end, and read
+// none of them. With the tag purego both are Go.
+func TestLocateAgreesWithPlace(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	for _, blocks := range []uint64{1, 2, 1<<16 - 1, 1 << 16, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1<<32 + 1} {
+		memory := reserved(t, blocks)
+		for n := range BatchSize + 1 {
+			hs := make([]Hash, n)
+			for i := range hs {
+				hs[i] = Hash{Hi: rng.Uint64(), Lo: rng.Uint64()}
+			}
+			if n > 1 {
+				hs[0].Lo, hs[1].Lo = 0, 1<<64-1
+			}
+			const untouched = 1<<64 - 7
+			var at [BatchSize]uint64
+			for i := range at {
+				at[i] = untouched
+			}
+			locate(&at, memory, hs)
+			for i, got := range at {
+				want := uint64(untouched)
+				if i < n {
+					want = place(hs[i], blocks)
+				}
+				if got != want {
+					t.Fatalf("%d blocks: locate puts hash %d of %d into block %d, want %d", blocks, i, n, got, want)
+				}
+			}
+		}
+	}
 }

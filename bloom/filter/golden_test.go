@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bits-and-blooms/bloom/v3"
+
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 )
@@ -258,6 +260,76 @@ func TestOldRedisBloom(t *testing.T) {
 			if !r.links[0].array.has(place) {
 				t.Errorf("n2 %d: bit %d of abc is not set", n2, place)
 			}
+		}
+	}
+}
+
+// The library itself writes what we write, and reads it.
+func TestBitsAndBlooms(t *testing.T) {
+	ours := testkit.Value(New("bits", 10_000, 0.01))(t)
+	theirs := bloom.NewWithEstimates(10_000, 0.01)
+	long := bytes.Repeat([]byte("x"), 300)
+	for i := range 10_000 {
+		ours.Add(append(sender(i), long[:i%300]...))
+		theirs.Add(append(sender(i), long[:i%300]...))
+	}
+	var written bytes.Buffer
+	testkit.Value(theirs.WriteTo(&written))(t)
+	if !bytes.Equal(octets(t, ours), written.Bytes()) {
+		t.Fatal("we write other octets than bits-and-blooms")
+	}
+	var again bloom.BloomFilter
+	testkit.Value(again.ReadFrom(bytes.NewReader(octets(t, ours))))(t)
+	f := testkit.Value(read(contents{data: written.Bytes()}, ""))(t)
+	for i := range 110_000 {
+		if key := append(sender(i), long[:i%300]...); f.Has(key) != again.Test(key) {
+			t.Fatalf("key %d: we say %v", i, f.Has(key))
+		}
+	}
+}
+
+// A filter that From has made of words ends within its set.
+func TestBitsFrom(t *testing.T) {
+	theirs := bloom.FromWithM(make([]uint64, 20), 1201, 5)
+	for i := range 100 {
+		theirs.Add(sender(i))
+	}
+	var written bytes.Buffer
+	testkit.Value(theirs.WriteTo(&written))(t)
+	f := testkit.Value(read(contents{data: written.Bytes()}, ""))(t)
+	for i := range 10_000 {
+		if f.Has(sender(i)) != theirs.Test(sender(i)) {
+			t.Fatalf("key %d: we say %v", i, f.Has(sender(i)))
+		}
+	}
+}
+
+// A look-up allocates nothing.
+func BenchmarkHas(b *testing.B) {
+	for _, k := range kinds {
+		b.Run(k.name, func(b *testing.B) {
+			f, err := k.new(1_000_000, 0.01)
+			testkit.Must(b, err)
+			for i := range 1_000_000 {
+				f.Add(sender(i))
+			}
+			key := []byte("promo@bulk.example")
+			b.ReportAllocs()
+			for b.Loop() {
+				f.Has(key)
+			}
+		})
+	}
+}
+
+func TestHasAllocatesNothing(t *testing.T) {
+	for _, k := range kinds {
+		f, err := k.new(1000, 0.01)
+		testkit.Must(t, err)
+		present, absent := []byte("promo@bulk.example"), []byte("clear@good.example")
+		f.Add(present)
+		if n := testing.AllocsPerRun(100, func() { f.Has(present); f.Has(absent) }); n > 0 {
+			t.Errorf("%s: %v allocations", k.name, n)
 		}
 	}
 }
