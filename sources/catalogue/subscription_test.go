@@ -20,8 +20,7 @@ var (
 // What is taken away again leaves the text as it was, octet for octet, whatever an operator has written around it.
 func TestSubscribeAndUnsubscribe(t *testing.T) {
 	for _, before := range []string{"", "# mine\n", "# mine, without an end", "[smtp]\nlisten = \"\" # mine\n\n\n", "[[list]]\nname = \"x\"\n[list.source]\nkind = \"y\"\n"} {
-		with, err := Subscribe([]byte(before), example, "/var/lib/blockd/subscribed/some-list", day)
-		testkit.Must(t, err)
+		with := testkit.Value(Subscribe([]byte(before), example, "/var/lib/blockd/subscribed/some-list", day))(t)
 		if !strings.HasPrefix(string(with), before) {
 			t.Errorf("%q became %q", before, with)
 		}
@@ -29,9 +28,7 @@ func TestSubscribeAndUnsubscribe(t *testing.T) {
 		if !there || err != nil || s.Enforced || s.Since.Format(time.DateOnly) != "2026-11-23" {
 			t.Errorf("%+v, %v, %v", s, there, err)
 		}
-		if _, err := Subscribe(with, example, "", day); !errors.Is(err, ErrSubscribed) {
-			t.Errorf("once more: %v", err)
-		}
+		testkit.Fails(Subscribe(with, example, "", day))(t, "once more", ErrSubscribed)
 		enforced, err := Enforce(with, "some-list")
 		if err != nil || strings.Replace(string(with), "shadow", "enforce", 1) != string(enforced) {
 			t.Errorf("enforced: %v\n%s", err, enforced)
@@ -86,9 +83,7 @@ func TestChangedSubscription(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Enforce([]byte("# mine\n"), "some-list"); !errors.Is(err, ErrNotSubscribed) {
-		t.Errorf("not there: %v", err)
-	}
+	testkit.Fails(Enforce([]byte("# mine\n"), "some-list"))(t, "not there", ErrNotSubscribed)
 }
 
 func TestNamed(t *testing.T) {

@@ -140,9 +140,7 @@ func TestAHostThatDoesNotAnswerAtAll(t *testing.T) {
 		}
 		began := time.Now()
 		x.refuses(Timeout, "silent for 1m0s")
-		if took := time.Since(began); took != silence {
-			t.Errorf("took %s", took)
-		}
+		testkit.Equal(t, "took", time.Since(began), silence)
 		<-time.After(10 * time.Minute)
 	})
 }
@@ -153,9 +151,7 @@ func TestAServerThatStopsWithinTLS(t *testing.T) {
 		x.raw(func(c net.Conn) { io.Copy(io.Discard, c) })
 		began := time.Now()
 		x.refuses(Timeout, "TLS handshake timeout")
-		if took := time.Since(began); took != connectTime {
-			t.Errorf("took %s", took)
-		}
+		testkit.Equal(t, "took", time.Since(began), connectTime)
 	})
 }
 
@@ -223,9 +219,7 @@ func TestTheEndOfTheDaemonIsNoFault(t *testing.T) {
 				}
 				x.counted(0, 0, 0, 0)
 				x.tidy()
-				if x.log.String() != "" {
-					t.Errorf("log: %s", x.log)
-				}
+				testkit.Equal(t, "log", x.log.String(), "")
 			})
 		})
 	}

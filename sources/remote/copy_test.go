@@ -72,9 +72,7 @@ func TestACopyThatIsTooLargeIsReplacedUnread(t *testing.T) {
 	}
 	x.fetch()
 	x.holds(list)
-	if n := p.whole.Load(); n != 2 {
-		t.Errorf("%d requests without a condition, want 2", n)
-	}
+	testkit.Equal(t, "requests without a condition", p.whole.Load(), 2)
 }
 
 // The disk ends while the file comes: a limit of the process stands for it.
@@ -96,9 +94,7 @@ func TestAFullDiskLeavesTheOldCopy(t *testing.T) {
 
 func TestAValidatorThatCannotBeSentIsForgotten(t *testing.T) {
 	for _, bad := range []string{"a\r\nX-Injected: yes", "\x00", "\x7f", strings.Repeat("x", maxValidator+1)} {
-		if got := validator(bad); got != "" {
-			t.Errorf("validator(%q) = %q", bad, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("validator(%q)", bad), validator(bad), "")
 	}
 	// From a receipt that somebody has written.
 	p, server := publish(t, list, `"1"`)
@@ -108,9 +104,7 @@ func TestAValidatorThatCannotBeSentIsForgotten(t *testing.T) {
 	testkit.Write(t, receiptPath(x.path), strings.Replace(string(text), `\"1\"`, `1\r\nX-Injected: yes`, 1))
 	x.fetch()
 	x.holds(list)
-	if n := p.requests.Load(); n != 2 {
-		t.Errorf("%d requests, want 2", n)
-	}
+	testkit.Equal(t, "requests", p.requests.Load(), 2)
 }
 
 func TestDraftsOfACrashAreRemoved(t *testing.T) {
@@ -127,24 +121,18 @@ func TestDraftsOfACrashAreRemoved(t *testing.T) {
 		at := time.Now().Add(-age)
 		testkit.Must(t, os.Chtimes(path, at, at))
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { x.Run(ctx); close(done) }()
+	stop := testkit.Running(t, func(ctx context.Context) { x.Run(ctx) })
 	for x.log.String() == "" {
 		<-time.After(time.Millisecond)
 	}
 	stop()
-	<-done
-	entries, err := os.ReadDir(folder)
-	testkit.Must(t, err)
+	entries := testkit.Value(os.ReadDir(folder))(t)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
 	want := fmt.Sprint([]string{"YOUNG" + draftMark, "other.json", "spam.txt.json"})
-	if got := fmt.Sprint(names); got != want {
-		t.Errorf("the folder has %s, want %s", got, want)
-	}
+	testkit.Equal(t, "the folder has", fmt.Sprint(names), want)
 }
 
 // Two daemons keep one copy of a list that changes all the time. Who reads sees
@@ -165,9 +153,7 @@ func TestTwoFetchersOfOneCopyAreHarmless(t *testing.T) {
 		wg.Go(func() {
 			for n := range 50 {
 				p.set(state(n), fmt.Sprintf(`"%d"`, n))
-				if err := f.Fetch(t.Context()); err != nil {
-					t.Error(err)
-				}
+				testkit.Should(t, f.Fetch(t.Context()))
 				if text, err := os.ReadFile(x.path); err != nil || !valid[string(text)] {
 					t.Errorf("the copy is no state of the list: %d octets, %v", len(text), err)
 				}
@@ -219,9 +205,7 @@ func TestFaultsOfTheSettings(t *testing.T) {
 			if err := s.Validate(); err != nil {
 				got = err.Error()
 			}
-			if got != tt.want {
-				t.Errorf("Validate() = %q, want %q", got, tt.want)
-			}
+			testkit.Equal(t, "Validate", got, tt.want)
 		})
 	}
 	for _, twin := range []Source{{Name: "spam", Path: "other"}, {Name: "other", Path: "./spam.txt"}} {
@@ -257,7 +241,5 @@ func TestFetchReportsEverySource(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := x.Fetch(ctx); err != context.Canceled {
-		t.Errorf("Fetch() = %v, want %v", err, context.Canceled)
-	}
+	testkit.Equal(t, "Fetch()", x.Fetch(ctx), context.Canceled)
 }

@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 const list = "bulk.example\nspam.example\n"
@@ -67,9 +69,7 @@ func TestAListIsFetchedOnceAndThenOnlyAskedFor(t *testing.T) {
 	if after, _ := x.stat(); !os.SameFile(before, after) || !after.ModTime().Equal(before.ModTime()) {
 		t.Error("an unchanged list has touched the copy")
 	}
-	if n := p.whole.Load(); n != 1 {
-		t.Errorf("%d requests without a condition, want 1", n)
-	}
+	testkit.Equal(t, "requests without a condition", p.whole.Load(), 1)
 	x.counted(1, 1, 0, 0)
 	if n := strings.Count(x.log.String(), "\n"); n != 1 {
 		t.Errorf("%d log lines for one change and one 304:\n%s", n, x.log)
@@ -96,20 +96,7 @@ func TestANewETagOfTheSameContentDoesNotTouchTheCopy(t *testing.T) {
 	}
 	x.counted(1, 1, 0, 0)
 	x.fetch() // by the new ETag
-	if n := p.whole.Load(); n != 1 {
-		t.Errorf("%d requests without a condition, want 1", n)
-	}
-}
-
-func TestARestartRemembersWhatItHas(t *testing.T) {
-	p, server := publish(t, list, `"1"`)
-	s := Source{URL: server.URL}
-	x := newFixture(t, s)
-	x.fetch()
-	x.again(s).fetch()
-	if n := p.whole.Load(); n != 1 {
-		t.Errorf("%d requests without a condition, want 1", n)
-	}
+	testkit.Equal(t, "requests without a condition", p.whole.Load(), 1)
 }
 
 // What must never be asked for with a condition: an answer "not modified" would
@@ -119,6 +106,7 @@ func TestTheWholeFileIsAskedForUnlessTheReceiptFits(t *testing.T) {
 		name   string
 		change func(x *fixture, s *Source)
 	}{
+		{"nothing has changed", func(*fixture, *Source) {}},
 		{"the copy is gone", func(x *fixture, _ *Source) { os.Remove(x.path) }},
 		{"the copy was edited", func(x *fixture, _ *Source) { x.write("mine.example\n") }},
 		{"the copy was cut", func(x *fixture, _ *Source) { x.write(list[:5]) }},
@@ -144,9 +132,11 @@ func TestTheWholeFileIsAskedForUnlessTheReceiptFits(t *testing.T) {
 			if err != nil && !strings.Contains(tt.name, "folder") {
 				t.Fatal(err)
 			}
-			if n := p.whole.Load(); n != 2 {
-				t.Errorf("%d requests without a condition, want 2", n)
+			want := int32(2)
+			if tt.name == "nothing has changed" {
+				want = 1
 			}
+			testkit.Equal(t, "requests without a condition", p.whole.Load(), want)
 			x.holds(list)
 		})
 	}
@@ -170,9 +160,7 @@ func TestADateAloneIsTrustedForADay(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := fmt.Sprint(tt.r.conditions(now)); got != tt.want {
-				t.Errorf("conditions() = %s, want %s", got, tt.want)
-			}
+			testkit.Equal(t, "conditions()", fmt.Sprint(tt.r.conditions(now)), tt.want)
 		})
 	}
 }
@@ -301,9 +289,7 @@ func TestRedirects(t *testing.T) {
 		n := strings.TrimPrefix(r.URL.Path, "/hop/")
 		switch {
 		case n == r.URL.Path || n == "0":
-			if ref := r.Header.Get("Referer"); ref != "" {
-				t.Errorf("Referer: %s", ref)
-			}
+			testkit.Equal(t, "Referer", r.Header.Get("Referer"), "")
 			io.WriteString(w, list)
 		default:
 			var hops int
@@ -373,9 +359,7 @@ func TestTLS(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%t", http2), func(t *testing.T) {
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if got := r.ProtoMajor == 2; got != http2 {
-					t.Errorf("asked over %s", r.Proto)
-				}
+				testkit.Equal(t, "asked over HTTP/2", r.ProtoMajor == 2, http2)
 				if r.URL.Path == "/short" {
 					w.Header().Set("Content-Length", "1000")
 					io.WriteString(w, list)
@@ -422,9 +406,7 @@ func TestCheckKeepsTheOldCopy(t *testing.T) {
 	x.write("good.example\n")
 	x.refuses(Refused, "no entry in it")
 	x.counted(0, 0, 0, 1)
-	if seen != list {
-		t.Errorf("Check saw %q", seen)
-	}
+	testkit.Equal(t, "Check saw", seen, list)
 	x.holds("good.example\n")
 	verdict = nil
 	x.fetch()
@@ -459,15 +441,12 @@ func TestNoTextHoldsACredential(t *testing.T) {
 			status.Store(code)
 			x := newFixture(t, s)
 			err := x.Fetch(t.Context())
-			ctx, stop := context.WithCancel(t.Context())
 			x.Now()
-			done := make(chan struct{})
-			go func() { x.Run(ctx); close(done) }()
+			stop := testkit.Running(t, func(ctx context.Context) { x.Run(ctx) })
 			for x.log.String() == "" {
 				<-time.After(time.Millisecond)
 			}
 			stop()
-			<-done
 			receipt, _ := os.ReadFile(receiptPath(x.path))
 			texts = append(texts, fmt.Sprint(err), x.log.String(), string(receipt))
 		}
@@ -513,9 +492,7 @@ func TestPublicAddresses(t *testing.T) {
 		"0.0.0.0": false, "::": false, "fe80::1": false, "fe80::1%lo": false, "fd00::1": false, "fec0::1": false, "224.0.0.1": false, "255.255.255.255": false, "ff02::1": false,
 		"::ffff:127.0.0.1": false, "::127.0.0.1": false, "64:ff9b::7f00:1": false, "2002:7f00:1::": false, "198.18.0.1": false,
 	} {
-		if got := s.allows(netip.MustParseAddr(text)); got != want {
-			t.Errorf("%s: %v, want %v", text, got, want)
-		}
+		testkit.Equal(t, text, s.allows(netip.MustParseAddr(text)), want)
 	}
 	for text, want := range map[string]error{
 		"https://lists.example/a": nil, "https://9.9.9.9/a": nil, "http://lists.example/a": ErrInsecure, "https://localhost/a": errNotPublic, "https://x.LOCALHOST./a": errNotPublic,
@@ -545,9 +522,7 @@ func TestPublicServers(t *testing.T) {
 	}
 	x := here(inner.URL)
 	x.fetch()
-	if asked != 1 {
-		t.Errorf("in a network that is allowed: asked %d times", asked)
-	}
+	testkit.Equal(t, "questions in a network that is allowed", asked, 1)
 	here(outer.URL).refuses(Redirect, "127.1.2.3 is not of the public internet")
 	x = newFixture(t, Source{URL: "https://lists.example/", Public: true})
 	x.transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}

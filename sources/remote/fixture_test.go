@@ -131,9 +131,7 @@ func (x *fixture) metric(name string) (value float64) {
 	x.t.Helper()
 	for line := range strings.Lines(testkit.Metrics(x.reg)) {
 		if text, ok := strings.CutPrefix(line, name+" "); ok {
-			if _, err := fmt.Sscan(text, &value); err != nil {
-				x.t.Fatal(err)
-			}
+			testkit.Value(fmt.Sscan(text, &value))(x.t)
 			return value
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -37,9 +38,7 @@ func FuzzAnswer(f *testing.F) {
 			if !errors.As(err, new(*Error)) || len(err.Error()) > maxText+100 || strings.ContainsAny(err.Error(), "\r\n\x1b") {
 				t.Errorf("refused, but with %q", err)
 			}
-			if string(have) != "old.example\n" {
-				t.Errorf("refused with %v, and yet the copy is %q", err, have)
-			}
+			testkit.Equal(t, fmt.Sprintf("refused with %v, and yet the copy", err), string(have), "old.example\n")
 			return
 		}
 		if want, ok := bodyOf(answer); !ok || !bytes.Equal(have, want) {

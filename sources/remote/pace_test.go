@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -37,9 +38,7 @@ func TestPauses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.pause(0); got != tt.least {
-				t.Errorf("least = %s, want %s", got, tt.least)
-			}
+			testkit.Equal(t, "least", tt.pause(0), tt.least)
 			if got := tt.pause(1); got.Round(time.Second) != tt.most {
 				t.Errorf("most = %s, want %s", got, tt.most)
 			}
@@ -70,9 +69,7 @@ func TestRetryAfter(t *testing.T) {
 		"Sun, 01 Mar 2026 12:30:00 GMT": 30 * time.Minute,
 		"Sun, 01 Mar 2026 11:30:00 GMT": 0,
 	} {
-		if got := parseRetryAfter(value, now); got != want {
-			t.Errorf("parseRetryAfter(%q) = %s, want %s", value, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("parseRetryAfter(%q)", value), parseRetryAfter(value, now), want)
 	}
 }
 
@@ -97,9 +94,7 @@ func runs(t *testing.T, x *fixture, long time.Duration, handler http.HandlerFunc
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
-	if err := x.Run(ctx); err != nil {
-		t.Errorf("Run() = %v", err)
-	}
+	testkit.Equal(t, "Run()", x.Run(ctx), nil)
 	stop()
 	synctest.Wait()
 }

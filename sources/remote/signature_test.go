@@ -147,9 +147,7 @@ func TestPublicKeys(t *testing.T) {
 			t.Errorf("Signature %q: %v, want a fault", bad, err)
 		}
 	}
-	if err := (Source{Name: "n", Path: "p", URL: "https://x/y", Signature: good}).Validate(); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, (Source{Name: "n", Path: "p", URL: "https://x/y", Signature: good}).Validate())
 }
 
 // TestChecked holds that nobody but the server makes a copy young.
@@ -220,8 +218,7 @@ func FuzzSignature(f *testing.F) {
 	f.Add([]byte(newSigner(1).sign("x", "y")))
 	f.Add([]byte("\n\ntrusted comment: \n\n"))
 	f.Add([]byte(strings.ReplaceAll(golden, "\n", "\r\n") + "more"))
-	s, err := parseSignature(publicKey(testdata(f, "key.pub")), &url.URL{})
-	testkit.Must(f, err)
+	s := testkit.Value(parseSignature(publicKey(testdata(f, "key.pub")), &url.URL{}))(f)
 	want := strings.Split(golden, "\n")[1:4]
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if _, err := s.key.Signature(text); err != nil {
@@ -250,8 +247,7 @@ func TestWhereAChecksumIsPublished(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			list, err := url.Parse(tt.list)
-			testkit.Must(t, err)
+			list := testkit.Value(url.Parse(tt.list))(t)
 			c, err := parseChecksum(tt.checksum, list)
 			got := c.sum
 			if c.url != nil {
@@ -260,9 +256,7 @@ func TestWhereAChecksumIsPublished(t *testing.T) {
 			if err != nil || got != tt.want {
 				t.Errorf("parseChecksum(%q) = %q, %v; want %q", tt.checksum, got, err, tt.want)
 			}
-			if list.String() != tt.list {
-				t.Errorf("the list's own URL has become %s", list)
-			}
+			testkit.Equal(t, "the list's own URL", list.String(), tt.list)
 		})
 	}
 }

@@ -46,9 +46,7 @@ func TestBrake(t *testing.T) {
 		}
 		nodes[500].Begun, nodes[500].Checks, nodes[500].Refused = begun.Add(time.Minute), 10, 10 // its process has begun anew
 		f := b.Look(nodes, "prod", 8)
-		if f.Halt != tt.want {
-			t.Errorf("%s: %s; halt = %v, want %v", tt.name, f, f.Halt, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: %s; halt", tt.name, f), f.Halt, tt.want)
 		if want := uint64(100 * 60 * tt.minutes * 10); f.Canaries.Checks != want || f.Others.Checks != want/10*989 {
 			t.Errorf("%s: compared %+v and %+v", tt.name, f.Canaries, f.Others)
 		}
@@ -63,12 +61,8 @@ func TestBook(t *testing.T) {
 	for i := range MostNodes {
 		testkit.Must(t, b.Put(Report{Node: fmt.Sprint(i)}, 1000, now))
 	}
-	if err := b.Put(Report{Node: "more"}, 1000, now); err != ErrFull {
-		t.Errorf("one node too many: %v", err)
-	}
-	if err := b.Put(Report{Node: "7", Version: "2"}, 1000, now.Add(time.Minute)); err != nil {
-		t.Errorf("a known node: %v", err)
-	}
+	testkit.Equal(t, "one node too many", b.Put(Report{Node: "more"}, 1000, now), ErrFull)
+	testkit.Equal(t, "a known node", b.Put(Report{Node: "7", Version: "2"}, 1000, now.Add(time.Minute)), nil)
 	if all := b.All(now.Add(Life)); len(all) != 1 || all[0].Version != "2" {
 		t.Errorf("after %s: %+v", Life, all)
 	}
@@ -82,12 +76,8 @@ func TestBook(t *testing.T) {
 			break
 		}
 	}
-	if err := b.Put(Report{Node: "3"}, 100, now); err != nil {
-		t.Errorf("a known node that says less: %v", err)
-	}
-	if err := b.Put(Report{Node: "new"}, 100, now); err != nil {
-		t.Errorf("room that became free: %v", err)
-	}
+	testkit.Equal(t, "a known node that says less", b.Put(Report{Node: "3"}, 100, now), nil)
+	testkit.Equal(t, "room that became free", b.Put(Report{Node: "new"}, 100, now), nil)
 	if err := b.Put(Report{Node: "new"}, MaxReport, now.Add(Life)); err != nil || len(b.All(now.Add(Life))) != 1 {
 		t.Errorf("after all have gone: %v", err)
 	}
@@ -99,8 +89,7 @@ func TestBook(t *testing.T) {
 
 // A report comes from another machine: it is within its bounds, or refused.
 func TestDecode(t *testing.T) {
-	whole, err := Report{Node: "mx1", Problems: []string{"two\nlines", strings.Repeat("x", 10_000)}, Checks: 2, Refused: 1}.Encode()
-	testkit.Must(t, err)
+	whole := testkit.Value(Report{Node: "mx1", Problems: []string{"two\nlines", strings.Repeat("x", 10_000)}, Checks: 2, Refused: 1}.Encode())(t)
 	r, err := Decode(whole)
 	if err != nil || r.Problems[0] != "two lines" || len(r.Problems[1]) > maxText+3 || r.Share() != 0.5 {
 		t.Errorf("Decode() = %+v, %v", r, err)

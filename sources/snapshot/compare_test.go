@@ -26,19 +26,15 @@ func (c *channel) whole() *Manifest {
 	other.folder, other.store = filepath.Join(c.t.TempDir(), "publish"), Folder(filepath.Join(c.t.TempDir(), "store"))
 	p := other.publisher()
 	defer p.Close()
-	if _, err := p.Publish(c.t.Context(), other.content(), true); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Value(p.Publish(c.t.Context(), other.content(), true))(c.t)
 	return p.last
 }
 
 // asWhole compares the last sequence with what a first publication of the same lines has.
 func (c *channel) asWhole() {
 	c.t.Helper()
-	text, err := os.ReadFile(PublishedFile(c.folder))
-	testkit.Must(c.t, err)
-	m, err := ParseManifest(text)
-	testkit.Must(c.t, err)
+	text := testkit.Value(os.ReadFile(PublishedFile(c.folder)))(c.t)
+	m := testkit.Value(ParseManifest(text))(c.t)
 	want := c.whole()
 	if len(m.Lists) != len(want.Lists) {
 		c.t.Fatalf("%d lists, want %d", len(m.Lists), len(want.Lists))
@@ -269,9 +265,7 @@ func TestEachSequencePacksAnotherShardAnew(t *testing.T) {
 				packed[i] = true
 			}
 		}
-		if len(packed) != round+1 {
-			t.Errorf("%d shards are packed anew after %d changes", len(packed), round+1)
-		}
+		testkit.Equal(t, "shards that are packed anew", len(packed), round+1)
 	}
 	c.fresh()
 }
@@ -333,7 +327,5 @@ func TestUploadsOutlastTheShards(t *testing.T) {
 	p := c.publisher()
 	p.To = slow{c.store}
 	defer p.Close()
-	if _, err := p.Publish(t.Context(), c.content(), true); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(p.Publish(t.Context(), c.content(), true))(t)
 }

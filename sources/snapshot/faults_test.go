@@ -34,8 +34,7 @@ func twoSequences(t *testing.T) (c *channel, n *Node, old []string) {
 
 func (c *channel) read(name string) []byte {
 	c.t.Helper()
-	text, err := os.ReadFile(c.store.path(name))
-	testkit.Must(c.t, err)
+	text := testkit.Value(os.ReadFile(c.store.path(name)))(c.t)
 	return text
 }
 
@@ -47,10 +46,8 @@ func (c *channel) write(name string, text []byte) {
 // wanted are the files that a node with the first sequence reads for the second.
 func (c *channel) wanted(t *testing.T) (all []string) {
 	t.Helper()
-	two, err := ParseManifest(c.read(manifestName(2)))
-	testkit.Must(t, err)
-	one, err := ParseManifest(c.read(manifestName(1)))
-	testkit.Must(t, err)
+	two := testkit.Value(ParseManifest(c.read(manifestName(2))))(t)
+	one := testkit.Value(ParseManifest(c.read(manifestName(1))))(t)
 	for _, name := range []string{latestName("prod"), manifestName(2)} {
 		all = append(all, name, name+minisign.Suffix)
 	}
@@ -132,9 +129,7 @@ func TestOneBitOff(t *testing.T) {
 			}
 			c.write(name, good)
 		}
-		if !slices.Equal(served(t, n.Folder, "spam"), old) {
-			t.Error("another list serves")
-		}
+		testkit.EqualSlices(t, "another list serves", served(t, n.Folder, "spam"), old)
 		once(t, n)
 		c.agrees(n)
 	})
@@ -155,8 +150,7 @@ func TestWhatIsSignedForAnotherPlace(t *testing.T) {
 		put := func(text, signature []byte) { c.write(latest, text); c.write(latest+minisign.Suffix, signature) }
 
 		one := c.read(manifestName(1))
-		m, err := ParseManifest(one)
-		testkit.Must(t, err)
+		m := testkit.Value(ParseManifest(one))(t)
 		l := encode(m.Latest(one))
 		put(l, c.key.Sign(l, sequenceComment("prod", 1)))
 		refused("an older one", Replayed)
@@ -245,9 +239,7 @@ func TestAClockAnHourOff(t *testing.T) {
 		at := told.Stages[2].From
 		for now := time.Now().Add(-time.Hour); now.Unix() < at+int64(time.Hour.Seconds()); now = now.Add(5 * time.Minute) {
 			want := now.Unix() >= at || Turn("prod", 2, "mx1") < float64(shareAt(told.Stages, now.Unix()))
-			if got := n.isTurn(2, told.Stages, now); got != want {
-				t.Errorf("at %s: %v", now, got)
-			}
+			testkit.Equal(t, fmt.Sprintf("at %s", now), n.isTurn(2, told.Stages, now), want)
 		}
 	})
 }

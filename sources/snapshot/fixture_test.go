@@ -120,8 +120,7 @@ func (c *channel) publish() *Published {
 	c.t.Helper()
 	p := c.publisher()
 	defer p.Close()
-	told, err := p.Publish(c.t.Context(), c.content(), false)
-	testkit.Must(c.t, err)
+	told := testkit.Value(p.Publish(c.t.Context(), c.content(), false))(c.t)
 	return told
 }
 
@@ -147,12 +146,10 @@ func once(t testing.TB, n *Node) {
 // served are the lines of a list in a node's folder, as a list reads them.
 func served(t testing.TB, folder, list string) []string {
 	t.Helper()
-	files, err := filepath.Glob(ListFiles(folder, list))
-	testkit.Must(t, err)
+	files := testkit.Value(filepath.Glob(ListFiles(folder, list)))(t)
 	var all []string
 	for _, path := range files {
-		text, err := os.ReadFile(path)
-		testkit.Must(t, err)
+		text := testkit.Value(os.ReadFile(path))(t)
 		body, ok := strings.CutPrefix(string(text), head)
 		if !ok {
 			t.Fatalf("%s: no head", path)

@@ -67,9 +67,7 @@ func TestARestartHasWhatWasThere(t *testing.T) {
 		t.Error(err)
 	}
 	other := New(o, nil)
-	if err := other.Open(); !errors.Is(err, ErrLocked) {
-		t.Errorf("a second one: %v", err)
-	}
+	testkit.IsError(t, "a second one", other.Open(), ErrLocked)
 }
 
 // The publisher goes on with its numbers and its deltas when its folder is lost.
@@ -87,9 +85,7 @@ func TestAPublisherThatLostItsFolder(t *testing.T) {
 	before := n.counters.fetch[kindWhole]
 	once(t, n)
 	c.agrees(n)
-	if n.counters.fetch[kindWhole] != before {
-		t.Error("a whole shard was fetched for one entry")
-	}
+	testkit.Equal(t, "a whole shard was fetched for one entry", n.counters.fetch[kindWhole], before)
 }
 
 func TestWhatEasesIsForAllAtOnce(t *testing.T) {
@@ -140,9 +136,7 @@ func TestHaltAndPin(t *testing.T) {
 		t.Fatal(err)
 	}
 	p = c.publisher()
-	if err := p.Assert(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, p.Assert(t.Context()))
 	p.Close()
 	once(t, old)
 	once(t, stays)
@@ -153,8 +147,7 @@ func TestHaltAndPin(t *testing.T) {
 	}
 	halted := map[string][]byte{}
 	for _, name := range []string{pinName("prod"), pinName("prod") + minisign.Suffix} {
-		text, err := os.ReadFile(c.store.path(name))
-		testkit.Must(t, err)
+		text := testkit.Value(os.ReadFile(c.store.path(name)))(t)
 		halted[name] = text
 	}
 	c.remove("spam", "wrong@good.example")
@@ -235,9 +228,7 @@ func TestWhatWasPublishedAgainStays(t *testing.T) {
 	c.publish()
 	p := c.publisher()
 	defer p.Close()
-	if _, err := p.Halt(t.Context(), time.Now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(p.Halt(t.Context(), time.Now().Add(time.Hour)))(t)
 	if told, err := p.Again(t.Context(), 1, true); err != nil || told.Sequence != 3 || !told.Lifted {
 		t.Fatalf("%+v, %v", told, err)
 	}
@@ -304,9 +295,7 @@ func TestThreeHundredNodes(t *testing.T) {
 		var group sync.WaitGroup
 		for i, n := range nodes {
 			group.Go(func() {
-				if err := n.At(t.Context(), at); err != nil {
-					t.Errorf("node %d: %v", i, err)
-				}
+				testkit.Equal(t, fmt.Sprintf("node %d", i), n.At(t.Context(), at), nil)
 				mu.Lock()
 				have[n.Status().Sequence]++
 				mu.Unlock()
@@ -338,9 +327,7 @@ func TestThreeHundredNodes(t *testing.T) {
 		}
 	}
 	p := c.publisher()
-	if _, err := p.Halt(t.Context(), time.Now().Add(2*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(p.Halt(t.Context(), time.Now().Add(2*time.Hour)))(t)
 	p.Close()
 	if have := all(time.Unix(told.Stages[2].From, 0).Add(time.Minute)); have[1] != count {
 		t.Errorf("halted: %v", have)
@@ -365,8 +352,7 @@ func TestARelayServesWhatItHas(t *testing.T) {
 	once(t, relay)
 	server := httptest.NewServer(relay.Relay())
 	defer server.Close()
-	web, err := NewWeb(server.URL, "test")
-	testkit.Must(t, err)
+	web := testkit.Value(NewWeb(server.URL, "test"))(t)
 	o = c.options()
 	o.From, o.Relays = gone{}, []Store{web}
 	behind := c.node(o)
