@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -31,9 +32,7 @@ func TestColumns(t *testing.T) {
 			continue
 		}
 		r := c.Row(strings.Split(tt.values, ","))
-		if got := sprintRow(r); got != tt.want {
-			t.Errorf("%s of %s: %s, want %s", tt.names, tt.values, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s of %s", tt.names, tt.values), sprintRow(r), tt.want)
 	}
 	for names, want := range map[string]string{
 		"":              `schema: the query gives a column ""; want entry, and perhaps owner, action, expires, reason and id`,
@@ -100,7 +99,5 @@ func TestEntriesOfAnOwnerAreInOneFile(t *testing.T) {
 	for i := range 100 {
 		found[fileOf(fmt.Appendf(nil, "anna@here.example sender-%d@bulk.example", i))] = true
 	}
-	if len(found) != 1 {
-		t.Errorf("in %d files", len(found))
-	}
+	testkit.Equal(t, "files", len(found), 1)
 }

@@ -196,9 +196,7 @@ func TestKeeperFollows(t *testing.T) {
 		k.put("c.test")
 		k.after(5 * time.Second)
 		k.is(OK, "", 3)
-		if n := k.changed.Load() - started; n != 1 {
-			t.Errorf("told of %d changes, want 1", n)
-		}
+		testkit.Equal(t, "changes that were told of", k.changed.Load()-started, 1)
 		k.put("d.test")
 		k.hints <- struct{}{}
 		k.after(time.Millisecond)
@@ -235,9 +233,7 @@ func TestSourceAwayAndBack(t *testing.T) {
 		if n := k.logged("source is not followed"); n > 7 {
 			t.Errorf("%d lines in an hour, want one in ten minutes", n)
 		}
-		if got := testkit.Samples(t, k.metrics, "blockd_source_up", "a"); !slices.Equal(got, []float64{0}) {
-			t.Errorf("blockd_source_up = %v, want 0", got)
-		}
+		testkit.EqualSlices(t, "blockd_source_up", testkit.Samples(t, k.metrics, "blockd_source_up", "a"), []float64{0})
 		if got := testkit.Samples(t, k.metrics, "blockd_source_errors_total", "a", "unreachable"); len(got) != 1 || got[0] < 800 {
 			t.Errorf("blockd_source_errors_total = %v, want one each four seconds", got)
 		}
@@ -245,9 +241,7 @@ func TestSourceAwayAndBack(t *testing.T) {
 		k.before = nil
 		k.after(10 * time.Second)
 		k.is(OK, "", 2)
-		if k.logged("source is followed again") != 1 {
-			t.Error("its return is not logged")
-		}
+		testkit.Equal(t, "its return is not logged", k.logged("source is followed again"), 1)
 	})
 }
 
@@ -276,9 +270,7 @@ func TestStatesOfErrors(t *testing.T) {
 			k.is(state, class, 1)
 			opened := k.opened
 			k.after(30 * time.Second)
-			if again := k.opened > opened; again != (class == ClassAuth) {
-				t.Errorf("%s: the driver was made again: %t", class, again)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: the driver was made again", class), k.opened > opened, class == ClassAuth)
 			k.before = nil
 			k.after(10 * time.Second)
 			k.is(OK, "", 1)
@@ -341,9 +333,7 @@ func TestNowIsNotForgotten(t *testing.T) {
 		k.before = nil
 		k.after(10 * time.Second)
 		k.is(OK, "", 2)
-		if k.reads != 2 {
-			t.Errorf("%d full reads, want 2", k.reads)
-		}
+		testkit.Equal(t, "full reads", k.reads, 2)
 	})
 }
 
@@ -367,9 +357,7 @@ func TestStormOfNow(t *testing.T) {
 		k.before = nil
 		close(reading)
 		k.after(time.Second)
-		if k.reads != 3 {
-			t.Errorf("%d full reads, want the first, and 2 for 2000 signals", k.reads)
-		}
+		testkit.Equal(t, "full reads", k.reads, 3)
 	})
 }
 
@@ -495,9 +483,7 @@ func TestStop(t *testing.T) {
 			}
 			close(release)
 			k.settle()
-			if k.closed.Load() != 1 {
-				t.Errorf("%s: the source was closed %d times", call, k.closed.Load())
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: closings of the source", call), k.closed.Load(), 1)
 		})
 	}
 }
@@ -535,24 +521,18 @@ func TestPauses(t *testing.T) {
 // A set in a Redis that is dear to read is read each ten minutes, and the state says what to do.
 func TestDearSource(t *testing.T) {
 	f := &follower{List: List{Whole: true, Every: time.Minute}, errors: map[Class]int{}, log: slog.New(slog.DiscardHandler)}
-	if err := f.took(&Report{Rows: manyRows, Entries: manyRows}, nil); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, f.took(&Report{Rows: manyRows, Entries: manyRows}, nil))
 	err := f.took(&Report{Rows: manyRows + 1, Entries: manyRows + 1}, nil)
 	if e, ok := errors.AsType[*Error](err); !ok || e.Class != ClassRows {
 		t.Errorf("%v, want class rows", err)
 	}
 	f.Every = manyEvery
-	if err := f.took(&Report{Rows: manyRows + 1, Entries: manyRows + 1}, nil); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, f.took(&Report{Rows: manyRows + 1, Entries: manyRows + 1}, nil))
 }
 
 func TestOneLine(t *testing.T) {
 	for text, want := range map[string]string{"a\r\nb": "a  b", "": "no reason was given", "\xff\x00": "\ufffd ", strings.Repeat("x", 400): strings.Repeat("x", 300)} {
-		if got := oneLine(text); got != want {
-			t.Errorf("oneLine(%q) = %q, want %q", text, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("oneLine(%q)", text), oneLine(text), want)
 	}
 }
 

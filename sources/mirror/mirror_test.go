@@ -160,8 +160,7 @@ func bring(ctx context.Context, m *Mirror, s *table) (*Report, error) {
 
 func mustOpen(t testing.TB, folder string) *Mirror {
 	t.Helper()
-	m, err := Open(Options{Folder: folder})
-	testkit.Must(t, err)
+	m := testkit.Value(Open(Options{Folder: folder}))(t)
 	t.Cleanup(func() { m.Close() })
 	return m
 }
@@ -190,8 +189,7 @@ func TestCopyFollowsTheSource(t *testing.T) {
 				m.Close()
 				m = mustOpen(t, folder)
 			}
-			told, err := bring(t.Context(), m, s)
-			testkit.Must(t, err)
+			told := testkit.Value(bring(t.Context(), m, s))(t)
 			want := s.lines(t)
 			if got := served(t, folder); !slices.Equal(got, want) || told.Entries != int64(len(want)) {
 				t.Fatalf("seed %d: %+v, %d lines, want %d\n%q\n%q", seed, told, len(got), len(want), got, want)
@@ -284,8 +282,7 @@ func roundsOf(seed uint64) func(func(int, *table) bool) {
 
 func killedProcess(t *testing.T, at string) {
 	number, folder, _ := strings.Cut(at, " ")
-	left, err := strconv.Atoi(number)
-	testkit.Must(t, err)
+	left := testkit.Value(strconv.Atoi(number))(t)
 	m, err := open(Options{Folder: folder}, func(what string) error {
 		if counts(what) {
 			left--
@@ -299,9 +296,7 @@ func killedProcess(t *testing.T, at string) {
 	testkit.Must(t, err)
 	out := bufio.NewWriter(os.Stdout)
 	for _, s := range roundsOf(7) {
-		if _, err := bring(t.Context(), m, s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(bring(t.Context(), m, s))(t)
 		fmt.Fprintln(out, "round")
 		out.Flush()
 	}
@@ -325,9 +320,7 @@ func TestDiskFailsAtAnyStep(t *testing.T) {
 			return nil
 		})
 		testkit.Must(t, err)
-		if _, err := bring(t.Context(), m, s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(bring(t.Context(), m, s))(t)
 		before := served(t, folder)
 		s.edit(rng)
 		s.edit(rng)
@@ -362,9 +355,7 @@ func TestFailedReadsChangeNothing(t *testing.T) {
 	s, rng := newTable(3)
 	folder := filepath.Join(t.TempDir(), "copy")
 	m := mustOpen(t, folder)
-	if _, err := bring(t.Context(), m, s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(bring(t.Context(), m, s))(t)
 	before := served(t, folder)
 	link, _ := os.Readlink(filepath.Join(folder, currentName))
 	for range 20 {
@@ -506,9 +497,7 @@ func TestWhatChangesDuringARead(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "copy")
 	m := mustOpen(t, folder)
 	for range 5 {
-		if _, err := m.Read(t.Context(), moving{s, rng}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(m.Read(t.Context(), moving{s, rng}))(t)
 		if got, want := served(t, folder), s.lines(t); !slices.Equal(got, want) {
 			t.Fatalf("the copy has %d lines, want %d", len(got), len(want))
 		}
@@ -519,9 +508,7 @@ func TestWhatChangesDuringARead(t *testing.T) {
 func TestManyChangesAreAFullRead(t *testing.T) {
 	s, _ := newTable(6)
 	m := mustOpen(t, filepath.Join(t.TempDir(), "copy"))
-	if _, err := m.Read(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(m.Read(t.Context(), s))(t)
 	for i := range 60_000 {
 		id := fmt.Sprintf("many%d", i)
 		s.rows[id] = Row{Entry: fmt.Sprintf("a.long.local-part.%d@a.long.domain.of.bulk.test", i), ID: id}
@@ -563,13 +550,10 @@ func TestUnchangedFilesStay(t *testing.T) {
 	s, _ := newTable(4)
 	folder := filepath.Join(t.TempDir(), "copy")
 	m := mustOpen(t, folder)
-	if _, err := m.Read(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(m.Read(t.Context(), s))(t)
 	inodes := func() (all []uint64) {
 		for n := range files {
-			info, err := os.Stat(filepath.Join(folder, currentName, fileName(n)))
-			testkit.Must(t, err)
+			info := testkit.Value(os.Stat(filepath.Join(folder, currentName, fileName(n))))(t)
 			all = append(all, info.Sys().(*syscall.Stat_t).Ino)
 		}
 		return all
@@ -587,9 +571,7 @@ func TestUnchangedFilesStay(t *testing.T) {
 			others++
 		}
 	}
-	if others != 1 {
-		t.Errorf("%d files were written for one change", others)
-	}
+	testkit.Equal(t, "files were written for one change", others, 1)
 	before = inodes()
 	if told, err = m.Read(t.Context(), s); err != nil || told.Changed || !slices.Equal(inodes(), before) {
 		t.Errorf("a full read of the same rows: %+v, %v", told, err)
@@ -616,9 +598,7 @@ func TestDamagedCopyIsReadAnew(t *testing.T) {
 		s, rng := newTable(8)
 		folder := filepath.Join(t.TempDir(), "copy")
 		m := mustOpen(t, folder)
-		if _, err := bring(t.Context(), m, s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(bring(t.Context(), m, s))(t)
 		m.Close()
 		testkit.Must(t, damage(folder))
 		s.edit(rng)
@@ -632,15 +612,13 @@ func TestDamagedCopyIsReadAnew(t *testing.T) {
 // FuzzJournal: whatever a journal holds, it is read up to what is no whole batch.
 func FuzzJournal(f *testing.F) {
 	good := testkit.File(f, "journal", "")
-	file, err := os.OpenFile(good, os.O_RDWR, 0)
-	testkit.Must(f, err)
+	file := testkit.Value(os.OpenFile(good, os.O_RDWR, 0))(f)
 	j := journal{f: file}
 	j.append(encode([]string{"a@bulk.test\tx"}, map[string][]string{"a@bulk.test\tx": {"a@bulk.test\tb\tx\t\t\t\n"}}, "7"))
 	file.Close()
 	f.Add(testkit.Read(f, good))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		file, err := os.Open(testkit.File(t, "journal", string(text)))
-		testkit.Must(t, err)
+		file := testkit.Value(os.Open(testkit.File(t, "journal", string(text))))(t)
 		defer file.Close()
 		j := journal{f: file}
 		p := pending{}
@@ -656,11 +634,8 @@ func TestEditedList(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "copy")
 	s := &table{name: "a", rows: map[string]Row{"1": {Entry: "bulk.test"}, "2": {Entry: "x@bulk.test"}}}
 	for _, settings := range []lists.Settings{{}, {Action: lists.Allow}, {Action: lists.Allow, Subdomains: &no}, {Subdomains: &no}} {
-		m, err := Open(Options{Folder: folder, Settings: settings})
-		testkit.Must(t, err)
-		if _, err := m.Follow(t.Context(), s); !errors.Is(err, ErrTooOld) {
-			t.Errorf("%+v: Follow = %v", settings, err)
-		}
+		m := testkit.Value(Open(Options{Folder: folder, Settings: settings}))(t)
+		testkit.Fails(m.Follow(t.Context(), s))(t, fmt.Sprintf("%+v: Follow", settings), ErrTooOld)
 		if told, err := m.Reconcile(t.Context(), s); err != nil || !told.Changed || told.Missed != 0 {
 			t.Fatalf("%+v: %+v, %v", settings, told, err)
 		}
@@ -695,9 +670,7 @@ func TestFilesOfOthersStay(t *testing.T) {
 	s, rng := newTable(1)
 	for range 3 {
 		s.edit(rng)
-		if _, err := bring(t.Context(), m, s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(bring(t.Context(), m, s))(t)
 	}
 	if got := served(t, folder); !slices.Equal(got, s.lines(t)) {
 		t.Errorf("%d lines", len(got))
@@ -707,16 +680,13 @@ func TestFilesOfOthersStay(t *testing.T) {
 			t.Errorf("%s: %q, %v", path, text, err)
 		}
 	}
-	if _, err := os.Lstat(gone); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%s: %v", gone, err)
-	}
+	testkit.Fails(os.Lstat(gone))(t, gone, fs.ErrNotExist)
 }
 
 // One copy sorts at a time. The others are read meanwhile, take changes, and end with their context.
 func TestOneSortsAtATime(t *testing.T) {
 	turn, folder := make(chan struct{}, 1), filepath.Join(t.TempDir(), "copy")
-	m, err := Open(Options{Folder: folder, turn: turn})
-	testkit.Must(t, err)
+	m := testkit.Value(Open(Options{Folder: folder, turn: turn}))(t)
 	defer m.Close()
 	s, rng := newTable(1)
 	if _, err := m.Read(t.Context(), s); err != nil || len(turn) != 0 {
@@ -794,8 +764,7 @@ func TestManyReads(t *testing.T) {
 	full, release, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 	dir, before := t.TempDir(), open()
 	for i := range lists {
-		m, err := Open(Options{Folder: filepath.Join(dir, fmt.Sprint(i))})
-		testkit.Must(t, err)
+		m := testkit.Value(Open(Options{Folder: filepath.Join(dir, fmt.Sprint(i))}))(t)
 		defer m.Close()
 		go func() {
 			told, err := m.Read(t.Context(), endless{rows, full, release})
@@ -813,9 +782,7 @@ func TestManyReads(t *testing.T) {
 	}
 	close(release)
 	for range lists {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, <-ended)
 	}
 	testkit.Eventually(t, "all files to be closed", func() bool { return open()-before <= 2*lists+5 })
 }

@@ -18,8 +18,7 @@ import (
 
 func mustOpen(t testing.TB, o Options) *Source {
 	t.Helper()
-	s, err := Open(o)
-	testkit.Must(t, err)
+	s := testkit.Value(Open(o))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -98,12 +97,8 @@ func TestDirectory(t *testing.T) {
 		if got := rowsOf(t, mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail")})); len(got) != many {
 			t.Errorf("%d entries", len(got))
 		}
-		if got := rowsOf(t, mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail?one?(|(cn=s7)(cn=s11))")})); !slices.Equal(got, []string{"s11@bulk.test", "s7@bulk.test"}) {
-			t.Errorf("a filter: %q", got)
-		}
-		if got := rowsOf(t, mustOpen(t, Options{DSN: server.URL("cn=s7,ou=many,dc=test?mail?base")})); !slices.Equal(got, []string{"s7@bulk.test"}) {
-			t.Errorf("one object: %q", got)
-		}
+		testkit.EqualSlices(t, "a filter", rowsOf(t, mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail?one?(|(cn=s7)(cn=s11))")})), []string{"s11@bulk.test", "s7@bulk.test"})
+		testkit.EqualSlices(t, "one object", rowsOf(t, mustOpen(t, Options{DSN: server.URL("cn=s7,ou=many,dc=test?mail?base")})), []string{"s7@bulk.test"})
 	})
 
 	t.Run("size limit", func(t *testing.T) {
@@ -122,9 +117,7 @@ func TestDirectory(t *testing.T) {
 			"TLS that is not verified": "ldaps://" + account + server.Secured + "/" + what + "?tls=skip-verify",
 			"StartTLS":                 server.URL(what) + "?!starttls,tls_ca=" + slapdserver.Escape(server.CertificateFile),
 		} {
-			if got := rowsOf(t, mustOpen(t, Options{DSN: dsn})); !slices.Equal(got, []string{"s7@bulk.test"}) {
-				t.Errorf("%s: %q", name, got)
-			}
+			testkit.EqualSlices(t, name, rowsOf(t, mustOpen(t, Options{DSN: dsn})), []string{"s7@bulk.test"})
 		}
 		for name, tt := range map[string]struct {
 			dsn   string

@@ -50,9 +50,7 @@ func TestDSN(t *testing.T) {
 		} else if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "ret@") {
 			t.Errorf("%s: %v tells a secret", dsn, err)
 		}
-		if got != want {
-			t.Errorf("%s: %s (%v), want %s", dsn, got, err, want)
-		}
+		testkit.Equal(t, dsn, got, want)
 	}
 }
 

@@ -69,9 +69,7 @@ func newDatabase(t *testing.T, s *mariadbserver.Server) *database {
 		return '_'
 	}, t.Name())}
 	text := strings.NewReplacer("NAME", d.name, "PASSWORD", password).Replace("create database NAME; create user if not exists reader identified by 'PASSWORD'; grant select on NAME.* to reader; use NAME; ") + table
-	if _, err := s.DB.Exec(text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(s.DB.Exec(text))(t)
 	return d
 }
 
@@ -101,8 +99,7 @@ func (d *database) bare(t testing.TB, o Options) *Source {
 	t.Helper()
 	o.DSN, o.List = cmp.Or(o.DSN, d.URL("reader", password, d.name)), "abuse-desk"
 	o.Query = cmp.Or(o.Query, rows)
-	s, err := Open(o)
-	testkit.Must(t, err)
+	s := testkit.Value(Open(o))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -159,8 +156,7 @@ func (d *database) connections(t testing.TB) *sql.DB {
 	t.Helper()
 	c := client.NewConfig()
 	c.User, c.Net, c.Addr, c.DBName, c.Logger, c.InterpolateParams = "root", "unix", d.Socket, d.name, &client.NopLogger{}, true
-	connector, err := client.NewConnector(c)
-	testkit.Must(t, err)
+	connector := testkit.Value(client.NewConnector(c))(t)
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { db.Close() })
 	return db
@@ -220,11 +216,8 @@ func testOrderOfCommits(t *testing.T, d *database) {
 	source := d.source(t, Options{Changes: "log"})
 	_, mark := mirrortest.Rows(t, source)
 	db := d.connections(t)
-	first, err := db.Begin()
-	testkit.Must(t, err)
-	if _, err := first.Exec("insert into senders (id, address) values (1, 'first@bulk.example')"); err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Value(db.Begin())(t)
+	testkit.Value(first.Exec("insert into senders (id, address) values (1, 'first@bulk.example')"))(t)
 	second := make(chan error, 1)
 	go func() {
 		_, err := db.Exec("insert into senders (id, address) values (2, 'second@bulk.example')")

@@ -148,9 +148,7 @@ func TestRandomWriters(t *testing.T) {
 		w := &writer{name: "w" + strconv.Itoa(i), rng: rand.New(rand.NewPCG(uint64(i), 1)), turn: turn, states: []string{""}}
 		writers[i] = w
 		running.Go(func() {
-			if err := w.run(ctx, shared.URL("postgres", name), changes); err != nil {
-				t.Error(err)
-			}
+			testkit.Should(t, w.run(ctx, shared.URL("postgres", name), changes))
 		})
 	}
 	done := make(chan struct{})

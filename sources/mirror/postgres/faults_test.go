@@ -53,9 +53,7 @@ func TestServerCrashesDuringFullRead(t *testing.T) {
 	before, _ := c.State()
 	many(t, name)
 	_, err := c.Mirror.Read(t.Context(), interrupted{s, 10, func() {
-		if err := shared.Crash(); err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, shared.Crash())
 	}})
 	mirrortest.WantFault(t, err, mirror.ClassUnreachable, "") // in the midst of the crash
 	_, err = c.Mirror.Follow(t.Context(), s)
@@ -74,9 +72,7 @@ func TestReadThatYieldEnds(t *testing.T) {
 	many(t, name)
 	s := open(t, o)
 	full := &mirror.Error{Class: mirror.ClassDisk, Err: errors.New("full")}
-	if _, err := s.All(t.Context(), func(mirror.Row) error { return full }); !errors.Is(err, full) {
-		t.Errorf("yield's error came back as %v", err)
-	}
+	testkit.Fails(s.All(t.Context(), func(mirror.Row) error { return full }))(t, "yield's error came back as", full)
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := s.All(ctx, func(mirror.Row) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)

@@ -49,8 +49,7 @@ func database(t *testing.T, options string, o Options, more ...string) (name str
 
 func open(t testing.TB, o Options) *Source {
 	t.Helper()
-	s, err := Open(o)
-	testkit.Must(t, err)
+	s := testkit.Value(Open(o))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -129,9 +128,7 @@ func TestLateCommit(t *testing.T) {
 		t.Error("a mark that is the highest rev finds it too, so this test shows nothing")
 	}
 	mark = mirrortest.WantChanges(t, s, mark, "late.example block")
-	if again := mirrortest.WantChanges(t, s, mark); again != mark {
-		t.Error("then another mark")
-	}
+	testkit.Equal(t, "then another mark", mirrortest.WantChanges(t, s, mark), mark)
 }
 
 // session is a connection of its own, as the superuser.
@@ -277,8 +274,7 @@ func TestFingerprint(t *testing.T) {
 	name, o := database(t, "", Options{})
 	print := func(o Options) string {
 		t.Helper()
-		text, err := open(t, o).Fingerprint(t.Context())
-		testkit.Must(t, err)
+		text := testkit.Value(open(t, o).Fingerprint(t.Context()))(t)
 		return text
 	}
 	first := print(o)

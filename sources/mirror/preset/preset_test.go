@@ -2,7 +2,6 @@ package preset
 
 import (
 	"database/sql"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,28 +16,11 @@ import (
 	"blockd/sources/mirror/sqlite"
 )
 
-// lines reads a preset's source: the lines of its entries, and what is refused as "ID: class".
-func lines(t *testing.T, p *Preset, s mirror.Source) (all []string) {
-	t.Helper()
-	_, err := p.Source(s, nil).All(t.Context(), func(row mirror.Row) error {
-		line, no := mirror.Say(row, lists.Settings{})
-		if no != nil {
-			line = fmt.Sprintf("%s: %s", no.ID, no.Class)
-		}
-		all = append(all, line)
-		return nil
-	})
-	testkit.Must(t, err)
-	slices.Sort(all)
-	return all
-}
-
 // database is an SQLite file of some statements.
 func database(t *testing.T, statements ...string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "mail.db")
-	db, err := sql.Open("sqlite", "file:"+path)
-	testkit.Must(t, err)
+	db := testkit.Value(sql.Open("sqlite", "file:"+path))(t)
 	defer db.Close()
 	for _, s := range statements {
 		if _, err := db.Exec(s); err != nil {
@@ -48,24 +30,26 @@ func database(t *testing.T, statements ...string) (path string) {
 	return path
 }
 
-// ofOwners reads a preset for owners from an SQLite file.
-func ofOwners(t *testing.T, name, path string) (all []string) {
+// ofFile reads a preset from an SQLite file: the lines of its entries, and what is refused as "ID: class".
+func ofFile(t *testing.T, p *Preset, path string, owners bool) (all []string) {
 	t.Helper()
-	p, err := FindForOwners(name, "sqlite")
-	testkit.Must(t, err)
-	s, err := sqlite.Open(sqlite.Options{DSN: "sqlite:" + path, Query: p.Query, Changes: "none", List: "users", PerRecipient: true})
-	testkit.Must(t, err)
-	_, err = p.Source(s, nil).All(t.Context(), func(row mirror.Row) error {
-		line, no := mirror.Say(row, lists.Settings{PerRecipient: true})
+	s := testkit.Value(sqlite.Open(sqlite.Options{DSN: "sqlite:" + path, Query: p.Query, Changes: "none", List: "senders", PerRecipient: owners}))(t)
+	testkit.Value(p.Source(s, nil).All(t.Context(), func(row mirror.Row) error {
+		line, no := mirror.Say(row, lists.Settings{PerRecipient: owners})
 		if no != nil {
 			line = fmt.Sprintf("%s: %s", no.ID, no.Class)
 		}
 		all = append(all, line)
 		return nil
-	})
-	testkit.Must(t, err)
+	}))(t)
 	slices.Sort(all)
 	return all
+}
+
+// ofOwners reads a preset for owners.
+func ofOwners(t *testing.T, name, path string) []string {
+	t.Helper()
+	return ofFile(t, testkit.Value(FindForOwners(name, "sqlite"))(t), path, true)
 }
 
 func TestTablesOfOwners(t *testing.T) {
@@ -97,18 +81,9 @@ func TestTablesOfOwners(t *testing.T) {
 	}
 }
 
-// ofFile reads a preset from an SQLite file.
-func ofFile(t *testing.T, p *Preset, path string) []string {
-	t.Helper()
-	s, err := sqlite.Open(sqlite.Options{DSN: "sqlite:" + path, Query: p.Query, Changes: "none", List: "senders"})
-	testkit.Must(t, err)
-	return lines(t, p, s)
-}
-
 func find(t *testing.T, name, kind string) *Preset {
 	t.Helper()
-	p, err := Find(name, kind)
-	testkit.Must(t, err)
+	p := testkit.Value(Find(name, kind))(t)
 	return p
 }
 
@@ -133,7 +108,7 @@ func TestAmavis(t *testing.T) {
 	path := database(t, append(slices.Clip(amavis), `insert into wblist values
 		(1, 1, 'B'), (1, 2, 'n'), (1, 3, 'B'), (1, 4, 'B'), (1, 5, 'B'), (1, 6, 'B'), (1, 7, 'B'), (1, 8, 'W'), (1, 9, 'B'),
 		(2, 1, 'B'), (2, 2, '-5'), (2, 3, ' '), (3, 1, 'Y')`)...)
-	compare(t, ofFile(t, find(t, "amavis:wblist", "sqlite"), path), []string{
+	compare(t, ofFile(t, find(t, "amavis:wblist", "sqlite"), path, false), []string{
 		"promo@bulk.example\tb\tx\t\t1/1\t", "bulk.example\tb\tx\t\t1/2\t", "bulk.test\tb\tt\t\t1/3\t", "1/4: too-broad",
 		"user@\tb\tl\t\t1/5\t", "192.0.2.0/24\tb\tt\t\t1/6\t", "1/7: syntax", "friend@bulk.test\ta\tx\t\t1/8\t", "1/9: syntax",
 		"bulk.example\ta\tx\t\t2/2\t", "bulk.test\ta\tt\t\t2/3\t", "promo@bulk.example\ta\tx\t\t3/1\t",
@@ -148,7 +123,7 @@ func TestSpamAssassin(t *testing.T) {
 		('@GLOBAL', 'required_score', '4'), ('@GLOBAL', 'blacklist_from', 'bulk.test'), ('@GLOBAL', 'blacklist_from', '# nothing'),
 		('ann', 'blacklist_from', '*@nobody.example'), ('ann', 'whitelist_from', 'Friend@bulk.example'), ('bob', 'unblacklist_from', 'promo@bulk.test'),
 		('bob', 'whitelist_auth', '*@bank.example'), ('bob', 'whitelist_from', '*')`)
-	compare(t, ofFile(t, find(t, "spamassassin:userpref", "sqlite"), path), []string{
+	compare(t, ofFile(t, find(t, "spamassassin:userpref", "sqlite"), path, false), []string{
 		"bulk.example\tb\tx\t\t@GLOBAL\t", "promo@bulk.test\tb\tx\t\t@GLOBAL\t", "spam.example\tb\ts\t\t$GLOBAL\t", "@GLOBAL: unsupported",
 		"@GLOBAL: syntax", "@GLOBAL: syntax", "friend@bulk.example\ta\tx\t\tann\t", "promo@bulk.test\ta\tx\t\tbob\t", "bank.example\tp\tx\t\tbob\t", "bob: too-broad",
 	})
@@ -164,10 +139,10 @@ func TestMailcow(t *testing.T) {
 		('one.example', 'blacklist_from', '*@bulk.example'), ('two.example', 'blacklist_from', '*@bulk.example'), ('one.example', 'blacklist_from', '*@bulk.test'),
 		('ann@two.example', 'blacklist_from', '*@bulk.test'), ('gone.example', 'blacklist_from', '*@bulk.test'), ('ann@two.example', 'whitelist_from', 'friend@bulk.example'),
 		('one.example', 'highspamlevel', '15'), ('one.example', 'blacklist_from', 'bulk.test')`)
-	compare(t, ofFile(t, find(t, "mailcow:filterconf", "mysql"), path), []string{
+	compare(t, ofFile(t, find(t, "mailcow:filterconf", "mysql"), path, false), []string{
 		"bulk.example\tb\tx\t\tevery domain, such as one.example\t", "friend@bulk.example\ta\tx\t\tann@two.example\t",
 	})
-	compare(t, ofFile(t, find(t, "mailcow:filterconf:one.example", "mysql"), path), []string{
+	compare(t, ofFile(t, find(t, "mailcow:filterconf:one.example", "mysql"), path, false), []string{
 		"bulk.example\tb\tx\t\tone.example\t", "bulk.test\tb\tx\t\tone.example\t", "one.example: syntax",
 	})
 }
@@ -187,9 +162,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]bool{"amavis:wblist": true, "spamasassin:userpref": true, "select a from b": false, "select a::text as entry": false, "entry=mail": false, "": false} {
-		if IsName(query) != want {
-			t.Errorf("IsName(%q) = %v", query, !want)
-		}
+		testkit.Equal(t, fmt.Sprintf("IsName(%q)", query), IsName(query), want)
 	}
 }
 
@@ -307,9 +280,7 @@ func TestPostfixFiles(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Find("postfix:/none/such.cf", "mysql"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
+	testkit.Fails(Find("postfix:/none/such.cf", "mysql"))(t, "no file", os.ErrNotExist)
 	if _, err := Find("postfix:/dev/zero", "mysql"); err == nil || !strings.Contains(err.Error(), "is no file of") {
 		t.Errorf("a device: %v", err)
 	}
@@ -319,8 +290,7 @@ func TestPostfixFiles(t *testing.T) {
 func postmap(t *testing.T, kind, path string, keys []string) map[string]string {
 	t.Helper()
 	program := testkit.Peer(t, "postmap")
-	folder, err := exec.Command("postconf", "-dh", "shlib_directory").Output()
-	testkit.Must(t, err)
+	folder := testkit.Value(exec.Command("postconf", "-dh", "shlib_directory").Output())(t)
 	library := filepath.Join(strings.TrimSpace(string(folder)), "postfix-"+kind+".so")
 	if _, err := os.Stat(library); err != nil {
 		testkit.Missing(t, "postfix-"+kind+" is not installed (make peers)")

@@ -2,6 +2,7 @@ package query
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -31,8 +32,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestColumns(t *testing.T) {
-	c, err := NewColumns([]string{"Updated_At", "id", "deleted", "entry"}, "updated_at")
-	testkit.Must(t, err)
+	c := testkit.Value(NewColumns([]string{"Updated_At", "id", "deleted", "entry"}, "updated_at"))(t)
 	row := []string{"7", "12", "t", "a@bulk.example"}
 	if got := c.Row(row); got != (mirror.Row{Entry: "a@bulk.example", ID: "12"}) || c.Watermark != 0 || !c.Gone(row) {
 		t.Errorf("%+v of %+v", got, c)
@@ -103,9 +103,7 @@ func TestSeen(t *testing.T) {
 		{"2", "3", "cd", "d"},
 		{"3", "4", "a", "a"},
 	} {
-		if got := poll(tt.since, tt.next, strings.Split(tt.rows, "")...); got != tt.want {
-			t.Errorf("poll %d: %q, want %q", i, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("poll %d", i), poll(tt.since, tt.next, strings.Split(tt.rows, "")...), tt.want)
 	}
 }
 

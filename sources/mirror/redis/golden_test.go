@@ -114,8 +114,7 @@ func TestEveryServedStateIsAPrefix(t *testing.T) {
 	}
 
 	// The log says in which order the changes came about.
-	log, err := client(t, address).XRange(t.Context(), k.log, "-", "+").Result()
-	testkit.Must(t, err)
+	log := testkit.Value(client(t, address).XRange(t.Context(), k.log, "-", "+").Result())(t)
 	var list writers.Sums
 	states := []uint64{list.Now()}
 	for _, change := range log {

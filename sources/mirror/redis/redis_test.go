@@ -41,8 +41,7 @@ func client(t testing.TB, address string) *goredis.Client {
 
 func open(t testing.TB, o Options) *Source {
 	t.Helper()
-	s, err := Open(o)
-	testkit.Must(t, err)
+	s := testkit.Value(Open(o))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -81,8 +80,7 @@ type table map[string]mirror.Row
 
 func (x table) read(t testing.TB, s *Source) mirror.Mark {
 	t.Helper()
-	mark, err := x.all(t.Context(), s)
-	testkit.Must(t, err)
+	mark := testkit.Value(x.all(t.Context(), s))(t)
 	return mark
 }
 
@@ -93,8 +91,7 @@ func (x table) all(ctx context.Context, s *Source) (mirror.Mark, error) {
 
 func (x table) follow(t testing.TB, s *Source, since mirror.Mark) mirror.Mark {
 	t.Helper()
-	mark, err := x.changes(t.Context(), s, since)
-	testkit.Must(t, err)
+	mark := testkit.Value(x.changes(t.Context(), s, since))(t)
 	return mark
 }
 
@@ -132,8 +129,7 @@ func TestDriver(t *testing.T) {
 			Remove: func(t testing.TB, entry string) { w.do("del", entry) },
 			Asked: func(t testing.TB) int { // a script counts as one request, and what it calls is none
 				own++
-				n, err := strconv.Atoi(form.FindStringSubmatch(c.Info(t.Context(), "stats").Val())[1])
-				testkit.Must(t, err)
+				n := testkit.Value(strconv.Atoi(form.FindStringSubmatch(c.Info(t.Context(), "stats").Val())[1]))(t)
 				return n - own
 			},
 		}
@@ -161,9 +157,7 @@ func TestReadAndFollow(t *testing.T) {
 		x.want(t, rows...)
 		x.follow(t, s, mark) // again, as after a crash
 		x.want(t, rows...)
-		if x.read(t, open(t, o)) != after {
-			t.Error("a full read has another mark")
-		}
+		testkit.Equal(t, "a full read has another mark", x.read(t, open(t, o)), after)
 		x.want(t, rows...)
 		if rev := w.do("put", "b.example", ""); x.follow(t, s, after) != after || rev == 0 {
 			t.Error("what is there already is a change")
@@ -216,6 +210,7 @@ func TestTooOld(t *testing.T) {
 			return errors.Join(err, c.XDel(ctx, k.log, all[1].ID).Err())
 		}, false},
 		"rev back": {func(k keys, w *writer) error { return c.Decr(ctx, k.rev).Err() }, false},
+		"flushed":  {func(k keys, w *writer) error { return c.Del(ctx, k.entries, k.log, k.rev).Err() }, false},
 		"rev gone": {func(k keys, w *writer) error { return c.Del(ctx, k.rev).Err() }, false},
 		"uncounted": {func(k keys, w *writer) error {
 			return c.XAdd(ctx, &goredis.XAddArgs{Stream: k.log, Values: []string{"op", "put", "f", "x"}}).Err()
@@ -270,8 +265,7 @@ func TestLostAfterTheRead(t *testing.T) {
 	})
 	testkit.Must(t, err)
 	k := keysOf(o)[0]
-	last, err := c.XRevRangeN(t.Context(), k.log, "+", "-", 1).Result()
-	testkit.Must(t, err)
+	last := testkit.Value(c.XRevRangeN(t.Context(), k.log, "+", "-", 1).Result())(t)
 	x := table{}
 	x.follow(t, s, mark)
 	x.want(t, mirror.Row{Entry: "late.example"})
@@ -358,9 +352,7 @@ func TestWait(t *testing.T) {
 		}
 		x.follow(t, s, mark)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if err := s.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("nothing has changed: %v", err)
-		}
+		testkit.IsError(t, "nothing has changed", s.Wait(ctx), context.DeadlineExceeded)
 		cancel()
 	}
 }

@@ -395,8 +395,7 @@ func (s *store) url(prefix string) string {
 
 func mustOpen(t testing.TB, o Options) *Source {
 	t.Helper()
-	s, err := Open(o)
-	testkit.Must(t, err)
+	s := testkit.Value(Open(o))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }

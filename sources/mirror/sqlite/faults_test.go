@@ -76,27 +76,20 @@ func TestClasses(t *testing.T) {
 func TestHotJournal(t *testing.T) {
 	d := newDatabase(t, "delete")
 	d.do(t, "insert into senders (id, address, why) values (1, 'a@bulk.example', hex(zeroblob(100000)))")
-	conn, err := d.Conn(t.Context())
-	testkit.Must(t, err)
+	conn := testkit.Value(d.Conn(t.Context()))(t)
 	defer conn.Close()
 	for _, text := range []string{"pragma cache_size = 1", "begin immediate", "update senders set address = 'b@bulk.example', why = hex(zeroblob(200000))"} {
-		if _, err := conn.ExecContext(t.Context(), text); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(conn.ExecContext(t.Context(), text))(t)
 	}
 	crashed := filepath.Join(t.TempDir(), "crashed.db")
 	for _, suffix := range []string{"", "-journal"} {
 		testkit.Write(t, crashed+suffix, string(testkit.Read(t, d.path+suffix)))
 	}
-	s, err := Open(Options{DSN: "sqlite:" + crashed, Query: rows, Changes: "none"})
-	testkit.Must(t, err)
+	s := testkit.Value(Open(Options{DSN: "sqlite:" + crashed, Query: rows, Changes: "none"}))(t)
 	mirrortest.WantFaultOf(t, s, mirror.ClassUnreachable, "hint")
-	other, err := sql.Open("sqlite", crashed)
-	testkit.Must(t, err)
+	other := testkit.Value(sql.Open("sqlite", crashed))(t)
 	defer other.Close()
-	if _, err := other.Exec("update senders set action = 'allow'"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(other.Exec("update senders set action = 'allow'"))(t)
 	if found, _ := mirrortest.Rows(t, s); len(found) != 1 || found[0].Entry != "a@bulk.example" || found[0].Action != "allow" {
 		t.Errorf("%.100q", fmt.Sprint(found))
 	}
@@ -106,8 +99,7 @@ func TestHotJournal(t *testing.T) {
 func TestAnotherFile(t *testing.T) {
 	d := newDatabase(t, "wal")
 	s := d.source(t, Options{Changes: "log"})
-	before, err := s.Fingerprint(t.Context())
-	testkit.Must(t, err)
+	before := testkit.Value(s.Fingerprint(t.Context()))(t)
 	if again, err := s.Fingerprint(t.Context()); again != before {
 		t.Errorf("%s, then %s, %v", before, again, err)
 	}
@@ -136,16 +128,12 @@ func TestNothingWritten(t *testing.T) {
 	woken := make(chan error)
 	go func() { woken <- s.Wait(t.Context()) }()
 	d.do(t, "delete from senders")
-	if err := <-woken; err != nil {
-		t.Errorf("Wait: %v", err)
-	}
+	testkit.Equal(t, "Wait", <-woken, nil)
 	mirrortest.WantTooOld(t, "after a change", s, mark)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	mirrortest.Rows(t, s)
-	if err := s.Wait(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Wait without a change: %v", err)
-	}
+	testkit.IsError(t, "Wait without a change", s.Wait(ctx), context.Canceled)
 }
 
 // TestOpenedWhileRead begins to read a file in WAL mode that no program has open. Then one has.
@@ -171,11 +159,8 @@ func TestOpenedWhileRead(t *testing.T) {
 func TestBusy(t *testing.T) {
 	d := newDatabase(t, "delete")
 	s := d.source(t, Options{Changes: "none"})
-	tx, err := d.Begin()
-	testkit.Must(t, err)
-	if _, err := tx.Exec("pragma locking_mode = exclusive; insert into senders (id, address) values (1, 'a@bulk.example')"); err != nil {
-		t.Fatal(err)
-	}
+	tx := testkit.Value(d.Begin())(t)
+	testkit.Value(tx.Exec("pragma locking_mode = exclusive; insert into senders (id, address) values (1, 'a@bulk.example')"))(t)
 	testkit.Must(t, tx.Commit())
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -206,9 +191,7 @@ func TestTwoListsOfOneFile(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, err)
 }
 
 func TestLargeRows(t *testing.T) {
@@ -267,8 +250,7 @@ func TestDDLOfAnyName(t *testing.T) {
 		{List: "it's a list", Query: "select \"address\" AS \"entry\" from \"senders\""},
 	} {
 		o.DSN, o.Changes = "sqlite:"+d.path, "log"
-		s, err := Open(o)
-		testkit.Must(t, err)
+		s := testkit.Value(Open(o))(t)
 		d.do(t, s.DDL())
 		d.do(t, s.DDL())
 		_, mark := mirrortest.Rows(t, s)

@@ -43,8 +43,7 @@ func newDatabase(t testing.TB, mode string) database {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "mail? #1%20.db") // a path is no URL
 	url := "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?_txlock=immediate&_busy_timeout=60000&_journal_mode=" + mode
-	db, err := sql.Open("sqlite", url)
-	testkit.Must(t, err)
+	db := testkit.Value(sql.Open("sqlite", url))(t)
 	t.Cleanup(func() { db.Close() })
 	d := database{db, path, url}
 	d.do(t, table)
@@ -75,8 +74,7 @@ func (d database) bare(t testing.TB, o Options) *Source {
 	if o.Query == "" {
 		o.Query = rows
 	}
-	s, err := Open(o)
-	testkit.Must(t, err)
+	s := testkit.Value(Open(o))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -173,8 +171,7 @@ func (p *process) kill() {
 
 // write makes a change for each octet of its standard input.
 func write(t *testing.T, url string) {
-	db, err := sql.Open("sqlite", url)
-	testkit.Must(t, err)
+	db := testkit.Value(sql.Open("sqlite", url))(t)
 	defer db.Close()
 	rng := rand.New(rand.NewPCG(rand.Uint64(), 50))
 	for in := make([]byte, 1); ; {
