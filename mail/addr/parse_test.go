@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestParseGivesOneCanonicalForm(t *testing.T) {
@@ -233,5 +235,24 @@ func TestErrorQuotesItsInput(t *testing.T) {
 	_, err := Parse("a b@bulk.test")
 	if got, want := err.Error(), `"a b@bulk.test": more text than one address`; got != want {
 		t.Errorf("Parse error: %s, want %s", got, want)
+	}
+}
+
+func TestRealSenders(t *testing.T) {
+	for name, want := range map[string]int{"ham-senders.txt": 729, "spam-senders.txt": 940} {
+		senders := 0
+		for line := range strings.Lines(string(testkit.Read(t, testkit.Shared(t, "lists/"+name)))) {
+			senders++
+			line = strings.TrimSuffix(line, "\n")
+			a, err := Parse(line)
+			if err != nil {
+				t.Error(err)
+			}
+			checkKeys(t, a)
+			checkPath(t, []byte("<"+line+">"))
+		}
+		if senders != want {
+			t.Errorf("%s: %d senders, want %d", name, senders, want)
+		}
 	}
 }

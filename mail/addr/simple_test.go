@@ -118,3 +118,105 @@ func FuzzSimple(f *testing.F) {
 		}
 	})
 }
+
+func TestReadings(t *testing.T) {
+	long := strings.Repeat("a.", 130) // no key is so long
+	tests := []struct{ name, text, want string }{
+		{"an address", "x@listed.example", "x@listed.example"},
+		{"null sender", "", ""},
+		{"no domain", "root", ""},
+		{"at sign behind it", "x@listed.example@", "x@listed.example"},
+		{"several", "<x@listed.example@@>", "x@listed.example"},
+		{"at sign behind it, quoted", `"x@listed.example@"@`, "x@listed.example"},
+		{"all of it in quotes", `"x@listed.example"`, "x@listed.example"},
+		{"percent for an @", "x%listed.example", "x@listed.example"},
+		{"two percents", "x%y%listed.example", "x%y@listed.example"},
+		{"percent at the end", "x%listed.example%", "x@listed.example"},
+		{"percent and an @ behind it", "x%listed.example@", "x@listed.example"},
+		{"bang path", "listed.example!x", "x@listed.example"},
+		{"bang path and an @ behind it", "listed.example!x@", "x@listed.example"},
+		{"bang path in quotes", `"listed.example!x"`, "x@listed.example"},
+		{"percent beside an @", "x%listed.example@ok.example", "x%listed.example@ok.example"},
+		{"percents at the end", "x%listed.example%%%", "x@listed.example"},
+		{"percents alone", "%%%", ""},
+		{"percent alone", "%", ""},
+		{"bang alone", "!a", ""},
+		{"control in the local-part", "\x01x@listed.example", "listed.example"},
+		{"in quotes", "\"\x01x\"@listed.example", "listed.example"},
+		{"label that is no A-label", "x@xn--zz.listed.example", "?.listed.example"},
+		{"label that begins with a hyphen", "x@-a.listed.example", "?.listed.example"},
+		{"label too long", "x@" + strings.Repeat("a", 64) + ".listed.example", "?.listed.example"},
+		{"empty label", "x@a..listed.example", "?.listed.example"},
+		{"number within", "x@12.-a.34.listed.example", "?.34.listed.example"},
+		{"number at the end", "x@listed.example.7", ""},
+		{"dots behind it", "x@listed.example..", "listed.example"},
+		{"domain of more than 253 octets", "\x01x@" + long + "listed.example", "?." + strings.Repeat("a.", 118) + "listed.example"},
+		{"text of more than 8192 octets", strings.Repeat("x", 9000) + "@listed.example", ""},
+		{"at sign in quotes", "\"x@listed.example\x01\"@ok.example", "ok.example"},
+		{"at sign in quotes, and no domain behind", "\"x@listed.example\x01\"@!", ""},
+		{"at sign in quotes that do not end", `"x@listed.example`, "listed.example"},
+		{"two domains", "x\x01@listed.example@ok.example", "ok.example"},
+		{"last one cannot be read", "x@listed.example@!", "listed.example"},
+		{"soft hyphen in the local-part", "pro\u00ADmo@listed.example", "promo@listed.example"},
+		{"soft hyphen in the domain", "promo@lis\u00ADted.example", "promo@listed.example"},
+		{"zero width around the @", "promo\u200B@\u2060listed.example", "promo@listed.example"},
+		{"bidi controls", "\u202Epromo\u202C@\u2066listed.example\u2069", "promo@listed.example"},
+		{"variation selector", "promo\uFE0F@listed.example\uFE0F", "promo@listed.example"},
+		{"joiner", "pro\u200Dmo@listed\u200C.example", "?.example|promo@listed.example"},
+		{"joiner that its domain may hold", "x@نامه\u200Cای.example", "x@xn--mgba3gch31f060k.example"},
+		{"one in its local-part too", "x\u200D@نامه\u200Cای.example", "x@xn--mgba3gch31f060k.example"},
+		{"the same, and a soft hyphen", "x@نامه\u200Cا\u00ADی.example", "x@xn--mgba3gch31f060k.example"},
+		{"joiner in the wrong place of a domain that may hold one", "x@نامه\u200Cای\u200D.example", "?.example|x@xn--mgba3gch31f.example"},
+		{"full-width @", "x\uFF20listed.example", "x@listed.example"},
+		{"small @", "x\uFE6Blisted.example", "x@listed.example"},
+		{"no-break space in the local-part", "x\u00A0y@listed.example", "listed.example"},
+		{"no UTF-8 in the local-part", "x\xFFy@listed.example", "listed.example"},
+		{"no UTF-8 in a label", "x@\xFF.listed.example", "?.listed.example"},
+		{"domain in quotes", `x@"listed.example"`, "listed.example"},
+		{"backslash in the domain", `x@li\sted.example`, "listed.example"},
+		{"literal", "\x01x@[192.0.2.1]", "[192.0.2.1]"},
+		{"nothing at all", "@", ""},
+		{"blank", " ", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, r := range Readings(tt.text) {
+				got = append(got, r.Addr.String()+r.Domain.Text)
+			}
+			if s := strings.Join(got, "|"); s != tt.want {
+				t.Errorf("Readings(%q) = %s, want %s", tt.text, s, tt.want)
+			}
+		})
+	}
+}
+
+// FuzzReadings: what comes of any text is a canonical address, or a domain none of
+// whose names could be listed but those that are canonical. Dropping what shows
+// nothing changes no reading of what Parse takes.
+func FuzzReadings(f *testing.F) {
+	for _, text := range []string{"x@listed.example@", `"x@y"@`, "a!b%c", "x@xn--zz.b.example", "x@نامه\u200Cای.example", "\xFF\uFF20a", `"\"@b`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		a, err := Parse(text)
+		readings := Readings(text)
+		if err == nil && a.Domain() != "" && len(text) <= maxText && (len(readings) != 1 || readings[0].Addr != a) {
+			t.Fatalf("Readings(%.200q) = %v, Parse reads %v", text, readings, a)
+		}
+		for _, r := range readings {
+			if (r.Addr == Addr{}) == (r.Domain == Key{}) {
+				t.Fatalf("Readings(%.200q) has %v: want an address or a domain", text, r)
+			}
+			if again, err := Parse(r.Addr.String()); err != nil || again != r.Addr {
+				t.Fatalf("Readings(%.200q) has %v, which is not canonical: %v, %v", text, r.Addr, again, err)
+			}
+			name := strings.TrimPrefix(r.Domain.Text, "?.")
+			if r.Domain.Text != "" {
+				if k, err := DomainKey(name); err != nil || k.Text != name || len(r.Domain.Text) > maxDomain {
+					t.Fatalf("Readings(%.200q) has the domain %q: %v, %v", text, r.Domain.Text, k, err)
+				}
+			}
+		}
+	})
+}
