@@ -2,12 +2,15 @@ package session
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"math"
 	"net"
+	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 	"blockd/internal/testkit/script"
+	"blockd/mail/spool"
 	"blockd/policy"
 	"blockd/smtpfilter/upstream"
 	"blockd/smtpfilter/wire"
@@ -180,5 +184,166 @@ func sink(conn net.Conn) {
 		}
 		r.Narrow()
 		io.WriteString(conn, "250 ok\r\n")
+	}
+}
+
+// TestLargeMessagesTakeLittleMemory keeps many large messages waiting for their dot at
+// the same time: a thousand of 10 MiB with -soak. Their copies are on the disk.
+func TestLargeMessagesTakeLittleMemory(t *testing.T) {
+	clients, size := 100, 2<<20
+	switch {
+	case *soak:
+		clients, size = 1000, 10<<20
+	case testing.Short():
+		clients = 20
+	}
+	p := newPost(t, "x.example", "x.example", "dkim")
+	dir := t.TempDir()
+	store := spool.New(spool.Settings{Dir: dir})
+	r := newRig(&script.Server{}, p.checker, Settings{Copies: store, MaxCopy: 20 << 20, Limits: Limits{DataBlock: time.Hour, DataStart: time.Hour}})
+	r.logTo(discardLog())
+	var upstreams sync.WaitGroup
+	r.relay.upstream = upstream.New(upstream.Settings{Hostname: hostname, Dial: func(context.Context) (net.Conn, error) {
+		near, far := net.Pipe()
+		upstreams.Go(func() { swallow(far) })
+		return near, nil
+	}})
+	piece := bytes.Repeat([]byte(strings.Repeat("x", 70)+"\r\n"), 455) // 32,760 octets
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	all := make([]*client, clients)
+	each := func(do func(*client)) {
+		var wg sync.WaitGroup
+		turns := make(chan struct{}, 32)
+		for _, c := range all {
+			turns <- struct{}{}
+			wg.Go(func() { do(c); <-turns })
+		}
+		wg.Wait()
+	}
+	for i := range all {
+		all[i] = connect(t, r, context.Background())
+		all[i].hello()
+		all[i].mail("a@x.example")
+		all[i].want("DATA", "354")
+		all[i].send("From: a@x.example\r\n\r\n") // the session has the buffer that every DATA has
+	}
+	before := heap()
+	each(func(c *client) {
+		for sent := 0; sent < size; sent += len(piece) {
+			c.conn.Write(piece)
+		}
+	})
+	grown, used := heap()-before, store.Used()
+	t.Logf("%d messages of %d MiB: %.1f MiB of heap, %.1f MiB of them lent to copies", clients, size>>20, float64(grown)/(1<<20), float64(used)/(1<<20))
+	if grown > 64<<20 || used > 32<<20 {
+		t.Errorf("%d octets of heap for copies, want at most 64 MiB", grown)
+	}
+	if names, _ := filepath.Glob(filepath.Join(dir, "*")); len(names) > 0 {
+		t.Errorf("files with names: %q", names)
+	}
+	each(func(c *client) {
+		c.send(".\r\n")
+		if got := c.reply(); !strings.HasPrefix(got, "554 5.7.1 <a@x.example>") {
+			t.Errorf("answer %q", got)
+		}
+		c.close()
+	})
+	upstreams.Wait()
+	if store.Used() != 0 {
+		t.Errorf("%d octets of copies are left", store.Used())
+	}
+}
+
+// swallow is an upstream that keeps nothing of a message, and takes none.
+func swallow(conn net.Conn) {
+	defer conn.Close()
+	r := bufio.NewReaderSize(conn, 4096)
+	io.WriteString(conn, "220 ready\r\n")
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		if strings.HasPrefix(line, "DATA") {
+			io.WriteString(conn, "354 go\r\n")
+			io.Copy(io.Discard, r)
+			return
+		}
+		io.WriteString(conn, "250 ok\r\n")
+	}
+}
+
+// TestBuffersOfASessionAreEmptyForTheNext: neither what a session has left unread and
+// unwritten, nor what was done with it, is found by the one that gets its buffers.
+func TestBuffersOfASessionAreEmptyForTheNext(t *testing.T) {
+	r := newRig(&script.Server{}, listChecker(t), Settings{}).relay
+	for _, secret := range []string{"secret\r\n", strings.Repeat("secret", 500)} { // with the own buffer and with a larger one
+		near, far := net.Pipe()
+		go func() {
+			io.WriteString(far, secret)
+			far.Close()
+		}()
+		e := r.takeBuffers(near)
+		for e.in.Fill() == nil {
+		}
+		e.out.WriteString("secret")
+		r.returnBuffers(e)
+		for i := range 2 {
+			next := e
+			if i > 0 {
+				next = r.takeBuffers(near) // the pool may give another
+			}
+			if n := len(next.in.Buffered()); n > 0 || next.out.Buffered() > 0 {
+				t.Errorf("%d octets to be read and %d to be written of the session before", n, next.out.Buffered())
+			}
+			if bytes.Contains(next.out.AvailableBuffer()[:replyBuffer], []byte("secret")) {
+				t.Error("the writer still holds what was not written")
+			}
+		}
+	}
+
+	near, far := net.Pipe()
+	defer far.Close()
+	l := r.takeUpstream(&upstream.Conn{Conn: near, R: bufio.NewReader(near)})
+	l.out, l.tx, l.quit = append(l.out, "MAIL FROM:<secret@good.example>\r\n"...), true, true
+	r.returnUpstream(l)
+	for _, next := range []*upstreamConn{l, r.takeUpstream(nil)} {
+		if len(next.out) > 0 || next.tx || next.quit || next.Conn != nil {
+			t.Errorf("connection of the session before: %+v", next)
+		}
+		if bytes.Contains(next.out[:cap(next.out)], []byte("secret")) {
+			t.Error("the connection still holds a command")
+		}
+	}
+	if _, err := near.Write(nil); err == nil {
+		t.Error("a connection that was left is open")
+	}
+}
+
+// TestOctetsBehindTheEndReachNoOtherSession: what a client sends after QUIT, and
+// upstream after its last reply, is gone with the session.
+func TestOctetsBehindTheEndReachNoOtherSession(t *testing.T) {
+	server := &script.Server{}
+	server.On("QUIT", "221 bye\r\n250 not asked for\r\n250 nor that")
+	r := newRig(server, listChecker(t), Settings{})
+	for range 20 {
+		c := connect(t, r, t.Context())
+		c.hello()
+		c.envelope()
+		c.want("hello\r\n.", "250")
+		c.send("QUIT\r\nMAIL FROM:<stray@good.example>\r\n")
+		c.want("", "221")
+		c.close()
+	}
+	if n := len(server.Messages()); n != 20 {
+		t.Errorf("%d messages, want 20", n)
+	}
+	if strings.Contains(strings.Join(server.Log(), "\n"), "stray") {
+		t.Error("a command behind QUIT was run")
 	}
 }

@@ -315,3 +315,156 @@ func (silent) Logout() error                        { return nil }
 func (silent) Mail(string, *smtp.MailOptions) error { return nil }
 func (silent) Rcpt(string, *smtp.RcptOptions) error { return nil }
 func (silent) Data(r io.Reader) error               { _, err := io.Copy(io.Discard, r); return err }
+
+func TestParseCaps(t *testing.T) {
+	tests := []struct {
+		name  string
+		reply []string
+		lines []string
+		size  int64
+	}{
+		{"greeting alone", []string{"250 SIZE"}, nil, 0},
+		{"in small letters", []string{"250-x", "250 size 10"}, []string{"size 10"}, 10},
+		{"SIZE without a limit", []string{"250-x", "250 SIZE"}, []string{"SIZE"}, 0},
+		{"SIZE 0", []string{"250-x", "250 SIZE 0"}, []string{"SIZE 0"}, 0},
+		{"SIZE of 20 digits", []string{"250-x", "250 SIZE 99999999999999999999"}, []string{"SIZE 99999999999999999999"}, 0},
+		{"SIZE that is no number", []string{"250-x", "250 SIZE big"}, []string{"SIZE big"}, 0},
+		{"SIZE below zero", []string{"250-x", "250 SIZE -5"}, []string{"SIZE -5"}, 0},
+		{"a bare code", []string{"250-x", "250-", "250"}, nil, 0},
+		{"lines without a keyword", []string{"250-x", "250- DSN", "250-=DSN", "250--DSN", "250-AUTH=LOGIN", "250-D\u00fcN", "250 DSN"}, []string{"DSN"}, 0},
+		{"parameters out of grammar", []string{"250-x", "250-DSN  a", "250-DSN\ta", "250-DSN ", "250-DSN \u00fc", "250 X-Y a=b c"}, []string{"X-Y a=b c"}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := parseCaps([]byte(strings.Join(tt.reply, "\r\n") + "\r\n"))
+			if !slices.Equal(got.Lines, tt.lines) || got.Size != tt.size {
+				t.Errorf("parseCaps(%q) = %v, want %q, Size %d", tt.reply, got, tt.lines, tt.size)
+			}
+		})
+	}
+}
+
+func TestHasComparesWholeKeywords(t *testing.T) {
+	c := Caps{Lines: []string{"8bitmime", "SIZE 10", "XCLIENT-FOO ADDR"}}
+	for keyword, want := range map[string]bool{"8BITMIME": true, "SIZE": true, "XCLIENT": false, "10": false, "": false, "SIZE 10": false} {
+		if got := c.Has(keyword); got != want {
+			t.Errorf("Has(%q) = %v, want %v", keyword, got, want)
+		}
+	}
+}
+
+// A line that is kept can be sent on as it is, and its keyword is found.
+func FuzzCaps(f *testing.F) {
+	f.Add([]byte("250-x\r\n250-SIZE 10\r\n250 DSN\r\n"))
+	f.Add([]byte("250-x\r\n250-SIZE 9223372036854775807\r\n250-\t\r\n250\r\n"))
+	f.Add([]byte("250-x\r\n250 AUTH=LOGIN PLAIN\r\n"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		reply, err := wire.ReadReply(bufio.NewReaderSize(strings.NewReader(string(raw)), wire.MaxReplyLine))
+		if err != nil {
+			return
+		}
+		c := parseCaps(reply.Raw)
+		if c.Size < 0 {
+			t.Errorf("Size = %d", c.Size)
+		}
+		for _, line := range c.Lines {
+			if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) || !strings.Contains(string(raw), "250-"+line+"\r\n") && !strings.Contains(string(raw), "250 "+line+"\r\n") && reply.Code == 250 {
+				t.Errorf("line %q of %q", line, raw)
+			}
+			keyword, _, _ := strings.Cut(line, " ")
+			if keyword == "" || !c.Has(strings.ToUpper(keyword)) {
+				t.Errorf("keyword of %q is not found", line)
+			}
+		}
+	})
+}
+
+// TestSend holds what goes out for a message of blockd's own, and what becomes of each recipient.
+func TestSend(t *testing.T) {
+	hello := script{"S: 220 hi", "C: EHLO us.example", "S: 250-them", "S: 250-SIZE 1000", "S: 250-8BITMIME", "S: 250-SMTPUTF8", "S: 250-CHUNKING", "S: 250 BINARYMIME"}
+	plain := script{"S: 220 hi", "C: EHLO us.example", "S: 250 them"}
+	lhlo := script{"S: 220 hi", "C: LHLO us.example", "S: 250 them"}
+	quit := script{"C: QUIT", "S: 221 bye", "close"}
+	text := "Subject: x\r\n\r\n.dot\r\n..\r\n"
+	data := script{"C: DATA", "S: 354 go", "C: Subject: x", "C: ", "C: ..dot", "C: ...", "C: ."}
+	one := []string{"a@here.example"}
+	two := append(slices.Clone(one), "b@here.example")
+	tests := []struct {
+		name   string
+		lmtp   bool
+		mail   Mail
+		script []script
+		codes  []int
+		ended  bool
+		err    error
+	}{
+		{"taken", false, Mail{Sender: "s@there.example", Recipients: one},
+			[]script{plain, {"C: MAIL FROM:<s@there.example>", "S: 250 ok", "C: RCPT TO:<a@here.example>", "S: 250 ok"}, data, {"S: 250 taken"}, quit}, []int{250}, true, nil},
+		{"the null sender, and what was announced", false, Mail{Recipients: one, EightBit: true, UTF8: true},
+			[]script{hello, {"C: MAIL FROM:<> SIZE=24 BODY=8BITMIME SMTPUTF8", "S: 250 ok", "C: RCPT TO:<a@here.example>", "S: 250 ok"}, data, {"S: 250 taken"}, quit}, []int{250}, true, nil},
+		{"one recipient refused", false, Mail{Recipients: two},
+			[]script{plain, {"C: MAIL FROM:<>", "S: 250 ok", "C: RCPT TO:<a@here.example>", "S: 550 5.1.1 unknown", "C: RCPT TO:<b@here.example>", "S: 250 ok"}, data, {"S: 250 taken"}, quit}, []int{550, 250}, true, nil},
+		{"all recipients refused", false, Mail{Recipients: two},
+			[]script{plain, {"C: MAIL FROM:<>", "S: 250 ok", "C: RCPT TO:<a@here.example>", "S: 550 5.1.1 unknown", "C: RCPT TO:<b@here.example>", "S: 450 later"}, quit}, []int{550, 450}, false, nil},
+		{"refused at its end", false, Mail{Recipients: two},
+			[]script{plain, {"C: MAIL FROM:<>", "S: 250 ok", "C: RCPT TO:<a@here.example>", "S: 250 ok", "C: RCPT TO:<b@here.example>", "S: 250 ok"}, data, {"S: 554 spam"}, quit}, []int{554, 554}, true, nil},
+		{"DATA refused", false, Mail{Recipients: two},
+			[]script{plain, {"C: MAIL FROM:<>", "S: 250 ok", "C: RCPT TO:<a@here.example>", "S: 250 ok", "C: RCPT TO:<b@here.example>", "S: 550 no", "C: DATA", "S: 451 full"}, quit}, []int{451, 550}, false, nil},
+		{"by LMTP each recipient by itself", true, Mail{Recipients: two},
+			[]script{lhlo, {"C: MAIL FROM:<>", "S: 250 ok", "C: RCPT TO:<a@here.example>", "S: 250 ok", "C: RCPT TO:<b@here.example>", "S: 250 ok"}, data, {"S: 250 taken", "S: 452 4.2.2 full"}, quit}, []int{250, 452}, true, nil},
+		{"by LMTP lost between two answers", true, Mail{Recipients: two},
+			[]script{lhlo, {"C: MAIL FROM:<>", "S: 250 ok", "C: RCPT TO:<a@here.example>", "S: 250 ok", "C: RCPT TO:<b@here.example>", "S: 250 ok"}, data, {"S: 250 taken", "close"}}, nil, true, ErrUnsure},
+		{"lost after its end", false, Mail{Recipients: one},
+			[]script{plain, {"C: MAIL FROM:<>", "S: 250 ok", "C: RCPT TO:<a@here.example>", "S: 250 ok"}, data, {"close"}}, nil, true, ErrUnsure},
+		{"lost before its end", false, Mail{Recipients: one},
+			[]script{plain, {"C: MAIL FROM:<>", "S: 250 ok", "C: RCPT TO:<a@here.example>", "S: 250 ok", "C: DATA", "close"}}, nil, false, errAny},
+		{"sender refused", false, Mail{Recipients: one}, []script{plain, {"C: MAIL FROM:<>", "S: 553 no", "close"}}, nil, false, errAny},
+		{"it goes away", false, Mail{Recipients: one}, []script{plain, {"C: MAIL FROM:<>", "S: 250 ok", "C: RCPT TO:<a@here.example>", "S: 421 bye", "close"}}, nil, false, errAny},
+		{"UTF-8 is not offered", false, Mail{Recipients: one, UTF8: true}, []script{plain, {"close"}}, nil, false, ErrCannotCarry},
+		{"binary is not offered", false, Mail{Recipients: one, Binary: true}, []script{plain, {"close"}}, nil, false, ErrCannotCarry},
+		{"binary", false, Mail{Recipients: one, Binary: true},
+			[]script{hello, {"C: MAIL FROM:<> SIZE=24 BODY=BINARYMIME", "S: 250 ok", "C: RCPT TO:<a@here.example>", "S: 250 ok", "C: BDAT 24", "C: Subject: x", "C: ", "C: .dot", "C: ..", "S: 250 so far", "C: BDAT 0 LAST", "S: 250 taken"}, quit}, []int{250}, true, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			set := Settings{Network: "tcp", Address: slices.Concat(tt.script...).listen(t), Hostname: "us.example"}
+			if tt.lmtp {
+				set.Protocol = LMTP
+			}
+			ended := false
+			tt.mail.Message, tt.mail.Size = strings.NewReader(text), int64(len(text))
+			tt.mail.End = func() error { ended = true; return nil }
+			all, err := New(set).Send(t.Context(), tt.mail)
+			switch {
+			case tt.err == errAny && (err == nil || errors.Is(err, ErrUnsure)), tt.err != errAny && !errors.Is(err, tt.err):
+				t.Errorf("error %v, want %v", err, tt.err)
+			case ended != tt.ended:
+				t.Errorf("End called: %v, want %v", ended, tt.ended)
+			}
+			var codes []int
+			for i, o := range all {
+				codes = append(codes, o.Reply.Code)
+				if o.Recipient != tt.mail.Recipients[i] {
+					t.Errorf("outcome %d is of %q", i, o.Recipient)
+				}
+			}
+			if fmt.Sprint(codes) != fmt.Sprint(tt.codes) {
+				t.Errorf("codes %v, want %v", codes, tt.codes)
+			}
+		})
+	}
+}
+
+var errAny = errors.New("any but ErrUnsure")
+
+// TestSendKeepsItsEnd holds that upstream does not get what would make the message its own when End fails.
+func TestSendKeepsItsEnd(t *testing.T) {
+	full := errors.New("no space left on device")
+	s := script{"S: 220 hi", "C: EHLO us.example", "S: 250 them", "C: MAIL FROM:<>", "S: 250 ok", "C: RCPT TO:<a@here.example>", "S: 250 ok",
+		"C: DATA", "S: 354 go", "C: x: y"}
+	d := New(Settings{Network: "tcp", Address: s.listen(t), Hostname: "us.example"})
+	_, err := d.Send(t.Context(), Mail{Recipients: []string{"a@here.example"}, Message: strings.NewReader("x: y\r\n"), Size: 6, End: func() error { return full }})
+	if !errors.Is(err, full) || errors.Is(err, ErrUnsure) {
+		t.Errorf("error %v, want that of the disk alone", err)
+	}
+}

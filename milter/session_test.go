@@ -1,0 +1,129 @@
+package milter
+
+import (
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/d--j/go-milter"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/index"
+	"blockd/internal/listener"
+	"blockd/internal/testkit/indexes"
+	"blockd/internal/testkit/race"
+	"blockd/mail/spool"
+	"blockd/policy"
+)
+
+// The buffer of a connection that has ended serves the next one, and shows nothing of it.
+func TestBufferIsUsedAgain(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector lets pools forget")
+	}
+	var spare sync.Pool
+	connection := func() {
+		p := packets{spare: &spare}
+		room := p.room()
+		if room[0] != 0 {
+			t.Fatal("the buffer shows what an earlier connection held")
+		}
+		room[0] = 1
+		p.release()
+	}
+	if n := testing.AllocsPerRun(1000, connection); n != 0 {
+		t.Errorf("%v allocations of buffers a connection, want none", n)
+	}
+}
+
+// Signatures are verified over the octets that came over the wire, whatever line ends the mail
+// server passes.
+func TestCopyIsTheMessageOnTheWire(t *testing.T) {
+	for _, exact := range []bool{true, false} {
+		s := &session{Server: &Server{settings: Settings{Copies: spool.New(spool.Settings{})}.withDefaults()}, exact: exact}
+		for _, f := range [][2]string{{"From", " a@x.example"}, {"Subject", " one\n\ttwo\r\n three"}, {"X-Empty", ""}, {"X-None", "no blank"}, {"X-Blank ", "  two"}} {
+			name, value := f[0], f[1]
+			if !exact && value != "" && value[0] == ' ' {
+				value = value[1:]
+			}
+			s.copyField(name, value)
+		}
+		s.copy([]byte("\r\n"))
+		s.copy([]byte("..text\r\n"))
+		want := "From: a@x.example\r\nSubject: one\r\n\ttwo\r\n three\r\nX-Empty:\r\nX-None:no blank\r\nX-Blank :  two\r\n\r\n..text\r\n"
+		if !exact { // one blank is the best guess
+			want = "From: a@x.example\r\nSubject: one\r\n\ttwo\r\n three\r\nX-Empty: \r\nX-None: no blank\r\nX-Blank :  two\r\n\r\n..text\r\n"
+		}
+		got, err := io.ReadAll(s.copied.text.Reader())
+		if err != nil || string(got) != want {
+			t.Errorf("exact %v: %q, %v, want %q", exact, got, err, want)
+		}
+		s.reset()
+		if n := s.settings.Copies.Used(); n != 0 {
+			t.Errorf("%d octets are not given back", n)
+		}
+	}
+}
+
+// bare is a Modifier that has macros and does nothing else.
+type bare struct {
+	milter.Modifier
+	macros map[string]string
+}
+
+func (b bare) Get(name milter.MacroName) string { return b.macros[name] }
+
+// TestClearSenderAllocatesNothing makes every call that a clear sender's message makes to this package.
+func TestClearSenderAllocatesNothing(t *testing.T) {
+	ix, reg, log := indexes.Build(t, indexes.Source(t, "bad", "bad.example\n")), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	server := New(Settings{SkipAuthenticated: true, Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+		policy.New(func() *index.Index { return ix }, policy.Settings{}, log, reg), reg, log)
+	s := &recoverer{next: newSession(server, 0, 0), server: server}
+	var m milter.Modifier = bare{macros: map[string]string{milter.MacroMailAddr: "friend@there.example"}}
+	s.Connect("client.there.example", "tcp4", 25, "192.0.2.1", m)
+	if n := testing.AllocsPerRun(1000, func() {
+		if r, err := s.MailFrom("friend@there.example", "SIZE=1000", m); r != milter.RespAccept || err != nil {
+			t.Fatalf("MAIL: %v, %v", r, err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations for a clear sender, want none", n)
+	}
+}
+
+// A stop does not wait for a connection without an SMTP session in progress, such as one that
+// its mail server keeps for the next client.
+func TestSilent(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	settings := Settings{}.withDefaults()
+	g := newConnections(settings, newMetrics(prometheus.NewRegistry()), listener.NewCalmLog(slog.New(slog.DiscardHandler)), nil)
+	c := &conn{Conn: ours, connections: g, taken: make(chan struct{})}
+	defer c.Close()
+	if !c.silent() {
+		t.Error("before the first packet: not silent")
+	}
+	for _, step := range []struct {
+		name, packet string
+		silent       bool
+	}{
+		{"the negotiation", "O" + string(make([]byte, 12)), false},
+		{"a client", "Cclient.example\x00U", false},
+		{"its sender", "M<a@there.example>\x00", false},
+		{"its end, the connection is kept", "K", true},
+		{"macros of the next client", "Dj\x00mail.example\x00", false},
+		{"its end", "K", true},
+	} {
+		packet := append(binary.BigEndian.AppendUint32(nil, uint32(len(step.packet))), step.packet...)
+		go theirs.Write(packet)
+		if _, err := io.ReadFull(c, make([]byte, len(packet))); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if got := c.silent(); got != step.silent {
+			t.Errorf("behind %s: silent = %v, want %v", step.name, got, step.silent)
+		}
+	}
+}
