@@ -3,7 +3,9 @@ package policy
 import (
 	"context"
 	"io"
+	"testing"
 
+	"blockd/mail/addr"
 	"blockd/mail/msgauth"
 	"blockd/policy/verdict"
 )
@@ -82,3 +84,12 @@ func (c *Checker) ProveMessage(ctx context.Context, v verdict.Verdict, recipient
 }
 
 func (d Decision) Event(v verdict.Verdict) string { return d.event(&v) }
+
+// Whoever may not see an owner's entry does not learn which list it is in.
+func TestVeilHidesTheListOfWhatIsHidden(t *testing.T) {
+	e := Explanation{Decider: -1, Shadow: -1, Lists: []ListOrigin{{List: "theirs", Homepage: "https://list.example/"}}}
+	e.Veil(verdict.Verdict{Decider: -1, Shadow: -1}, func(addr.Key) bool { return true })
+	if len(e.Lists) != 0 {
+		t.Errorf("shown: %+v", e.Lists)
+	}
+}

@@ -7,13 +7,20 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/index"
+	"blockd/index/live"
 	"blockd/internal/testkit"
+	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/policy/rule"
 	"blockd/policy/verdict"
+	"blockd/records/correspondents"
 	"blockd/records/history"
 	"blockd/records/repeat"
 )
@@ -200,5 +207,172 @@ func TestRepeatedRefusalsAreFolded(t *testing.T) {
 	}
 	if last := all[len(all)-1]; last.Repeated != folded || last.Ref != first || last.Recipient != "bob@here.example" {
 		t.Errorf("the last is %+v", last)
+	}
+}
+
+// TestHits asks on through a swap to a generation with other lists.
+func TestHits(t *testing.T) {
+	live := build(t, block("a", "bad.example\n!good@bad.example\nx@"), block("b", "bad.example"), allow("c", "y@bad.example"),
+		block("d", "192.0.2.0/24").shadow())
+	next := build(t, block("new", "fresh.example"), block("b", "bad.example"))
+	reg := prometheus.NewRegistry()
+	c := policy.New(func() *index.Index { return live }, policy.Settings{}, slog.New(slog.DiscardHandler), reg)
+	if hits := c.Hits().Lists(); len(hits) != 0 {
+		t.Errorf("at the start: %+v", hits)
+	}
+	before := time.Now()
+	for _, q := range []struct{ client, sender string }{
+		{"", "x@bad.example"},             // a (two entries), b
+		{"", "x@ok.example"},              // a alone
+		{"", "y@bad.example"},             // a, b, allowed by c
+		{"", "good@bad.example"},          // a, lifted by its own exception, and b
+		{"192.0.2.1", "z@ok.example"},     // d alone, which does not count
+		{"192.0.2.1", "y@bad.example"},    // all of them
+		{"203.0.113.1", "z@ok.example"},   // none
+		{"203.0.113.1", "no sender"},      // none
+		{"203.0.113.1", "two@at@signs.x"}, // none
+	} {
+		askEnvelope(c, client(t, q.client), q.sender)
+	}
+	live = next
+	askSender(c, "x@bad.example")   // b alone
+	askSender(c, "x@fresh.example") // new alone
+	askDomain(c, "bad.example")     // b alone: a program that asks by DNS
+	var got []string
+	for _, h := range c.Hits().Lists() {
+		got = append(got, fmt.Sprint(h.Name, " ", h.Hits, " ", h.Sole, " ", h.Overridden))
+		if h.Last.Before(before.Truncate(0).Add(-time.Second)) || h.Last.After(time.Now().Add(time.Second)) {
+			t.Errorf("%s was last hit at %s", h.Name, h.Last)
+		}
+	}
+	const want = "a 5 1 3, b 6 2 2, c 2 0 0, d 2 1 1, new 1 1 0"
+	if got := strings.Join(got, ", "); got != want {
+		t.Errorf("hits are %s, want %s", got, want)
+	}
+	wantMetric(t, reg, "blockd_list_sole_hits_total", `
+		blockd_list_sole_hits_total{list="a"} 1
+		blockd_list_sole_hits_total{list="b"} 2
+		blockd_list_sole_hits_total{list="c"} 0
+		blockd_list_sole_hits_total{list="d"} 1
+		blockd_list_sole_hits_total{list="new"} 1`)
+	wantMetric(t, reg, "blockd_list_overridden_hits_total", `
+		blockd_list_overridden_hits_total{list="a"} 3
+		blockd_list_overridden_hits_total{list="b"} 2
+		blockd_list_overridden_hits_total{list="c"} 0
+		blockd_list_overridden_hits_total{list="d"} 1
+		blockd_list_overridden_hits_total{list="new"} 0`)
+}
+
+// TestHitsOfManyAtOnce is for the race detector too: the first hits of a list
+// make its counters.
+func TestHitsOfManyAtOnce(t *testing.T) {
+	c, reg := checker(t, build(t, block("a", "bad.example")), policy.Settings{})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				askSender(c, "x@bad.example")
+			}
+		})
+	}
+	for range 100 {
+		c.Hits().Lists()
+	}
+	all.Wait()
+	wantMetric(t, reg, "blockd_list_hits_total", `blockd_list_hits_total{list="a"} 800`)
+}
+
+func partners(t *testing.T) *correspondents.Set {
+	t.Helper()
+	set, _, err := correspondents.Open(correspondents.Settings{Path: t.TempDir() + "/set", Keep: 365 * 24 * time.Hour})
+	testkit.Must(t, err)
+	t.Cleanup(set.Close)
+	return set
+}
+
+func sender(t *testing.T, text string) addr.Addr {
+	t.Helper()
+	a := testkit.Value(addr.Parse(text))(t)
+	return a
+}
+
+// TestRecipientsOfUsersAreLearned: at each door, once the next server has accepted the message where the door hears of it.
+func TestRecipientsOfUsersAreLearned(t *testing.T) {
+	ix := build(t, block("bad", "bad.example"))
+	there := policy.Client{Addr: netip.MustParseAddr("192.0.2.7")}
+	login, own := there, there
+	login.Authenticated, own.Trusted = true, true
+	for name, door := range doorsOfMail() {
+		set := partners(t)
+		c, _ := checker(t, ix, policy.Settings{Correspondents: policy.Correspondents{Known: set, Learn: true}})
+		send := func(client policy.Client, recipient string, complete bool) {
+			var x policy.Transaction
+			x.Begin(c, door, client)
+			if d := x.Mail(policy.Mail{Sender: "anna@here.example", Written: "anna@here.example"}); d.Passed {
+				x.Sent(recipient)
+			} else if d := x.Recipient(recipient); !d.Refuses() {
+				x.Join(&d)
+			}
+			if complete {
+				x.Completed()
+			}
+			x.Reset()
+		}
+		send(login, "login@there.example", true)
+		send(own, "own@there.example", true)
+		send(there, "stranger@there.example", true)
+		send(login, "incomplete@there.example", false)
+		for recipient, want := range map[string]bool{"login@there.example": true, "own@there.example": true, "stranger@there.example": false,
+			"incomplete@there.example": !door.HearsEnd} {
+			if got := set.Has(sender(t, recipient)); got != want {
+				t.Errorf("%s: %s is learned: %v, want %v", name, recipient, got, want)
+			}
+		}
+	}
+}
+
+// TestCorrespondentWithProof: with excuse a block list does not refuse it, and a forged one is refused as ever.
+func TestCorrespondentWithProof(t *testing.T) {
+	p := newPost(t)
+	ix := build(t, block("bad", "x.example\nother.example"))
+	for _, tt := range []struct {
+		name, client, sender, signed string
+		excuse                       bool
+		door                         *policy.Door
+		want                         policy.Outcome
+	}{
+		{"spf", "192.0.2.7", "bob@x.example", "", true, relay, policy.Accept},
+		{"spf, at a door without messages", "192.0.2.7", "bob@x.example", "", true, service, policy.Accept},
+		{"dkim", "198.51.100.7", "bob@x.example", "x.example", true, relay, policy.Accept},
+		{"dkim, at a door without messages", "198.51.100.7", "bob@x.example", "x.example", true, service, policy.Refuse},
+		{"forged", "198.51.100.7", "bob@x.example", "", true, relay, policy.Refuse},
+		{"signed by another", "198.51.100.7", "bob@x.example", "evil.example", true, relay, policy.Refuse},
+		{"a neighbour", "192.0.2.7", "eve@x.example", "x.example", true, relay, policy.Refuse},
+		{"off", "192.0.2.7", "bob@x.example", "x.example", false, relay, policy.Refuse},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			set := partners(t)
+			set.Learn(sender(t, "anna@here.example"), sender(t, "bob@x.example"), time.Now())
+			var last history.Record
+			c, _ := checker(t, ix, policy.Settings{Auth: rule.Auth{Resolver: p.resolver}, Decided: func(r history.Record) { last = r },
+				Correspondents: policy.Correspondents{Known: set, Excuse: tt.excuse}})
+			var x policy.Transaction
+			x.Begin(c, tt.door, policy.Client{Addr: netip.MustParseAddr(tt.client), Helo: "x.example"})
+			x.Mail(policy.Mail{Sender: tt.sender, Written: tt.sender})
+			d := x.Recipient("anna@here.example")
+			if !d.Refuses() && x.Join(&d) && d.AwaitsMessage {
+				testkit.Must(t, x.Examine(t.Context(), strings.NewReader(p.letter(t, tt.sender, tt.signed))))
+				d = x.Message()
+			}
+			if d.Outcome != tt.want {
+				t.Fatalf("%v, want %v", d.Outcome, tt.want)
+			}
+			if known := tt.sender == "bob@x.example"; last.Correspondent != known || last.Pardoned != (tt.want == policy.Accept) || last.List != "bad" {
+				t.Errorf("the history has %+v", last)
+			}
+		})
+	}
+	if verdict.LiveList != live.ListName {
+		t.Errorf("the list of live entries is %s", live.ListName)
 	}
 }

@@ -1,10 +1,13 @@
 package policy_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
+	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/policy/reply"
 	"blockd/policy/rule"
@@ -100,5 +103,141 @@ func TestClientReplies(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func sources(t *testing.T, words ...string) verdict.Sources {
+	t.Helper()
+	s := testkit.Value(verdict.ParseSources(words))(t)
+	return s
+}
+
+// A list is asked about the sources that it names, and about no other: at each way
+// to ask.
+func TestListsAreAskedAboutTheirSources(t *testing.T) {
+	ix := build(t, block("envelope", "e@x.example\n"), block("from", "f@x.example\n192.0.2.0/24\n"), block("both", "b@x.example\n"))
+	set := policy.Settings{Lists: map[string]rule.List{
+		"from": {Match: sources(t, "from")}, "both": {Match: sources(t, "envelope", "reply-to")},
+	}}
+	c, _ := checker(t, ix, set)
+	const blocked, clear = verdict.Blocked, verdict.Clear
+	for _, tt := range []struct {
+		sender                  string
+		envelope, from, replyTo verdict.Kind
+	}{
+		{"e@x.example", blocked, clear, clear},
+		{"f@x.example", clear, blocked, clear},
+		{"b@x.example", blocked, clear, blocked},
+	} {
+		if got := askSender(c, tt.sender).Kind; got != tt.envelope {
+			t.Errorf("Sender(%q) = %s, want %s", tt.sender, got, tt.envelope)
+		}
+		var b policy.Batch
+		if got := c.AskAll(&b, []policy.Question{{Text: tt.sender}})[0].Kind; got != tt.envelope {
+			t.Errorf("Ask(%q) = %s, want %s", tt.sender, got, tt.envelope)
+		}
+		if got := c.Header(verdict.FromSource, tt.sender).Kind; got != tt.from {
+			t.Errorf("From: %q = %s, want %s", tt.sender, got, tt.from)
+		}
+		if got := c.Header(verdict.ReplyToSource, tt.sender).Kind; got != tt.replyTo {
+			t.Errorf("Reply-To: %q = %s, want %s", tt.sender, got, tt.replyTo)
+		}
+		parsed := testkit.Value(addr.Parse(tt.sender))(t)
+		if got := len(set.Blocks(ix, parsed, netip.Addr{})) > 0; got != (tt.envelope == blocked) {
+			t.Errorf("Blocks(%q) = %v", tt.sender, got)
+		}
+	}
+	if got := askClient(c, netip.MustParseAddr("192.0.2.1")).Kind; got != clear {
+		t.Errorf("a client in a list for headers: %s", got)
+	}
+	x := c.Begin(relay, policy.Client{})
+	x.Mail(policy.Mail{Sender: "e@there.example"})
+	recipients(x, "bob")
+	if !c.Needs().Header || !x.ReadsField("FROM ") || x.ReadsField("Return-Path") || x.ReadsField("Subject") {
+		t.Error("want From and Reply-To to be read")
+	}
+}
+
+// The refusal names the field, and nobody is remembered as a sender by it.
+func TestHeaderDecision(t *testing.T) {
+	var accepted []string
+	c, reg := checker(t, build(t, block("from", "bad.example\n")), policy.Settings{
+		Lists:     map[string]rule.List{"from": {Match: sources(t, "from")}},
+		Completed: func(a addr.Addr, _ netip.Addr) { accepted = append(accepted, a.String()) },
+	})
+	d := c.Recipient(c.Header(verdict.FromSource, "a@bad.example"), "bob@here.example")
+	if !strings.HasPrefix(d.Reply.String(), "550 5.7.1 <a@bad.example>: From address rejected: listed in from (ref ") {
+		t.Errorf("Reply = %q", d.Reply.String())
+	}
+	c.Recipient(c.Header(verdict.FromSource, "a@there.example"), "bob@here.example")
+	c.Completed(c.Header(verdict.FromSource, "a@there.example"))
+	if len(accepted) != 0 {
+		t.Errorf("remembered %q", accepted)
+	}
+	for _, v := range testkit.Samples(t, reg, "blockd_verdicts_total") {
+		if v != 0 {
+			t.Errorf("a header is counted as an envelope: %v", v)
+		}
+	}
+}
+
+// Who passes is whom no list has anything on; that sender's message is told of once it is
+// complete, and not before.
+func TestPasses(t *testing.T) {
+	var accepted []string
+	c, _ := checker(t, build(t, block("bad", "bad.example\n"), block("shadow", "shadow.example\n").shadow(), allow("good", "good.example\n")),
+		policy.Settings{Completed: func(a addr.Addr, _ netip.Addr) { accepted = append(accepted, a.String()) }})
+	for sender, want := range map[string]bool{
+		"a@there.example": true, "": true, "a@bad.example": false, "a@shadow.example": false, "a@good.example": false, "a b": false,
+	} {
+		x := c.Begin(mailer, policy.Client{})
+		if got := x.Mail(policy.Mail{Sender: sender}).Passed; got != want {
+			t.Errorf("MAIL of %q: passed %v, want %v", sender, got, want)
+		}
+	}
+	if len(accepted) != 0 {
+		t.Errorf("told of %q before there was a message", accepted)
+	}
+	for _, sender := range []string{"a@there.example", "", "a@bad.example", "a@shadow.example", "a@good.example", "a b"} {
+		if got, want := c.WantsCompleted(askSender(c, sender)), sender == "a@there.example"; got != want {
+			t.Errorf("WantsCompleted(%q) = %v, want %v", sender, got, want)
+		}
+		c.Completed(askSender(c, sender))
+	}
+	if len(accepted) != 1 || accepted[0] != "a@there.example" {
+		t.Errorf("remembered %q, want a@there.example", accepted)
+	}
+}
+
+// Recipients of one group get the same decision of every header.
+func TestGroups(t *testing.T) {
+	c, _ := checker(t, build(t, block("from", "bad.example\n"), block("plain", "other.example\n"), allow("friends", "friend.example\n")), policy.Settings{
+		RecipientsExempt: []string{"abuse"},
+		Lists:            map[string]rule.List{"from": {Match: sources(t, "from")}, "plain": {}, "friends": {}},
+		Policies: []rule.Recipients{
+			{Recipients: []string{"none.example"}, Lists: nil}, {Recipients: []string{"plain.example"}, Lists: []string{"plain"}},
+			{Recipients: []string{"from.example"}, Lists: []string{"from"}}, {Recipients: []string{"all.example"}, Lists: []string{"from", "plain", "friends"}},
+		},
+	})
+	recipients := []string{"a@none.example", "a@plain.example", "a@from.example", "a@all.example", "a@here.example", "abuse@here.example", "abuse@from.example"}
+	v := c.Header(verdict.FromSource, "x@bad.example")
+	for _, a := range recipients {
+		for _, b := range recipients {
+			same := c.Recipient(v, a).Outcome == c.Recipient(v, b).Outcome
+			if got := c.Group(a) == c.Group(b); got != same {
+				t.Errorf("%s and %s: one group %v, one decision %v", a, b, got, same)
+			}
+		}
+		if got := c.Group(a) == policy.Unread; got != (c.Recipient(v, a).Outcome == policy.Accept) {
+			t.Errorf("%s: unread %v", a, got)
+		}
+		if c.Group(a) == 0 {
+			t.Errorf("%s: nobody's group", a)
+		}
+	}
+	for recipient, want := range map[string]policy.Group{"a@from.example": c.Group("a@from.example"), "a@all.example": policy.Unread, "a@here.example": policy.Unread} {
+		if got := c.Group(recipient, askSender(c, "x@there.example"), askSender(c, "x@friend.example")); got != want {
+			t.Errorf("%s of an allowed sender: group %d, want %d", recipient, got, want)
+		}
 	}
 }

@@ -2,16 +2,19 @@ package reload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"blockd/index"
 	"blockd/lists"
-
-	"golang.org/x/sys/unix"
+	"blockd/mail/digest"
 )
 
 // TestBrokenListDoesNotHoldBackTheOthers breaks list a in every way that a build
@@ -267,4 +270,71 @@ func TestListThatIsAwayDuringABuild(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Another setting of hashes is served as soon as it is built, and meanwhile the index that
+// is there serves on. Small changes act on digests too.
+func TestHashesAreBuiltWhenTheyAreConfigured(t *testing.T) {
+	d := small(t, map[string]string{"a.txt": "x@bad.example\n"}).open()
+	if d.Live().Hashes() != 0 {
+		t.Fatalf("hashes %v", d.Live().Hashes())
+	}
+	for _, hashes := range []digest.Set{digest.SetOf(digest.SHA1), digest.SetOf(digest.MD5, digest.SHA1), 0} {
+		d.settings.Hashes = hashes
+		d.open()
+		onDisk, err := index.Open(d.settings.Path)
+		d.must(err)
+		if d.Live().Hashes() != hashes || onDisk.Hashes() != hashes {
+			t.Errorf("hashes %v serve, %v are on disk, want %v", d.Live().Hashes(), onDisk.Hashes(), hashes)
+		}
+		before := d.Live().Generation()
+		if d.open(); d.Live().Generation() != before {
+			t.Error("built again for nothing")
+		}
+	}
+	d.settings.Hashes = digest.SetOf(digest.SHA1)
+	d.open().start()
+	lock := d.locked()
+	d.served("a.txt", "x@bad.example\nnew@bad.example\n", "new@bad.example")
+	if a, found, err := d.Live().AddressOf(digest.Of(digest.SHA1, "new@bad.example")); err != nil || !found || a.String() != "new@bad.example" {
+		t.Errorf("AddressOf = %v, %v, %v", a, found, err)
+	}
+	lock.Discard()
+	d.wait("the build", func() bool { return !d.Live().Updated() })
+	if _, found, err := d.Live().AddressOf(digest.Of(digest.SHA1, "new@bad.example")); err != nil || !found {
+		t.Errorf("AddressOf = %v, %v", found, err)
+	}
+}
+
+// TestFailedBuildsRest holds that a build which fails each time is tried again after rests that grow, and at once when a file
+// changes.
+func TestFailedBuildsRest(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "one@a.example\n"}).open()
+	var mu sync.Mutex
+	var tried []time.Time
+	d.Reloader.settings.Build = func(context.Context, string, []index.Source, index.Options, bool) (*index.Draft, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		tried = append(tried, time.Now())
+		return nil, errors.New("no space left on device")
+	}
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(tried)
+	}
+	d.start()
+	d.write("a.txt", "two@a.example\n")
+	d.wait("four builds", func() bool { return count() >= 4 })
+	mu.Lock()
+	for i := 2; i < 4; i++ { // the first may be tried twice, for two events
+		if rest, least := tried[i].Sub(tried[i-1]), testPoll<<(i-2); rest < least {
+			t.Errorf("build %d comes %v after the one before, want %v at least", i+1, rest, least)
+		}
+	}
+	mu.Unlock()
+	before := count()
+	d.write("a.txt", "three@a.example\n")
+	d.wait("a build of the changed file", func() bool { return count() > before })
+	d.waitProblem("no space left")
 }

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/lists"
+	"blockd/mail/digest"
 )
 
 // A start takes a large file that has not changed since the last run as it was, and reads one that has
@@ -113,5 +115,80 @@ func TestTornStamps(t *testing.T) {
 		if got, err := parseStamps(bent); err == nil && !maps.Equal(got, all) {
 			t.Errorf("octet %d: %v", n, got)
 		}
+	}
+}
+
+// An index is made again for anything that could make it another one, and for nothing else.
+func TestCurrentIsWhatABuildWouldMakeAgain(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "x@bad.example\n", "b.txt": "y@bad.example\n"}).open()
+	current := func(sources []index.Source, hashes digest.Set) bool {
+		return Current(t.Context(), d.settings.Path, sources, hashes) != nil
+	}
+	sources, err := Sources(d.settings.Lists)
+	d.must(err)
+	if ix := Current(t.Context(), d.settings.Path, sources, 0); ix == nil || ix.Generation() != d.Live().Generation() {
+		t.Fatalf("the index that serves is not taken: %v", ix)
+	}
+	with := func(change func(s []index.Source) []index.Source) []index.Source {
+		return change(append([]index.Source{}, sources...))
+	}
+	guard, err := lists.NewGuard(lists.GuardSettings{Protected: []string{"kept.example"}})
+	d.must(err)
+	for name, other := range map[string][]index.Source{
+		"a list that went":      sources[:1],
+		"another order":         {sources[1], sources[0]},
+		"a new list":            append(with(func(s []index.Source) []index.Source { return s }), index.Source{List: "c", Path: d.path("c.txt"), Optional: true}),
+		"another action":        with(func(s []index.Source) []index.Source { s[0].Settings.Action = lists.Allow; return s }),
+		"another guard":         with(func(s []index.Source) []index.Source { s[0].Settings.Guard = guard; return s }),
+		"what a list held once": with(func(s []index.Source) []index.Source { s[0].Kept = "content"; return s }),
+	} {
+		if current(other, 0) {
+			t.Errorf("%s: the index is said to be current", name)
+		}
+	}
+	if current(sources, digest.SetOf(digest.SHA1)) {
+		t.Error("an index without digests is said to be current")
+	}
+	d.write("a.txt", "z@bad.example\n")
+	if current(sources, 0) {
+		t.Error("a file has changed, and the index is said to be current")
+	}
+	d.write("a.txt", "x@bad.example\n")
+	if !current(sources, 0) {
+		t.Error("the file is as it was, and the index is said to be another one")
+	}
+	d.must(os.Remove(d.path("a.txt")))
+	if current(sources, 0) {
+		t.Error("a file is gone, and the index is said to be current")
+	}
+	d.write("a.txt", "x@bad.example\n")
+	d.must(os.WriteFile(d.settings.Path, []byte("damaged"), 0o600))
+	if current(sources, 0) {
+		t.Error("a damaged index is said to be current")
+	}
+}
+
+// Root accepts in a folder that may be another user's: what stands under the note's name
+// is replaced, and where a link there leads is left alone.
+func TestAcceptFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	elsewhere, path := filepath.Join(dir, "elsewhere"), filepath.Join(dir, "blockd.bdx")
+	testkit.Write(t, elsewhere, "root's own\n")
+	testkit.Must(t, os.Symlink(elsewhere, acceptedPath(path)))
+	if err := Accept(path, "g1"); err != nil || !readAcceptance(path).covers("g1", "a") || readAcceptance(path).covers("g2", "a") {
+		t.Fatalf("accepted %v, %v", readAcceptance(path), err)
+	}
+	if err := Accept(path, "g1", "a", "b"); err != nil || !readAcceptance(path).covers("g1", "b") || readAcceptance(path).covers("g1", "c") {
+		t.Fatalf("accepted %v, %v", readAcceptance(path), err)
+	}
+	if text, err := os.ReadFile(elsewhere); err != nil || string(text) != "root's own\n" {
+		t.Errorf("the link's target: %q, %v", text, err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 2 {
+		t.Errorf("left behind: %v, %v", files, err)
+	}
+	if err := Accept(filepath.Join(dir, "none", "blockd.bdx"), "g1"); err == nil {
+		t.Error("no error of a folder that is not there")
 	}
 }
