@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,13 +10,17 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
+	"blockd/lists"
 	"blockd/mail/addr"
 	"blockd/mail/digest"
 )
@@ -384,4 +389,192 @@ func TestUpdatesLeaveNoSegmentsBehind(t *testing.T) {
 	if entries := updated.Lists()[1].Summary.Entries; entries != 2 {
 		t.Errorf("b.txt has %d entries", entries)
 	}
+}
+
+// An index with an overlay costs a clear sender no memory.
+func TestOverlayAllocatesNothing(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	ix := changed(t)
+	now := time.Now()
+	clear, gone := sender(t, "x@clear.example"), sender(t, "x@gone.test")
+	var b Batch
+	all := []addr.Addr{clear, gone}
+	ix.LookupBatch(&b, all, now)
+	if n := allocations(func() {
+		for _, a := range all {
+			if matches, err := ix.Lookup(nil, a, now); err != nil || len(matches) > 0 {
+				t.Fatal(matches, err)
+			}
+		}
+		ix.LookupBatch(&b, all, now)
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// changed is an index from which gone.test went and to which come.test came.
+func changed(t testing.TB) *Index {
+	t.Helper()
+	source := plain("a", testkit.File(t, "a.txt", "stays.test\ngone.test\n"))
+	path := filepath.Join(t.TempDir(), "x.bdx")
+	ix := published(t, path, []Source{source})
+	testkit.Write(t, source.Path, "stays.test\ncome.test\n")
+	updated, _, err := ix.Update(t.Context(), []Source{source}, Options{Cache: path + CacheSuffix})
+	testkit.Must(t, err)
+	return updated
+}
+
+func TestProbeSeesTheOverlay(t *testing.T) {
+	ix := changed(t)
+	for text, want := range map[string][2]bool{"stays.test": {true, true}, "gone.test": {true, false}, "come.test": {true, true}} {
+		p, err := ix.Probe([]addr.Key{domainKey(t, text)}, netip.Addr{})
+		if err != nil || p[0].Perhaps != want[0] || p[0].Listed != want[1] {
+			t.Errorf("Probe(%s) = %+v, %v", text, p, err)
+		}
+	}
+}
+
+// Every answer is of one generation, whatever is swapped in and collected.
+func TestUpdatesUnderReaders(t *testing.T) {
+	source := plain("a", filepath.Join(t.TempDir(), "a.txt"))
+	write := func(n int) {
+		text := fmt.Sprintf("%s# of now\none.test # %d\nmx.one.test # %d\n", strings.Repeat("more.test\n", n), n, n)
+		testkit.Write(t, source.Path, text)
+	}
+	write(0)
+	path := filepath.Join(t.TempDir(), "x.bdx")
+	var live atomic.Pointer[Index]
+	live.Store(published(t, path, []Source{source}))
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			a := sender(t, "x@mx.one.test")
+			var b Batch
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				ix := live.Load()
+				matches, err := ix.Lookup(nil, a, time.Now())
+				if err != nil || len(matches) != 2 || matches[0].Reason != matches[1].Reason || matches[0].Line != matches[1].Line+1 {
+					t.Errorf("Lookup = %v, %v", matches, err)
+					return
+				}
+				ix.LookupBatch(&b, []addr.Addr{a}, time.Now())
+				if batch, err := b.Matches(0); err != nil || fmt.Sprint(batch) != fmt.Sprint(matches) {
+					t.Errorf("LookupBatch = %v, %v, want %v", batch, err, matches)
+					return
+				}
+			}
+		})
+	}
+	for n := range 60 {
+		write(n % 20)
+		ix := live.Load()
+		updated, _, err := ix.Update(t.Context(), []Source{source}, Options{Cache: path + CacheSuffix})
+		testkit.Must(t, err)
+		if n%7 == 0 {
+			testkit.Must(t, updated.Promote(t.Context()))
+		}
+		if n%20 == 19 {
+			updated = published(t, path, []Source{source})
+		}
+		live.Store(updated)
+		runtime.GC()
+	}
+	close(stop)
+	readers.Wait()
+}
+
+// Which lines were refused is known alike after a parse, from a segment, after an update, and of an
+// index file that is opened again.
+func TestRefusedLinesAreToldFromAnySource(t *testing.T) {
+	list := longList(t, "a")
+	bad := ""
+	for i := range 12 {
+		bad += fmt.Sprintf("no entry %d\n", i)
+	}
+	rewrite(t, list, "a.test\n"+bad+"*glob.test\n")
+	other := longList(t, "b")
+	sources := []Source{list, other}
+	old(t, sources)
+	o := Options{Cache: filepath.Join(t.TempDir(), "cache")}
+	path := filepath.Join(t.TempDir(), "lists.bdx")
+
+	var want lists.Dropped
+	for round, how := range []string{"parsed", "from a segment"} {
+		d := built(t, path, sources, o)
+		publish(t, d)
+		opened := opened(t, path)
+		if want.Classes == nil {
+			want = d.Report.Lists[0].Summary.Dropped
+			if want.Count(lists.Syntax) != 12 || want.Count(lists.Unsupported) != 1 || len(want.First) != 10 || want.First[9].Line != 6011 {
+				t.Fatalf("refused lines %+v", want)
+			}
+		}
+		if d.Report.Cached != 2*round {
+			t.Errorf("%s: %d sources from segments", how, d.Report.Cached)
+		}
+		for _, table := range [][]ListInfo{d.Report.Lists, d.Index().Lists(), opened.Lists()} {
+			if got := table[0].Summary.Dropped; !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %+v, want %+v", how, got, want)
+			}
+			if got := table[1].Summary.Dropped; got.Total() != 0 || got.First != nil {
+				t.Errorf("%s: a sound list with %+v", how, got)
+			}
+		}
+	}
+	ix := opened(t, path)
+	rewrite(t, list, "a.test\nb..test\n"+bad)
+	updated, _, err := ix.Update(t.Context(), sources, o)
+	testkit.Must(t, err)
+	if got := updated.Lists()[0].Summary.Dropped; got.Count(lists.Syntax) != 13 || got.Count(lists.Unsupported) != 0 || got.First[0].Text != "b..test" {
+		t.Errorf("updated: %+v", got)
+	}
+}
+
+// BenchmarkUpdate is the time from a changed line in one of ten lists of a million
+// addresses to an index that knows it.
+func BenchmarkUpdate(b *testing.B) {
+	folder := b.TempDir()
+	var sources []Source
+	for i := range 10 {
+		var text bytes.Buffer
+		for n := range 1_000_000 {
+			fmt.Fprintf(&text, "user%d@list%d-%d.example.net\n", n*7919%1_000_003, i, n%50_000)
+		}
+		name := fmt.Sprintf("list%d", i)
+		path := testkit.Write(b, filepath.Join(folder, name), text.Bytes())
+		sources = append(sources, plain(name, path))
+	}
+	old(b, sources)
+	path := filepath.Join(folder, "x.bdx")
+	ix := published(b, path, sources)
+	last := sources[9].Path
+	text := testkit.Read(b, last)
+	var used time.Duration
+	b.ResetTimer()
+	for n := range b.N {
+		b.StopTimer()
+		change := fmt.Sprintf("changed%d@bulk.test\n", n)
+		at := bytes.IndexByte(text[len(text)/2:], '\n') + 1 + len(text)/2
+		edited := append(append(append([]byte(nil), text[:at]...), change...), text[at:]...)
+		testkit.Write(b, last, edited)
+		began := testkit.CPUTime(b)
+		b.StartTimer()
+		updated, _, err := ix.Update(b.Context(), sources, Options{Cache: path + CacheSuffix})
+		testkit.Must(b, err)
+		b.StopTimer()
+		used += testkit.CPUTime(b) - began
+		if matches, err := updated.Lookup(nil, sender(b, change[:len(change)-1]), testTime); err != nil || len(matches) != 1 {
+			b.Fatal(matches, err)
+		}
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(used.Milliseconds())/float64(b.N), "cpu-ms/op")
 }

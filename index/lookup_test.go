@@ -1,17 +1,22 @@
 package index
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 	"blockd/lists"
+	"blockd/mail/addr"
 )
 
 // netListed is an entry for client addresses.
@@ -147,4 +152,120 @@ func TestClearClientDoesNotAllocate(t *testing.T) {
 	if wrong, _ := ix.FalsePositives(); wrong == 0 {
 		t.Error("no false positive among 24,000 keys: the test says nothing of them")
 	}
+}
+
+// TestLookupDomainIsWhatAllItsSendersHaveInCommon asks for a domain and compares
+// with a sender there whose local-part no list has.
+func TestLookupDomainIsWhatAllItsSendersHaveInCommon(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		entries := randomEntries(t, rng, 5, rng.IntN(600))
+		ix := indexOf(t, seeded(byte(seed)), rowsNamed(5), entries)
+		if seed%2 == 1 {
+			allPerhaps(t, ix)
+		}
+		for range 200 {
+			domain := randomDomain(rng)
+			got, err := ix.LookupDomain(nil, domainKey(t, domain), testTime)
+			want := model(entries).lookup(sender(t, "nobody-there@"+domain), testTime.Unix())
+			if err != nil || !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d: LookupDomain(%s) =\n%v, %v\nmodel says\n%v", seed, domain, got, err, want)
+			}
+		}
+	}
+}
+
+// TestProbeTellsFilterAndStoreApart holds both answers against the entries.
+func TestProbeTellsFilterAndStoreApart(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		entries := randomEntries(t, rng, 3, rng.IntN(300))
+		for i := range 20 {
+			entries = append(entries, netListed(nearNet(rng), listed{row: 2, line: 1000 + i}))
+		}
+		ix := indexOf(t, seeded(byte(seed)), rowsNamed(3), entries)
+		perhaps := seed%2 == 1
+		if perhaps {
+			allPerhaps(t, ix)
+		}
+		asked, wrong := ix.asked.Load(), ix.falsePositives.Load()
+		for range 100 {
+			keys, ip := sender(t, randomSender(rng)).Keys(nil), nearIP(rng)
+			probes, err := ix.Probe(keys, ip)
+			if err != nil || len(probes) < len(keys) {
+				t.Fatalf("%d probes of %d keys, %v", len(probes), len(keys), err)
+			}
+			for i, p := range probes {
+				isNet := i >= len(keys)
+				held := slices.ContainsFunc(entries, func(e listed) bool {
+					return isNet && e.net == p.Net || !isNet && e.key == keys[i]
+				})
+				switch {
+				case p.Listed != held, held && !p.Perhaps, perhaps && p.Perhaps != p.Asked, !p.Asked && p.Perhaps:
+					t.Fatalf("seed %d: %+v, held: %v", seed, p, held)
+				case isNet && !p.Net.Contains(ip), !isNet && p.Key != keys[i]:
+					t.Fatalf("seed %d: probe %d is of %+v", seed, i, p)
+				}
+			}
+		}
+		if ix.asked.Load() != asked || ix.falsePositives.Load() != wrong {
+			t.Error("a probe counted as a look-up")
+		}
+	}
+	ix := indexOf(t, seeded(1), rowsNamed(1), []listed{{key: addr.Key{Text: "bulk.test", Kind: addr.Domain, Labels: 2}, scope: lists.Tree, line: 1}})
+	if probes, err := ix.Probe(nil, netip.MustParseAddr("192.0.2.1")); err != nil || len(probes) != 0 {
+		t.Errorf("networks where there are none: %v, %v", probes, err)
+	}
+}
+
+// TestEntriesOfAListEnd: a file may say when an entry ends, and the index keeps to it, whether the entry came from the
+// text, from the cache, or by an update.
+func TestEntriesOfAListEnd(t *testing.T) {
+	dir := t.TempDir()
+	source := Source{List: "desk", Path: filepath.Join(dir, "desk.ent"), Settings: lists.Settings{Format: "entries"}}
+	soon, late := time.Now().Add(time.Hour).Truncate(time.Second), time.Now().Add(48*time.Hour).Truncate(time.Second)
+	write := func(middle time.Time) {
+		var b strings.Builder
+		b.WriteString(lists.EntriesHead + "\n")
+		fmt.Fprintf(&b, "ended@bulk.test\tb\tx\t%d\t\t\n", 1)
+		fmt.Fprintf(&b, "ends@bulk.test\tb\tx\t%d\trow 7\tby the desk\n", middle.Unix())
+		fmt.Fprintf(&b, "stays@bulk.test\tb\tx\t\t\t\n")
+		testkit.Write(t, source.Path, b.String())
+	}
+	check := func(what string, ix *Index, ends time.Time) {
+		t.Helper()
+		for _, tt := range []struct {
+			sender string
+			at     time.Time
+			listed bool
+		}{
+			{"ended@bulk.test", time.Now(), false},
+			{"ends@bulk.test", ends.Add(-time.Second), true},
+			{"ends@bulk.test", ends, false},
+			{"stays@bulk.test", ends, true},
+		} {
+			got, err := ix.Lookup(nil, sender(t, tt.sender), tt.at)
+			if err != nil || len(got) > 0 != tt.listed {
+				t.Errorf("%s: %s at %v: %v, %v", what, tt.sender, tt.at, got, err)
+			}
+		}
+		for e, err := range ix.Entries(t.Context(), nil) {
+			if err != nil || e.Item.Name() == "ends@bulk.test" && e.Item.Expires != ends.Unix() {
+				t.Errorf("%s: %+v, %v, want it to end at %d", what, e, err, ends.Unix())
+			}
+		}
+	}
+	path := filepath.Join(dir, "test.bdx")
+	write(soon)
+	ix := published(t, path, []Source{source})
+	check("from the text", ix, soon)
+	ix = published(t, path, []Source{source})
+	check("from the cache", ix, soon)
+	write(late)
+	updated, report, err := ix.Update(t.Context(), []Source{source}, Options{Cache: path + CacheSuffix})
+	if err != nil || report.Keys != 1 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	check("by an update", updated, late)
+	check("from the text again", published(t, path, []Source{source}), late)
 }
