@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"blockd/index/live"
+	"blockd/internal/testkit"
 	"blockd/policy/verdict"
 )
 
@@ -34,9 +35,7 @@ func TestEntityTag(t *testing.T) {
 		{"with an explanation", target + "&explain=1", tag, http.StatusOK},
 	} {
 		w := f.ask("GET", tt.target, "", "If-None-Match: "+tt.tags)
-		if w.Code != tt.want {
-			t.Errorf("%s: %d, want %d", tt.name, w.Code, tt.want)
-		}
+		testkit.Equal(t, tt.name, w.Code, tt.want)
 		if tt.want == http.StatusNotModified && (w.Body.Len() > 0 || w.Header().Get("ETag") != tag || w.Header().Get("Content-Type") != "") {
 			t.Errorf("%s: 304 with %v and %d octets", tt.name, w.Header(), w.Body.Len())
 		}
@@ -55,9 +54,7 @@ func TestEntityTagFollowsLiveEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := f.ask("GET", target, "", f.read, "If-None-Match: "+tag)
-	if a := decoded[answer](t, w, http.StatusOK, asJSON); a.Verdict != verdict.Blocked {
-		t.Errorf("with a live entry: %s", a.Verdict)
-	}
+	testkit.Equal(t, "with a live entry", decoded[answer](t, w, http.StatusOK, asJSON).Verdict, verdict.Blocked)
 }
 
 func TestHotPathAllocates(t *testing.T) {

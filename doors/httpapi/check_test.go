@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/policy/verdict"
 )
 
@@ -71,23 +72,17 @@ func TestCheckOfClientsAndDomains(t *testing.T) {
 			for _, m := range a.Matches {
 				entries = append(entries, m.Entry+" "+m.Kind)
 			}
-			if got := fmt.Sprint(a.Input, " ", a.Sender, " ", a.Client, " ", a.Domain, " ", a.Verdict, " ", entries); got != tt.want {
-				t.Errorf("answer is\n%s, want\n%s", got, tt.want)
-			}
+			testkit.Equal(t, "answer is", fmt.Sprint(a.Input, " ", a.Sender, " ", a.Client, " ", a.Domain, " ", a.Verdict, " ", entries), tt.want)
 		})
 	}
 	a := decoded[answer](t, f.ask("GET", "/v1/check?explain=1&ip=192.0.2.1", ""), http.StatusOK, asJSON)
-	if got := fmt.Sprint(a.Explain.Keys); got != "[{192.0.2.0/24 cidr  perhaps listed [0]}]" {
-		t.Errorf("explained by %s", got)
-	}
+	testkit.Equal(t, "explained by", fmt.Sprint(a.Explain.Keys), "[{192.0.2.0/24 cidr  perhaps listed [0]}]")
 	batch := `{"senders":["a@ok.example",{"sender":"a@ok.example","client":"192.0.2.1"},{"sender":"a@ok.example"}]}`
 	var kinds []string
 	for _, a := range decoded[results](t, f.ask("POST", "/v1/check", batch, "Content-Type: application/json"), http.StatusOK, asJSON).Results {
 		kinds = append(kinds, string(a.Verdict)+" "+a.Client)
 	}
-	if got := strings.Join(kinds, ", "); got != "clear , blocked 192.0.2.1, clear " {
-		t.Errorf("batch: %s", got)
-	}
+	testkit.Equal(t, "batch", strings.Join(kinds, ", "), "clear , blocked 192.0.2.1, clear ")
 	stream := "{\"sender\":\"a@ok.example\",\"client\":\"192.0.2.1\"}\n{\"sender\":\"\",\"client\":\"\"}\n"
 	w := f.ask("POST", "/v1/check", stream, "Content-Type: application/x-ndjson")
 	if lines := strings.Split(w.Body.String(), "\n"); len(lines) != 3 || !strings.Contains(lines[0], `"verdict":"blocked"`) ||
@@ -139,9 +134,7 @@ func TestCheckIsTheAnswerOfTheCommandLine(t *testing.T) {
 	want := `{"input":"X@Sub.Example","sender":"x@sub.example","verdict":"blocked","matches":[{"list":"bad","file":"` +
 		f.live.Lists()[0].Source.Path + `","line":2,"entry":"sub.example","kind":"domain","scope":"tree","action":"block",` +
 		`"reason":"Bulk & <spam>"}],"generation":"` + f.live.Generation() + `"}` + "\n"
-	if got != want {
-		t.Errorf("answer is\n%s, want\n%s", got, want)
-	}
+	testkit.Equal(t, "answer is", got, want)
 }
 
 func TestExplain(t *testing.T) {
@@ -185,14 +178,10 @@ func TestBatch(t *testing.T) {
 	var kinds []string
 	for _, a := range got.Results {
 		kinds = append(kinds, a.Input+"="+string(a.Verdict))
-		if a.Generation != got.Generation {
-			t.Errorf("%s is of generation %s, not %s", a.Input, a.Generation, got.Generation)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s is of generation", a.Input), a.Generation, got.Generation)
 	}
 	want := "b@bad.example=blocked a@ok.example=clear =clear not one=unknown b@bad.example=blocked <script>&@bad.example=blocked"
-	if s := strings.Join(kinds, " "); s != want {
-		t.Errorf("results are\n%s, want\n%s", s, want)
-	}
+	testkit.Equal(t, "results are", strings.Join(kinds, " "), want)
 	if w := f.ask("POST", "/v1/check", `{"senders":[]}`, "Content-Type: application/json"); w.Body.String() !=
 		`{"results":[],"generation":"`+f.live.Generation()+`"}`+"\n" {
 		t.Errorf("no senders: %s", w.Body)
@@ -214,9 +203,7 @@ func TestBatchIsOfOneGeneration(t *testing.T) {
 func TestBatchRefuses(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
 	many := func(n int) string { return `{"senders":["` + strings.Repeat(`x","`, n-1) + `x"]}` }
-	if n := len(decoded[results](t, f.ask("POST", "/v1/check", many(1000), "Content-Type: application/json"), http.StatusOK, asJSON).Results); n != 1000 {
-		t.Errorf("%d results, want 1000", n)
-	}
+	testkit.Equal(t, "results", len(decoded[results](t, f.ask("POST", "/v1/check", many(1000), "Content-Type: application/json"), http.StatusOK, asJSON).Results), 1000)
 	for _, tt := range []struct {
 		name, body, contentType string
 		status                  int
@@ -296,8 +283,6 @@ func FuzzBatch(f *testing.F) {
 func TestHalfPair(t *testing.T) {
 	for text, want := range map[string]bool{`"\ud83d\ude00"`: false, `"\\ud800"`: false, `"\\\ud800"`: true, `"\u00e4\n"`: false, `"\uD83D\uDE00\uD83D\uDE00"`: false,
 		`"\ude00\ud83d"`: true, `"\ud83d\n\ude00"`: true, `"\ud83d"`: true, `"\ud83d\`: true, `\`: false, "": false, `"\uZZZZ"`: false} {
-		if got := halfPair([]byte(text)); got != want {
-			t.Errorf("%s: %v", text, got)
-		}
+		testkit.Equal(t, text, halfPair([]byte(text)), want)
 	}
 }

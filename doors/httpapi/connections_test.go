@@ -85,9 +85,7 @@ func TestConnectionsOfOneClient(t *testing.T) {
 		synctest.Wait()
 		third := p.Dial("::ffff:192.0.2.1")
 		synctest.Wait()
-		if got := lasts(third); got != 0 {
-			t.Errorf("the third of one client lasts %v", got)
-		}
+		testkit.Equal(t, "the third of one client lasts", lasts(third), 0)
 		other := p.Dial("192.0.2.2")
 		defer other.Close()
 		if !answers(t, other) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"io/fs"
 	"net/http"
 	"regexp"
@@ -55,9 +56,7 @@ func TestConsoleHeaders(t *testing.T) {
 		h := f.ask("GET", path, "", asBrowser).Header()
 		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
 			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store"} {
-			if got := h.Get(name); got != want {
-				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: %s", path, name), h.Get(name), want)
 		}
 		policy := h.Get("Content-Security-Policy")
 		testkit.Has(t, policy, "default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'", "base-uri 'none'")

@@ -88,9 +88,7 @@ func TestAddAndRemoveOverHTTP(t *testing.T) {
 		time.Until(*e.Expires).Round(time.Hour) != 30*24*time.Hour {
 		t.Errorf("entry %+v", e)
 	}
-	if got := f.verdict(t, "x@mx.y.example"); got != "blocked live" {
-		t.Errorf("after the add: %s", got)
-	}
+	testkit.Equal(t, "after the add", f.verdict(t, "x@mx.y.example"), "blocked live")
 	list := decoded[EntryList](t, f.ask("GET", "/v1/entries", "", f.read), http.StatusOK, asJSON)
 	if len(list.Entries) != 1 || list.Entries[0].Entry != "y.example" {
 		t.Errorf("list %+v", list)
@@ -100,9 +98,7 @@ func TestAddAndRemoveOverHTTP(t *testing.T) {
 	if len(removed) != 2 || removed[0].Result != "removed" || removed[0].Was.Why != "phishing" || removed[1].Result != "absent" {
 		t.Errorf("removed %+v", removed)
 	}
-	if got := f.verdict(t, "x@y.example"); got != "clear" {
-		t.Errorf("after the removal: %s", got)
-	}
+	testkit.Equal(t, "after the removal", f.verdict(t, "x@y.example"), "clear")
 
 	// What was answered undoes it.
 	undo := testkit.Value(json.Marshal(removed[0].Was))(t)
@@ -122,13 +118,9 @@ func TestALiveEntryAmongLists(t *testing.T) {
 		t.Fatalf("before: %s", got)
 	}
 	f.post(`{"entry":"bad.example","action":"allow"}`)
-	if got := f.verdict(t, "x@bad.example"); got != "allowed live bad" {
-		t.Errorf("with an allow: %s", got)
-	}
+	testkit.Equal(t, "with an allow", f.verdict(t, "x@bad.example"), "allowed live bad")
 	f.post(`{"entries":[{"entry":"bad.example","action":"block"},{"entry":"x@bad.example"}]}`)
-	if got := f.verdict(t, "x@bad.example"); got != "blocked live live bad" {
-		t.Errorf("with two blocks: %s", got)
-	}
+	testkit.Equal(t, "with two blocks", f.verdict(t, "x@bad.example"), "blocked live live bad")
 	w := f.ask("POST", "/v1/check", `{"senders":["x@bad.example","y@other.example"]}`, f.read, "Content-Type: application/json")
 	batch := decoded[results](t, w, http.StatusOK, asJSON).Results
 	if len(batch) != 2 || batch[0].Verdict != verdict.Blocked || batch[0].Matches[0].List != live.ListName || batch[1].Verdict != verdict.Clear {
@@ -168,9 +160,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 	}
 	wantProblem(t, f.ask("POST", "/v1/entries", `{"entry":"x.example"}`, f.write, "Content-Type: text/plain"), http.StatusUnsupportedMediaType, "application/json")
 	wantProblem(t, f.ask("DELETE", "/v1/entries", "", f.write), http.StatusBadRequest, "want 1 to 1000 parameters")
-	if n := f.set.Len(); n != 0 {
-		t.Errorf("%d entries", n)
-	}
+	testkit.Equal(t, "entries", f.set.Len(), 0)
 	if status, results, _ := f.post(`{"entry":"gmail.com","force":true}`); status != http.StatusOK || !results[0].Entry.Force {
 		t.Errorf("by force: %d", status)
 	}
@@ -181,9 +171,7 @@ func TestEntriesThatCannotBeWritten(t *testing.T) {
 	f := newEntryFixture(t)
 	f.set.Close()
 	wantProblem(t, f.ask("POST", "/v1/entries", `{"entry":"x.example"}`, f.write, "Content-Type: application/json"), http.StatusInsufficientStorage, "cannot be written")
-	if got := f.verdict(t, "a@x.example"); got != "clear" {
-		t.Errorf("verdict %s", got)
-	}
+	testkit.Equal(t, "verdict", f.verdict(t, "a@x.example"), "clear")
 }
 
 func TestNoEntriesNoResource(t *testing.T) {
@@ -279,8 +267,6 @@ func TestIfRev(t *testing.T) {
 func TestHowToForce(t *testing.T) {
 	for path, want := range map[string]string{"/v1/entries": `say "force": true`, "/v1/owners/a@b.example/entries": `say "force": true`, "/v1/owners/a@b.example/junk": "say force=1",
 		"/v1/proposals/adopt": "say force=1", "/v1/requests/grant": `add the entry by /v1/entries with "force": true`} {
-		if got := howToForce(path); got != want {
-			t.Errorf("%s: %s, want %s", path, got, want)
-		}
+		testkit.Equal(t, path, howToForce(path), want)
 	}
 }

@@ -37,9 +37,7 @@ func TestEntryPages(t *testing.T) {
 		for _, e := range l.Entries {
 			seen = append(seen, e.Entry)
 		}
-		if l.Total != 250 {
-			t.Errorf("page %d: total %d", pages, l.Total)
-		}
+		testkit.Equal(t, fmt.Sprintf("page %d: total", pages), l.Total, 250)
 		if target = ""; l.Next != "" {
 			target = "/v1/entries?limit=100&cursor=" + url.QueryEscape(l.Next)
 		}
@@ -154,16 +152,12 @@ func TestDecisionPagesAndExports(t *testing.T) {
 			target = "/v1/decisions?limit=1000&cursor=" + l.Next
 		}
 	}
-	if len(seen) != many {
-		t.Errorf("a walk saw %d of %d", len(seen), many)
-	}
+	testkit.Equal(t, "a walk saw", len(seen), many)
 	found := f.ask("GET", "/v1/decisions?q=S2499@BAD", "", bearFirst)
 	if l := decoded[DecisionList](t, found, http.StatusOK, asJSON); len(l.Decisions) != 1 {
 		t.Errorf("found %d", len(l.Decisions))
 	}
-	if again := f.ask("GET", "/v1/decisions?q=S2499@BAD", "", bearFirst, "If-None-Match: "+found.Header().Get("ETag")); again.Code != http.StatusNotModified {
-		t.Errorf("asked again: %d", again.Code)
-	}
+	testkit.Equal(t, "asked again", f.ask("GET", "/v1/decisions?q=S2499@BAD", "", bearFirst, "If-None-Match: "+found.Header().Get("ETag")).Code, http.StatusNotModified)
 	if l := decoded[DecisionList](t, f.ask("GET", "/v1/decisions?sort=oldest&limit=1", "", bearFirst), http.StatusOK, asJSON); l.Decisions[0].Sender != "=s0@bad.example" {
 		t.Errorf("the oldest is %+v", l.Decisions[0])
 	}
@@ -171,9 +165,7 @@ func TestDecisionPagesAndExports(t *testing.T) {
 	if err != nil || len(rows) != 1+many || rows[0][6] != "sender" || rows[1][6] != "'=s2499@bad.example" {
 		t.Errorf("%d rows, %v", len(rows), err)
 	}
-	if lines := strings.Count(f.ask("GET", "/v1/decisions.ndjson", "", bearFirst).Body.String(), "\n"); lines != many {
-		t.Errorf("%d lines", lines)
-	}
+	testkit.Equal(t, "lines", strings.Count(f.ask("GET", "/v1/decisions.ndjson", "", bearFirst).Body.String(), "\n"), many)
 	wantProblem(t, f.ask("GET", "/v1/decisions?cursor=o1&sort=newest", "", bearFirst), http.StatusBadRequest, "cursor: no such cursor")
 	wantProblem(t, f.ask("GET", "/v1/decisions.csv?colour=red", "", bearFirst), http.StatusBadRequest, "colour: no such parameter")
 }

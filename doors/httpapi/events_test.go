@@ -68,9 +68,7 @@ func TestEventsOverARealConnection(t *testing.T) {
 	if after := runtime.NumGoroutine(); after > before {
 		t.Errorf("%d goroutines, and %d before", after, before)
 	}
-	if n := len(f.settings.Events.watchers); n != 0 {
-		t.Errorf("%d watchers are left", n)
-	}
+	testkit.Equal(t, "watchers are left", len(f.settings.Events.watchers), 0)
 }
 
 func TestWatchersAreBounded(t *testing.T) {
@@ -229,9 +227,7 @@ func TestWatcherWhoseBodyNeverComes(t *testing.T) {
 		}
 		f.settings.Events.mu.Lock()
 		defer f.settings.Events.mu.Unlock()
-		if n := len(f.settings.Events.watchers); n != 0 {
-			t.Errorf("%d watchers are left", n)
-		}
+		testkit.Equal(t, "watchers are left", len(f.settings.Events.watchers), 0)
 	})
 }
 
@@ -247,7 +243,5 @@ func TestEventsHaveTheTimeOfTheHistory(t *testing.T) {
 // A decision costs those who make it no allocation while nobody watches.
 func TestEventsWithoutWatchersAllocateNothing(t *testing.T) {
 	e, r := NewEvents(), refusal(time.Now(), "a@bad.example")
-	if n := testing.AllocsPerRun(100, func() { e.Add(r) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	testkit.Equal(t, "allocations", testing.AllocsPerRun(100, func() { e.Add(r) }), 0)
 }

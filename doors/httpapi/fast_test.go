@@ -62,9 +62,7 @@ func TestFastChangesNoAnswer(t *testing.T) {
 				f.settings.Fast, f.limiter = fast, newLimiter(s.MaxRate)
 				f.inBubble(t, func(p *testkit.Pipes) { answers[i] = converse(p, dialogue) })
 			}
-			if answers[0] != answers[1] {
-				t.Errorf("%s: the fast path answers\n%.4000s\nwant\n%.4000s", name, answers[0], answers[1])
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: the fast path answers", name), answers[0], answers[1])
 			if !strings.HasPrefix(answers[0], "HTTP/1.1 ") {
 				t.Errorf("%s: answers are\n%.4000s", name, answers[0])
 			}
@@ -107,9 +105,7 @@ func TestFastHandsOver(t *testing.T) {
 			io.WriteString(conn, batch[i:i+1])
 			time.Sleep(requestTimeout / 2 / time.Duration(len(batch)))
 		}
-		if got := status(t, in); got != http.StatusOK {
-			t.Errorf("batch is %d", got)
-		}
+		testkit.Equal(t, "batch", status(t, in), http.StatusOK)
 	})
 	f.inBubble(t, func(p *testkit.Pipes) {
 		conn := p.Dial("192.0.2.1")
@@ -120,9 +116,7 @@ func TestFastHandsOver(t *testing.T) {
 			want int
 		}{{plainCheck, http.StatusOK}, {"GET /v1/check HTTP/1.1\r\n\r\n", http.StatusBadRequest}} {
 			io.WriteString(conn, tt.text)
-			if got := status(t, in); got != tt.want {
-				t.Errorf("%q is %d, want %d", tt.text, got, tt.want)
-			}
+			testkit.Equal(t, tt.text, status(t, in), tt.want)
 			time.Sleep(requestTimeout + time.Second)
 		}
 	})
@@ -170,9 +164,7 @@ func TestFastEndsAfterItsAnswer(t *testing.T) {
 		<-asked
 		f.reload = nil
 		stop()
-		if got := lasts(idle); got != 0 {
-			t.Errorf("the idle connection lasts %v", got)
-		}
+		testkit.Equal(t, "the idle connection lasts", lasts(idle), 0)
 		synctest.Wait()
 		select {
 		case <-p.Closed():
@@ -180,12 +172,8 @@ func TestFastEndsAfterItsAnswer(t *testing.T) {
 			t.Error("others are still let in")
 		}
 		go close(answer)
-		if got := status(t, in); got != http.StatusOK {
-			t.Errorf("the answer under way is %d", got)
-		}
-		if got := lasts(busy); got != 0 {
-			t.Errorf("its connection lasts %v", got)
-		}
+		testkit.Equal(t, "the answer under way", status(t, in), http.StatusOK)
+		testkit.Equal(t, "its connection lasts", lasts(busy), 0)
 		if err := <-ended; err != nil {
 			t.Errorf("Serve = %v", err)
 		}

@@ -73,9 +73,7 @@ func TestMoved(t *testing.T) {
 	for _, e := range decoded[OwnerEntries](t, f.ask("GET", "/v1/owners/ann@here.example/entries", "", ann), 200, asJSON).Entries {
 		have = append(have, e.Entry)
 	}
-	if text := strings.Join(have, " "); text != "new@bulk.example other@x.example own@x.example" {
-		t.Errorf("entries: %s", text)
-	}
+	testkit.Equal(t, "entries", strings.Join(have, " "), "new@bulk.example other@x.example own@x.example")
 	mail := mailFrom("x@y.example")
 	wantProblem(t, f.ask("POST", "/v1/owners/bob@here.example/junk", mail, ann, asMail), 404, noOwner)
 	wantProblem(t, f.ask("POST", path, mail, ann, json1), 415, "want Content-Type message/rfc822")

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -67,9 +68,7 @@ func TestOneReplayAtATime(t *testing.T) {
 	go func() {
 		done <- decoded[Replay](t, f.ask("GET", "/v1/lists/bad/replay?span=24h", "", bearFirst), http.StatusOK, asJSON)
 	}()
-	if list := <-began; list != "bad" {
-		t.Errorf("list %q", list)
-	}
+	testkit.Equal(t, "list", <-began, "bad")
 	if w := f.ask("GET", "/v1/lists/bad/replay", "", bearFirst); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
 		t.Errorf("beside another one: %d", w.Code)
 	}

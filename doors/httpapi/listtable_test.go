@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy/hits"
 	"blockd/reload"
@@ -78,9 +79,7 @@ func TestListTable(t *testing.T) {
 	if !slices.Equal(a.Overlaps, []ListOverlap{{"d", 3}, {"b", 1}}) || !slices.Equal(d.Overlaps, []ListOverlap{{"a", 3}}) {
 		t.Errorf("overlaps of a %v, of d %v", a.Overlaps, d.Overlaps)
 	}
-	if b.Entries != 0 {
-		t.Errorf("%d entries of a file that was left out", b.Entries)
-	}
+	testkit.Equal(t, "entries of a file that was left out", b.Entries, 0)
 	if *d.Hits != 4 || !d.LastHit.Equal(young) || e.Action != "" || len(e.Problems) != 1 {
 		t.Errorf("d: %+v, e: %+v", d, e)
 	}
@@ -104,7 +103,5 @@ func TestListWithRefusedLines(t *testing.T) {
 	if w := table.Worth; w[0].State != ListPartial || w[0].Errors != 2 || w[1].State != ListRefused || w[1].Errors != 0 || w[2].State != ListStale {
 		t.Errorf("lists %+v", w)
 	}
-	if !slices.Equal(table.Remarks, []string{"a remark"}) {
-		t.Errorf("remarks %q", table.Remarks)
-	}
+	testkit.EqualSlices(t, "remarks", table.Remarks, []string{"a remark"})
 }

@@ -58,9 +58,7 @@ func TestDocumentIsServed(t *testing.T) {
 	if strings.Contains(w.Body.String(), "/v1/entries") {
 		t.Error("the document has a resource that this server has not")
 	}
-	if again := f.ask("GET", "/openapi.json", "", "If-None-Match: "+w.Header().Get("ETag")); again.Code != http.StatusNotModified {
-		t.Errorf("asked again: %d", again.Code)
-	}
+	testkit.Equal(t, "asked again", f.ask("GET", "/openapi.json", "", "If-None-Match: "+w.Header().Get("ETag")).Code, http.StatusNotModified)
 }
 
 // TestAnswersAreAsDocumented holds real answers against the schemas, and against having

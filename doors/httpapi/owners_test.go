@@ -35,9 +35,7 @@ func TestAliasesLeadToTheirOwner(t *testing.T) {
 	if r := f.ask("GET", "/v1/owners/anna+x@here.example/entries", "", anna); !strings.Contains(r.Body.String(), "promo@bulk.example") {
 		t.Errorf("it is not hers: %s", r.Body.String())
 	}
-	if r := f.ask("GET", "/v1/owners/sales@here.example/entries", "", bob); r.Code != 404 {
-		t.Errorf("bob reads it: %d", r.Code)
-	}
+	testkit.Equal(t, "bob reads it", f.ask("GET", "/v1/owners/sales@here.example/entries", "", bob).Code, 404)
 }
 
 // ownersFixture is a Server with live entries and tokens: bear gives the header of one that is bound to owners.
@@ -100,9 +98,7 @@ func TestOwnersEntries(t *testing.T) {
 		}
 		cursor = "&cursor=" + l.Next
 	}
-	if got := strings.Join(seen, " "); got != "c@x.example b@x.example a@x.example" {
-		t.Errorf("pages: %s", got)
-	}
+	testkit.Equal(t, "pages", strings.Join(seen, " "), "c@x.example b@x.example a@x.example")
 	wantProblem(t, f.ask("GET", path+"?limt=2", "", ann), 400, "limt: no such parameter")
 	// What an answer had, sent back, undoes; and everybody's entries are not the owner's.
 	w = f.ask("DELETE", path+"?entry=b@x.example", "", ann)

@@ -55,9 +55,7 @@ func TestLearnExplainForget(t *testing.T) {
 		}
 		return a.Explain.Correspondent
 	}
-	if got := explained(f.read); got != time.Now().UTC().Format(time.DateOnly) {
-		t.Errorf("explained to a reader: %q", got)
-	}
+	testkit.Equal(t, "explained to a reader", explained(f.read), time.Now().UTC().Format(time.DateOnly))
 	if w := f.ask("GET", "/v1/check?explain=1&sender=bob@there.example", ""); strings.Contains(w.Body.String(), "correspondent") {
 		t.Errorf("explained to anybody: %s", w.Body)
 	}
@@ -70,9 +68,7 @@ func TestLearnExplainForget(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(dir, "sessions")); err != nil || strings.Contains(string(text), "there.example") || !strings.Contains(string(text), "carl") {
 		t.Errorf("the file of sessions: %v, %s", err, text)
 	}
-	if got := explained(f.read); got != "" {
-		t.Errorf("a forgotten person is explained: %q", got)
-	}
+	testkit.Equal(t, "a forgotten person is explained", explained(f.read), "")
 	w := f.ask("GET", "/v1/audit", "", f.read)
 	if text := w.Body.String(); !strings.Contains(text, "person.forget") || !strings.Contains(text, "correspondents.learn") || strings.Contains(strings.ToLower(text), "bob") {
 		t.Errorf("the journal: %s", text)

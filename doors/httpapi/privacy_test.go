@@ -93,9 +93,7 @@ func TestOwnersEntriesAreShownToWhoMay(t *testing.T) {
 			for _, explain := range []string{"", "&explain=1"} {
 				w := f.ask("GET", "/v1/check?sender=promo@bulk.example&recipient="+recipient+explain, "", headers...)
 				if w.Code != http.StatusOK {
-					if want != fmt.Sprint(w.Code) {
-						t.Errorf("%s %v: %d %s, want %s", recipient, headers, w.Code, w.Body, want)
-					}
+					testkit.Equal(t, fmt.Sprintf("%s %v: %s", recipient, headers, w.Body), fmt.Sprint(w.Code), want)
 					continue
 				}
 				var a answer
@@ -104,9 +102,7 @@ func TestOwnersEntriesAreShownToWhoMay(t *testing.T) {
 				for _, m := range a.Matches {
 					got += " " + m.Owner + ":" + m.Entry
 				}
-				if got != want {
-					t.Errorf("%s%s %v: %s, want %s", recipient, explain, headers, got, want)
-				}
+				testkit.Equal(t, fmt.Sprintf("%s%s %v", recipient, explain, headers), got, want)
 				for _, secret := range []string{"her bank", "bob@here.example"} {
 					if strings.Contains(w.Body.String(), secret) && !strings.Contains(want, "bulk.example") {
 						t.Errorf("%s%s %v tells %q: %s", recipient, explain, headers, secret, w.Body)

@@ -72,9 +72,7 @@ func TestQuarantinePages(t *testing.T) {
 			break
 		}
 	}
-	if got := strings.Join(all, " "); got != "a4@bad.example a3@bad.example a2@bad.example a1@bad.example a0@bad.example" {
-		t.Errorf("messages %s", got)
-	}
+	testkit.Equal(t, "messages", strings.Join(all, " "), "a4@bad.example a3@bad.example a2@bad.example a1@bad.example a0@bad.example")
 	if page := decoded[QuarantineList](t, f.ask("GET", "/v1/quarantine?sender=A3&recipient=u@&list=bad&before=2040-01-01T00:00:00Z&since=2001-01-01T00:00:00Z", "", f.read), http.StatusOK, asJSON); len(page.Messages) != 1 {
 		t.Errorf("found %+v", page.Messages)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // TestRateAgreesWithABucket holds the one time a caller against the plain form of a
@@ -54,9 +56,7 @@ func TestRateRemembersSoManyCallers(t *testing.T) {
 	for i := range 100 {
 		l.admit(key(i), now)
 	}
-	if wait := l.admit(key(100), now); wait != 0 {
-		t.Errorf("the first beyond them waits %v: it has the common allowance", wait)
-	}
+	testkit.Equal(t, "the first beyond them waits", l.admit(key(100), now), 0)
 	if wait := l.admit(key(101), now); wait == 0 {
 		t.Error("the second has one of its own")
 	}
@@ -82,9 +82,7 @@ func TestClientsThatAreOne(t *testing.T) {
 		{"two /64", "2001:db8::1", "2001:db8:0:1::1", false},
 		{"zones", "fe80::1%eth0", "fe80::2%eth1", true},
 	} {
-		if got := clientKey(netip.MustParseAddr(tt.a)) == clientKey(netip.MustParseAddr(tt.b)); got != tt.one {
-			t.Errorf("%s: one client = %v, want %v", tt.name, got, tt.one)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: one client", tt.name), clientKey(netip.MustParseAddr(tt.a)) == clientKey(netip.MustParseAddr(tt.b)), tt.one)
 	}
 }
 
@@ -97,9 +95,7 @@ func TestTooManyRequests(t *testing.T) {
 		ask := func(header string) int {
 			w := f.ask("GET", target, "", header)
 			if w.Code == http.StatusTooManyRequests {
-				if got := w.Header().Get("Retry-After"); got != "1" {
-					t.Errorf("Retry-After %q, want 1", got)
-				}
+				testkit.Equal(t, "Retry-After", w.Header().Get("Retry-After"), "1")
 				wantProblem(t, w, http.StatusTooManyRequests, "more than 2 requests a second")
 			}
 			return w.Code
@@ -114,14 +110,10 @@ func TestTooManyRequests(t *testing.T) {
 			{wrong, 401}, {wrong, 401}, {wrong, 429}, // the address'; so tokens are guessed slowly
 			{monitor, 429},
 		} {
-			if got := ask(step.header); got != step.want {
-				t.Errorf("%.25s… = %d, want %d", step.header, got, step.want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%.25s…", step.header), ask(step.header), step.want)
 		}
 		time.Sleep(time.Second)
-		if got := ask(monitor); got != 200 {
-			t.Errorf("a second later: %d", got)
-		}
+		testkit.Equal(t, "a second later", ask(monitor), 200)
 		for range 5 {
 			f.gives(t, http.StatusOK, "GET", "/healthz", "")
 		}

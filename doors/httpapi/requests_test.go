@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -117,9 +118,7 @@ func TestGrantsAskForProof(t *testing.T) {
 			continue
 		}
 		done := decoded[RequestGrant](t, w, http.StatusOK, asJSON)
-		if got := strings.Join(done.Change.Entry.Require, ","); got != want {
-			t.Errorf("request %d requires %q, want %q", i, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("request %d requires", i), strings.Join(done.Change.Entry.Require, ","), want)
 		if i == 0 && done.Proof != receipt.SPF {
 			t.Errorf("the request says %q", done.Proof)
 		}

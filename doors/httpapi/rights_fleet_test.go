@@ -81,9 +81,7 @@ func TestTokensOfTheFleetOverHTTP(t *testing.T) {
 	}
 	ann := "Authorization: Bearer " + made.Token
 	worth := func(f *entryFixture) int { return f.ask("GET", "/v1/owners/ann@here.example/entries", "", ann).Code }
-	if code := worth(a); code != 200 {
-		t.Errorf("where it was made it is worth %d at once", code)
-	}
+	testkit.Equal(t, "where it was made it is worth", worth(a), 200)
 	testkit.Eventually(t, "the token counts on the other machine", func() bool { return worth(b) == 200 })
 	local := decoded[MadeToken](t, a.ask("POST", "/v1/tokens", `{"name":"here","scope":"read","local":true}`, bossA, json1), 200, asJSON)
 	if local.Fleet {

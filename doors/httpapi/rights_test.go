@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // adminRoutes are the resources for which the scope write is not enough.
@@ -111,21 +113,13 @@ func TestTokensSayWhenTheyWereUsed(t *testing.T) {
 		}
 		return names
 	}
-	if got := used(); got != "boss " {
-		t.Errorf("at first %q were used", got)
-	}
+	testkit.Equal(t, "at first", used(), "boss ")
 	cookie := signIn(t, f.fixture, f.read)
 	f.ask("GET", "/v1/sessions", "", boss) // which looks the holder of a session up
-	if got := used(); got != "boss " {
-		t.Errorf("after a sign-in alone %q were used", got)
-	}
+	testkit.Equal(t, "after a sign-in alone", used(), "boss ")
 	f.ask("GET", "/v1/entries", "", cookie)
-	if got := used(); got != "viewer boss " {
-		t.Errorf("after a request of a browser %q were used", got)
-	}
+	testkit.Equal(t, "after a request of a browser", used(), "viewer boss ")
 	f.ask("GET", "/v1/entries", "", "Authorization: Bearer blockd_nobodys")
 	f.ask("GET", "/v1/entries", "", f.write)
-	if got := used(); got != "viewer helpdesk boss " {
-		t.Errorf("after a request of a program %q were used", got)
-	}
+	testkit.Equal(t, "after a request of a program", used(), "viewer helpdesk boss ")
 }

@@ -172,9 +172,7 @@ func TestSessionsEnd(t *testing.T) {
 	set := testkit.Value(session.Open(session.Settings{Idle: time.Nanosecond, Max: time.Nanosecond}))(t)
 	f.settings.Sessions = set
 	f.serve(f.settings)
-	if got := status(signIn(t, f.fixture, f.write)); got != 401 {
-		t.Errorf("after its time: %d", got)
-	}
+	testkit.Equal(t, "after its time", status(signIn(t, f.fixture, f.write)), 401)
 }
 
 // By TLS, at the door or at a web server before it, the cookie goes by TLS alone, and nobody else can set it.
@@ -222,9 +220,7 @@ func TestCookies(t *testing.T) {
 		}
 		if tt.host == "mail.example" {
 			planted := "Cookie: " + plainCookie + "=" + c.Value
-			if w := ask(tt.f, tt.encrypted, tt.host, tt.origin, planted, "/v1/entries", ""); w.Code != 401 {
-				t.Errorf("%s: a cookie that any neighbour can set is taken: %d", tt.name, w.Code)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: a cookie that any neighbour can set is taken", tt.name), ask(tt.f, tt.encrypted, tt.host, tt.origin, planted, "/v1/entries", "").Code, 401)
 		}
 	}
 	cookie := cookieOf(t, ask(f.fixture, false, "127.0.0.1:8025", "", "", "/v1/session", body))

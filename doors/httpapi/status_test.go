@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"blockd/reload"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"reflect"
@@ -84,9 +85,7 @@ func TestRoutes(t *testing.T) {
 	wantProblem(t, f.ask("GET", "/v1/check/x", ""), http.StatusNotFound, "no such resource")
 	for path, allow := range map[string]string{"/v1/check": "GET, HEAD, POST", "/v1/lists": "GET, HEAD", "/readyz": "GET, HEAD", "/": "GET, HEAD"} {
 		w := f.ask("DELETE", path, "")
-		if got := w.Header().Get("Allow"); got != allow {
-			t.Errorf("Allow of %s is %q, want %q", path, got, allow)
-		}
+		testkit.Equal(t, fmt.Sprintf("Allow of %s", path), w.Header().Get("Allow"), allow)
 		wantProblem(t, w, http.StatusMethodNotAllowed, "DELETE")
 	}
 	w := f.ask("GET", "/v1/check?sender=a", "")

@@ -43,9 +43,7 @@ func TestStream(t *testing.T) {
 			for line := range strings.Lines(w.Body.String()) {
 				got = append(got, streamed(t, line))
 			}
-			if s := strings.Join(got, " "); s != tt.want {
-				t.Errorf("answers are\n%.300s, want\n%.300s", s, tt.want)
-			}
+			testkit.Equal(t, "answers are", strings.Join(got, " "), tt.want)
 		})
 	}
 }
@@ -148,9 +146,7 @@ func TestStreamOfARevokedToken(t *testing.T) {
 		if found, err := RevokeToken(path, "viewer", nil, ""); !found || err != nil {
 			t.Errorf("revoke: %t, %v", found, err)
 		}
-		if err := ask(); err != io.ErrUnexpectedEOF {
-			t.Errorf("goes on: %v", err)
-		}
+		testkit.Equal(t, "goes on", ask(), io.ErrUnexpectedEOF)
 	})
 }
 

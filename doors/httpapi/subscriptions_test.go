@@ -101,7 +101,5 @@ func TestSubscriptionChanges(t *testing.T) {
 			t.Errorf("%+v, want %+v", c, want[i])
 		}
 	}
-	if len(f.made) != 3 {
-		t.Errorf("%d changes", len(f.made))
-	}
+	testkit.Equal(t, "changes", len(f.made), 3)
 }

@@ -38,7 +38,5 @@ func TestChangeElsewhereOutlastsTheDoor(t *testing.T) {
 	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK || string(text) != body {
 		t.Errorf("%s %q, %v", answer.Status, text, err)
 	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, <-ended)
 }

@@ -119,9 +119,7 @@ func TestUnixSocket(t *testing.T) {
 	go func() { ended <- f.Serve(ctx, l) }()
 	defer func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, <-ended)
 	}()
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -135,9 +133,7 @@ func TestUnixSocket(t *testing.T) {
 		req.Header.Set("Content-Type", "application/json")
 		resp := testkit.Value(client.Do(req))(t)
 		resp.Body.Close()
-		if resp.StatusCode != r.want {
-			t.Errorf("%s is %d, want %d", r.method, resp.StatusCode, r.want)
-		}
+		testkit.Equal(t, r.method, resp.StatusCode, r.want)
 	}
 }
 
@@ -189,19 +185,11 @@ func TestRevokedAtOnce(t *testing.T) {
 	if found, err := RevokeToken(path, "viewer", nil, ""); err != nil || found {
 		t.Errorf("revoked twice: %t, %v", found, err)
 	}
-	if got := status(f.read); got != 401 {
-		t.Errorf("revoked: %d", got)
-	}
-	if got := status(f.write); got != 200 {
-		t.Errorf("the other one: %d", got)
-	}
-	if got := status(newToken(t, path, "new", Read)); got != 200 {
-		t.Errorf("a new one: %d", got)
-	}
+	testkit.Equal(t, "revoked", status(f.read), 401)
+	testkit.Equal(t, "the other one", status(f.write), 200)
+	testkit.Equal(t, "a new one", status(newToken(t, path, "new", Read)), 200)
 	testkit.Write(t, path, "garbage\n")
-	if got := status(f.write); got != 401 {
-		t.Errorf("with a file that cannot be read: %d", got)
-	}
+	testkit.Equal(t, "with a file that cannot be read", status(f.write), 401)
 }
 
 // A file of tokens that is damaged is told of once, however often somebody asks.

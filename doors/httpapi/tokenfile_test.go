@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -79,9 +78,7 @@ func TestTokenFileHasABound(t *testing.T) {
 	made := 0
 	for ; made < maxTokens; made++ {
 		if _, err := NewToken(path, fmt.Sprintf("n%d", made), Read, nil, "", owners...); err != nil {
-			if !errors.Is(err, errTokensFull) {
-				t.Errorf("the last one: %v", err)
-			}
+			testkit.IsError(t, "the last one", err, errTokensFull)
 			break
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blockd/doors/httpapi/client"
+	"blockd/internal/testkit"
 )
 
 // answering is a server that answers every request so.
@@ -58,9 +59,7 @@ func TestNoAnswerIsAnError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, err := range answering(t, 200, nil, `{}`).Entries(ctx, client.EntryQuery{}) {
-		if !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		testkit.IsError(t, "Canceled", err, context.Canceled)
 	}
 }
 

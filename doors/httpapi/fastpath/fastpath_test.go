@@ -128,16 +128,12 @@ func newExchange(t *testing.T, handler http.HandlerFunc) *exchange {
 func TestRecognise(t *testing.T) {
 	for _, tt := range requests {
 		e := newExchange(t, echo)
-		if got := e.recognise([]byte(tt.text)); got != tt.taken {
-			t.Errorf("%s: taken %v, want %v", tt.name, got, tt.taken)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: taken", tt.name), e.recognise([]byte(tt.text)), tt.taken)
 		e = newExchange(t, echo)
 		if !e.recognise([]byte(plainCheck)) {
 			t.Fatal("a check is not taken")
 		}
-		if got := e.recognise([]byte(tt.text)); got != tt.taken {
-			t.Errorf("%s, after a check: taken %v, want %v", tt.name, got, tt.taken)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s, after a check: taken", tt.name), e.recognise([]byte(tt.text)), tt.taken)
 	}
 }
 
@@ -157,9 +153,7 @@ func FuzzListener(f *testing.F) {
 		var got, want string
 		serve(t, true, echo, func(p *testkit.Pipes, _ func()) { got = converse(p, text) })
 		serve(t, false, echo, func(p *testkit.Pipes, _ func()) { want = converse(p, text) })
-		if got != want {
-			t.Errorf("%q is answered\n%.4000s\nwant\n%.4000s", text, got, want)
-		}
+		testkit.Equal(t, "the answers", got, want)
 	})
 }
 

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -37,9 +38,7 @@ func TestSignIn(t *testing.T) {
 	finish := func(p *Provider, secret string, query url.Values, want error) Person {
 		t.Helper()
 		person, err := p.Finish(t.Context(), secret, query)
-		if !errors.Is(err, want) {
-			t.Errorf("%v: %v, want %v", query, err, want)
-		}
+		testkit.IsError(t, query, err, want)
 		return person
 	}
 	mine, other := NewSecret(), NewSecret()
@@ -75,12 +74,8 @@ func TestSignIn(t *testing.T) {
 	query = server.SignIn(t, begin(mine), "anna")
 	server.Kill()
 	finish(p, mine, query, ErrAway)
-	if _, err := New(settings(server.Issuer)).Begin(t.Context(), mine); !errors.Is(err, ErrAway) {
-		t.Error(err)
-	}
-	if to := New(settings(server.Issuer)).EndSession(t.Context()); to != "" {
-		t.Errorf("a provider that has said nothing leads to %q", to)
-	}
+	testkit.Fails(New(settings(server.Issuer)).Begin(t.Context(), mine))(t, "a provider that is away", ErrAway)
+	testkit.Equal(t, "a provider that has said nothing leads", New(settings(server.Issuer)).EndSession(t.Context()), "")
 	server.Restart(t)
 	finish(p, mine, server.SignIn(t, begin(mine), "anna"), nil)
 }
@@ -100,9 +95,7 @@ func TestHostileProvider(t *testing.T) {
 	}
 	for _, end := range []string{"", "javascript:alert(1)", "/end", "//", "ftp://x.example/", "http://%zz/"} {
 		answer = `{"issuer":"` + server.URL + `","authorization_endpoint":"https://x.example/","end_session_endpoint":"` + end + `"}`
-		if to := New(settings(server.URL)).EndSession(t.Context()); to != "" {
-			t.Errorf("%q leads to %q", end, to)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q leads", end), New(settings(server.URL)).EndSession(t.Context()), "")
 	}
 }
 
@@ -113,15 +106,11 @@ func TestBusy(t *testing.T) {
 		done := testkit.Value(p.enter())(t)
 		all = append(all, done)
 	}
-	if _, err := p.Begin(t.Context(), "x"); !errors.Is(err, ErrBusy) {
-		t.Error(err)
-	}
+	testkit.Fails(p.Begin(t.Context(), "x"))(t, "beyond the bound", ErrBusy)
 	for _, done := range all {
 		done()
 	}
-	if _, err := p.Begin(t.Context(), "x"); !errors.Is(err, ErrAway) {
-		t.Error(err)
-	}
+	testkit.Fails(p.Begin(t.Context(), "x"))(t, "a provider that is away", ErrAway)
 }
 
 // Which claims give which rights.
@@ -165,9 +154,7 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s: %+v, %v", tt.name, p, err)
 		}
 	}
-	if _, err := rules.person(map[string]any{"groups": "root"}); !errors.Is(err, ErrDenied) {
-		t.Errorf("somebody without a subject: %v", err)
-	}
+	testkit.Fails(rules.person(map[string]any{"groups": "root"}))(t, "somebody without a subject", ErrDenied)
 	for want, claims := range map[string]map[string]any{
 		"u1": {"preferred_username": strings.Repeat("x", 201)}, "anna": {"preferred_username": "anna", "name": "Anna"}, "Anna A.": {"name": "Anna A.", "preferred_username": "an\u202ena"},
 	} {

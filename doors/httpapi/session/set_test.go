@@ -196,9 +196,7 @@ func TestUseWhileAnotherProcessWrites(t *testing.T) {
 	secret := begin(t, s, noon, "a")
 	lock := testkit.Value(durable.Lock(path+".lock", os.ErrExist))(t)
 	later := noon.Add(50 * time.Minute)
-	if err := s.Use(later, idOf(secret)); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, s.Use(later, idOf(secret)))
 	lock.Close()
 	if !there(t, s, noon.Add(100*time.Minute), secret) {
 		t.Error("a request that came meanwhile does not count")
