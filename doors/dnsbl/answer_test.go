@@ -135,9 +135,7 @@ func TestAnswers(t *testing.T) {
 		{"\\255.example.dbl.here.example", dns.TypeA, dbl(no)},
 	} {
 		m := r.ask(row.name, row.qtype)
-		if got := shown(m); got != row.want {
-			t.Errorf("%s %s: %s, want %s", row.name, dns.TypeToString[row.qtype], got, row.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s %s", row.name, dns.TypeToString[row.qtype]), shown(m), row.want)
 		if aa := m.Rcode != dns.RcodeRefused; m.Authoritative != aa || m.RecursionAvailable || !m.RecursionDesired || !m.Response {
 			t.Errorf("%s: header %+v, want AA %v, RA unset, RD as asked", row.name, m.MsgHdr, aa)
 		}
@@ -367,9 +365,7 @@ func TestClearQuestionDoesNotAllocate(t *testing.T) {
 				q.SetEdns0(1232, true)
 			}
 			query := pack(t, q)
-			if n := testing.AllocsPerRun(1000, func() { out = w.reply(out[:0], query, byLists, maxUDP) }); n != 0 {
-				t.Errorf("%s: %v allocations", name, n)
-			}
+			testkit.Equal(t, name, testing.AllocsPerRun(1000, func() { out = w.reply(out[:0], query, byLists, maxUDP) }), 0)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"blockd/internal/testkit"
 )
 
 func TestLimiterCountsNetworks(t *testing.T) {
@@ -24,9 +26,7 @@ func TestLimiterCountsNetworks(t *testing.T) {
 		{"2001:db8:0:100::1", 9, 0}, {"2001:db8:0:1ff::1", 9, 0}, {"2001:db8:0:1aa::2", 9, 0}, {"2001:db8:0:101::3", 9, 1},
 		{"2001:db8:0:200::1", 9, 0},
 	} {
-		if got := l.beyond(netip.MustParseAddr(row.client), row.second); got != row.want {
-			t.Errorf("beyond(%s, %d) = %d, want %d", row.client, row.second, got, row.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("beyond(%s, %d)", row.client, row.second), l.beyond(netip.MustParseAddr(row.client), row.second), row.want)
 	}
 }
 
@@ -65,9 +65,7 @@ func TestLimiterCountsEachAnswerOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := answered.Load(); got != 500 {
-		t.Errorf("%d answers, want 500", got)
-	}
+	testkit.Equal(t, "answers", answered.Load(), 500)
 }
 
 func TestAdmit(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -36,13 +37,9 @@ func TestServe(t *testing.T) {
 		r := newRig(t, nil)
 		address, stop := r.serve(host)
 		for _, network := range []string{"udp", "tcp"} {
-			if got := shown(exchange(t, network, address, "bulk.example.dbl.here.example", dns.TypeA)); got != "NOERROR 127.0.0.2" {
-				t.Errorf("%s %s: %s", network, host, got)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s %s", network, host), shown(exchange(t, network, address, "bulk.example.dbl.here.example", dns.TypeA)), "NOERROR 127.0.0.2")
 		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, stop())
 		if _, err := net.Dial("tcp", address); err == nil {
 			t.Error("the listener is still open")
 		}
@@ -57,9 +54,7 @@ func TestAnswersComeFromTheAddressThatWasAsked(t *testing.T) {
 		address, _ := r.serve(row.listen)
 		_, port, err := net.SplitHostPort(address)
 		testkit.Must(t, err)
-		if got := shown(exchange(t, "udp", net.JoinHostPort(row.ask, port), "bulk.example.dbl.here.example", dns.TypeA)); got != "NOERROR 127.0.0.2" {
-			t.Errorf("%+v: %s", row, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("%+v", row), shown(exchange(t, "udp", net.JoinHostPort(row.ask, port), "bulk.example.dbl.here.example", dns.TypeA)), "NOERROR 127.0.0.2")
 	}
 }
 
@@ -176,9 +171,7 @@ func TestTCPLimits(t *testing.T) {
 	closed := newRig(t, func(r *rig) { r.settings.AllowFrom = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} })
 	address, _ = closed.serve("127.0.0.1")
 	wantEnd(t, dial(t, address))
-	if got := shown(exchange(t, "udp", address, "bulk.example.dbl.here.example", dns.TypeA)); got != "REFUSED" {
-		t.Errorf("a client that may not ask reads %s by UDP", got)
-	}
+	testkit.Equal(t, "a client that may not ask reads", shown(exchange(t, "udp", address, "bulk.example.dbl.here.example", dns.TypeA)), "REFUSED")
 }
 
 // An idle client loses its place, and so does one that sends a query slowly.
@@ -199,9 +192,7 @@ func TestIdleAndSlowClients(t *testing.T) {
 			if row.sent != nil {
 				client.Write(row.sent)
 			}
-			if got := <-ended; got != row.ends {
-				t.Errorf("%d octets: ended after %s, want %s", len(row.sent), got, row.ends)
-			}
+			testkit.Equal(t, fmt.Sprintf("%d octets: ended after", len(row.sent)), <-ended, row.ends)
 		}
 	})
 }
@@ -230,9 +221,7 @@ func TestStopAnswersWhatHasCome(t *testing.T) {
 		t.Errorf("by TCP: %v, %v", m, err)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, <-ended)
 	wantEnd(t, c)
 	for id := range uint16(n) {
 		m, err := (&dns.Conn{Conn: u}).ReadMsg()

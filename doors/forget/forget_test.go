@@ -1,6 +1,7 @@
 package forget
 
 import (
+	"fmt"
 	"testing"
 
 	"blockd/internal/testkit"
@@ -48,8 +49,6 @@ func TestOthersAreNotNamed(t *testing.T) {
 		"ann@here.example": true, "I am ANN@here.example.": true, "recipient:ann@here.example": true, "Ann <ann@here.example>": true,
 		"from=ann@here.example": true, "'ann@here.example'": true, "joann@here.example and ann@here.example": true, "ann+shop@here.example": true, "mail ann@here.example!": true,
 	} {
-		if got := who.named(text); got != want {
-			t.Errorf("%q names the person: %v", text, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q names the person", text), who.named(text), want)
 	}
 }

@@ -119,9 +119,7 @@ func TestAHeldLockIsNotAlive(t *testing.T) {
 				t.Error("alive while the lock is held")
 			}
 		}
-		if n := entered.Load(); n != 1 {
-			t.Errorf("%d goroutines wait for the lock", n)
-		}
+		testkit.Equal(t, "goroutines wait for the lock", entered.Load(), 1)
 		close(held)
 		synctest.Wait()
 		if !s.alive() {

@@ -2,7 +2,6 @@ package keptfilter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -145,9 +144,7 @@ func TestFailures(t *testing.T) {
 	k.Served(generation(t, "one.example\n"))
 	testkit.Eventually(t, "the filter to be written", func() bool { return k.Status()[0].Generation != "" })
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, <-done)
 	log := k.log.String()
 	if testkit.Samples(t, k.reg, "blockd_filter_failures_total", "bl")[0] != 10 || strings.Count(log, "filter not written") != 1 || strings.Count(log, "filter written") != 2 {
 		t.Errorf("%d pauses, log:\n%s", len(pauses), log)
@@ -172,13 +169,9 @@ func TestTheEndLeavesTheOldFile(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	ix := generation(t, "two.example\n")
-	if _, err := k.write(ctx, k.settings.Filters[0], ix); !errors.Is(err, context.Canceled) {
-		t.Errorf("an ended context: %v", err)
-	}
+	testkit.Fails(k.write(ctx, k.settings.Filters[0], ix))(t, "an ended context", context.Canceled)
 	k.Served(ix)
-	if err := k.Run(ctx); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, k.Run(ctx))
 	if names, _ := filepath.Glob(dir + "/.*"); string(testkit.Read(t, k.path("bl.bits"))) != string(before) || len(names) > 0 {
 		t.Errorf("the old file has changed, or drafts are left: %q", names)
 	}

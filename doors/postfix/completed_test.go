@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 )
 
@@ -40,7 +41,5 @@ func TestOnlyRequestsAtTheEndOfAMessageCount(t *testing.T) {
 	ask("protocol_state=END-OF-MESSAGE", "sender=b@other.example", "instance=4", "recipient=", "recipient_count=2", "client_address=2001:db8::1")
 	client.Close()
 	<-done
-	if got := strings.Join(told, " "); got != "a@there.example from 192.0.2.1 b@other.example from 2001:db8::1" {
-		t.Errorf("told of %q", got)
-	}
+	testkit.Equal(t, "told", strings.Join(told, " "), "a@there.example from 192.0.2.1 b@other.example from 2001:db8::1")
 }

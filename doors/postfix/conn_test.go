@@ -158,9 +158,7 @@ func TestConnectionDrippedRequest(t *testing.T) {
 		if got, err := readAction(bufio.NewReader(client)); got != "action=DUNNO" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
-		if took := time.Since(began); took != requestTime {
-			t.Errorf("it took %v, want %v", took, requestTime)
-		}
+		testkit.Equal(t, "it took", time.Since(began), requestTime)
 		client.Close()
 		<-ended
 		<-dripped

@@ -134,9 +134,7 @@ func TestPolicy(t *testing.T) {
 				tt.set(r)
 			}
 			answer := ask(t, r.speak(Policy), tt.request)
-			if got := shown(answer); got != tt.want {
-				t.Errorf("answer %q, want %q", got, tt.want)
-			}
+			testkit.Equal(t, "answer", shown(answer), tt.want)
 			if !strings.HasPrefix(answer, "action=") || !strings.HasSuffix(answer, "\n\n") || strings.Count(answer, "\n") != 2 {
 				t.Errorf("answer %q is no action and an empty line", answer)
 			}
@@ -232,9 +230,7 @@ func TestPolicyTreatsAMessageInOneWay(t *testing.T) {
 			for to := range strings.FieldsSeq(tt.recipients) {
 				got = append(got, shown(ask(t, d, request("sender=a@bulk.example", "recipient="+to+"@here.example"))))
 			}
-			if !slices.Equal(got, tt.want) {
-				t.Errorf("answers %q, want %q", got, tt.want)
-			}
+			testkit.EqualSlices(t, "answers", got, tt.want)
 			// The recipient that was put off comes in a transaction of its own.
 			first, _, _ := strings.Cut(tt.recipients, " ")
 			for to := range strings.FieldsSeq(tt.recipients) {

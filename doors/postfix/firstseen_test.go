@@ -1,10 +1,10 @@
 package postfix
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/domains"
 	"blockd/policy"
 )
@@ -30,9 +30,7 @@ func TestFirstSeen(t *testing.T) {
 			to, instance, _ := strings.Cut(asked, ":")
 			got = append(got, shown(ask(t, d, request("sender=a@new.example", "recipient="+to+"@here.example", "instance="+instance))))
 		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
-		}
+		testkit.EqualSlices(t, tt.name, got, tt.want)
 		for _, more := range []string{"sasl_username=bob", "sender="} {
 			wants(t, "DUNNO", d, request("sender=a@other.example", "instance=3", more))
 		}

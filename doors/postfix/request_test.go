@@ -2,10 +2,11 @@ package postfix
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestPolicyRequestLimits(t *testing.T) {
@@ -58,9 +59,7 @@ func TestPolicyRequestLimits(t *testing.T) {
 				}
 				_, err = parsePolicyRequest([]byte(tt.text))
 			}
-			if !errors.Is(err, tt.want) {
-				t.Errorf("got %v, want %v", err, tt.want)
-			}
+			testkit.IsError(t, "got", err, tt.want)
 		})
 	}
 }

@@ -126,9 +126,7 @@ func TestServerOnAUnixSocket(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, <-ended)
 }
 
 // What was asked before the end is answered; then all is closed.
@@ -182,8 +180,6 @@ func TestServerOutlivesErrorsOfAccept(t *testing.T) {
 	errs <- errors.New("too many open files")
 	errs <- errors.New("too many open files")
 	errs <- net.ErrClosed
-	if err := s.Serve(t.Context(), brokenListener{l, errs}); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Serve = %v, want that the listener is closed", err)
-	}
+	testkit.IsError(t, "Serve", s.Serve(t.Context(), brokenListener{l, errs}), net.ErrClosed)
 	r.counts(2, "blockd_postfix_accept_errors_total", "policy")
 }

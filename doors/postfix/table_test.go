@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy/rule"
 )
@@ -108,9 +109,7 @@ func TestTCPTable(t *testing.T) {
 					}
 					got = reference.ReplaceAllString(code+" "+decoded+"\n", "ref *")
 				}
-				if got != want {
-					t.Errorf("%q: %q, want %q", request, got, want)
-				}
+				testkit.Equal(t, request, got, want)
 			}
 		})
 	}

@@ -136,9 +136,7 @@ func TestPage(t *testing.T) {
 	if text := textOf(t, r.call("GET", "/r/"+ref, "", "198.51.100.1")); strings.Contains(text, "href") || strings.Contains(text, "javascript") {
 		t.Errorf("a list's address that is none is shown:\n%s", text)
 	}
-	if r.searches != 1 {
-		t.Errorf("%d searches for one reference, want 1", r.searches)
-	}
+	testkit.Equal(t, "searches for one reference", r.searches, 1)
 }
 
 func TestLanguages(t *testing.T) {
@@ -184,9 +182,7 @@ func TestUnknownIsOne(t *testing.T) {
 		}
 		r.gives(t, 404, "POST", path, "note=x", "198.51.100.2")
 	}
-	if r.searches != 0 {
-		t.Errorf("%d searches", r.searches)
-	}
+	testkit.Equal(t, "searches", r.searches, 0)
 	// What the history has no more, or what was no refusal, is unknown too.
 	gone := r.Key.NewRef()
 	taken := r.refuse("b@bulk.example", "bad")
@@ -231,9 +227,7 @@ func TestRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	has("granted", "passes until "+now.Add(240*time.Hour).UTC().Format(time.DateOnly), false)
-	if _, err := r.Requests.Decide(ref, Declined, "root", time.Time{}, now); !errors.Is(err, ErrDecided) {
-		t.Errorf("decided twice: %v", err)
-	}
+	testkit.Fails(r.Requests.Decide(ref, Declined, "root", time.Time{}, now))(t, "decided twice", ErrDecided)
 	// The history forgets, the request does not.
 	delete(r.records, ref)
 	r.mu.Lock()
@@ -318,9 +312,7 @@ func TestPersonalRefusal(t *testing.T) {
 				t.Errorf("%s: %d\n%s", method, resp.StatusCode, text)
 			}
 		}
-		if _, err := r.Requests.Get(ref); !errors.Is(err, ErrNoRequest) {
-			t.Errorf("a request was made: %v", err)
-		}
+		testkit.Fails(r.Requests.Get(ref))(t, "a request was made", ErrNoRequest)
 	}
 }
 
@@ -481,9 +473,7 @@ func TestDamagedRequests(t *testing.T) {
 	if all, damaged, err := r.Requests.All(); len(all) != 1 || all[0].Ref != ref || damaged != 2 || err != nil {
 		t.Errorf("%+v, %d damaged, %v", all, damaged, err)
 	}
-	if _, err := r.Requests.Get("../../etc/passwd"); !errors.Is(err, ErrNoRequest) {
-		t.Errorf("a path as reference: %v", err)
-	}
+	testkit.Fails(r.Requests.Get("../../etc/passwd"))(t, "a path as reference", ErrNoRequest)
 }
 
 // The page is what a browser reads as it was meant, whatever the list and the language are called.

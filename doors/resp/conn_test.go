@@ -41,9 +41,7 @@ func TestClearSenderAllocatesNothing(t *testing.T) {
 			}
 		}
 		once()
-		if n := testing.AllocsPerRun(100, once); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
+		testkit.Equal(t, name, testing.AllocsPerRun(100, once), 0)
 	}
 }
 
@@ -366,9 +364,7 @@ func TestTransactionIsBounded(t *testing.T) {
 		t.Errorf("%d octets are held", n)
 	}
 	p.ask(t, "DISCARD")
-	if n := s.held.Load(); n != 0 {
-		t.Errorf("%d octets are held behind DISCARD", n)
-	}
+	testkit.Equal(t, "octets are held behind DISCARD", s.held.Load(), 0)
 	p.ask(t, "MULTI")
 	s.held.Add(heldSize) // as if others held it
 	if got := p.ask(t, "ECHO", "x"); !strings.HasPrefix(got, "-TRYAGAIN blockd: ") {
@@ -399,9 +395,7 @@ func TestTransactionIsBounded(t *testing.T) {
 	}
 	p.Close()
 	<-done
-	if n := s.held.Load(); n != 0 {
-		t.Errorf("%d octets are held at the end", n)
-	}
+	testkit.Equal(t, "octets are held at the end", s.held.Load(), 0)
 }
 
 // What is said of a defect stands in the place of the answer, and not within it.

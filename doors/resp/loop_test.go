@@ -90,9 +90,7 @@ func TestTimeLimits(t *testing.T) {
 		c := newConn(s, nil)
 		c.seen = start
 		tt.state(c)
-		if err := c.overdue(s.loop.desk, start.Add(tt.after)); err != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
-		}
+		testkit.Equal(t, tt.name, c.overdue(s.loop.desk, start.Add(tt.after)), tt.want)
 	}
 }
 
@@ -165,9 +163,7 @@ func TestTurnIsBounded(t *testing.T) {
 	if turns < 4 {
 		t.Errorf("%d turns", turns)
 	}
-	if err := <-answers; err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, <-answers)
 }
 
 // While one client waits for a look-up, others are answered.
