@@ -56,13 +56,9 @@ func TestCheckAgreesWithTheKernel(t *testing.T) {
 	sh.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
 	out := testkit.Value(sh.Output())(t)
 	for i, got := range strings.Fields(string(out)) {
-		if got != want[i] {
-			t.Errorf("%s: the kernel says %s, Check %s", strings.Split(script.String(), "\n")[i], got, want[i])
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: the kernel", strings.Split(script.String(), "\n")[i]), got, want[i])
 	}
-	if len(strings.Fields(string(out))) != len(want) {
-		t.Errorf("%d answers, want %d", len(strings.Fields(string(out))), len(want))
-	}
+	testkit.Equal(t, "answers", len(strings.Fields(string(out))), len(want))
 }
 
 func TestDeniedNamesWhatIsClosed(t *testing.T) {
@@ -78,16 +74,12 @@ func TestDeniedNamesWhatIsClosed(t *testing.T) {
 	if !strings.HasPrefix(dir+"/a", denied.Path) || !strings.Contains(err.Error(), " may not search ") {
 		t.Errorf("Check: %v", err)
 	}
-	if err := Self().Check(dir+"/missing", Read); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
-	}
+	testkit.IsError(t, "a file that is not there", Self().Check(dir+"/missing", Read), fs.ErrNotExist)
 	if err := Self().Check("missing", Read); err == nil {
 		t.Error("a relative path is taken")
 	}
 	testkit.Must(t, os.Symlink(dir+"/loop", dir+"/loop"))
-	if err := Self().Check(dir+"/loop", Read); !errors.Is(err, syscall.ELOOP) {
-		t.Errorf("a link to itself: %v", err)
-	}
+	testkit.IsError(t, "a link to itself", Self().Check(dir+"/loop", Read), syscall.ELOOP)
 }
 
 func TestProcessIsSelf(t *testing.T) {

@@ -69,9 +69,7 @@ func TestUsage(t *testing.T) {
 			}
 		}
 	}
-	if code := newDNSCommand().run([]string{"-seconds", "0"}, io.Discard, io.Discard); code != 2 {
-		t.Errorf("dns -seconds 0 = %d, want 2", code)
-	}
+	testkit.Equal(t, "dns -seconds 0", newDNSCommand().run([]string{"-seconds", "0"}, io.Discard, io.Discard), 2)
 }
 
 func TestAnswersThatAreWrongEndTheRun(t *testing.T) {
@@ -92,19 +90,11 @@ func TestAnswersThatAreWrongEndTheRun(t *testing.T) {
 }
 
 func TestSeries(t *testing.T) {
-	if got := (series{3, 1, 2}).median(); got != 2 {
-		t.Errorf("median of three = %v", got)
-	}
-	if got := (series{4, 1, 2, 3}).median(); got != 2.5 {
-		t.Errorf("median of four = %v", got)
-	}
+	testkit.Equal(t, "median of three", (series{3, 1, 2}).median(), 2)
+	testkit.Equal(t, "median of four", (series{4, 1, 2, 3}).median(), 2.5)
 	// A load in the second round slows both down: the ratio does not see it.
-	if got := (series{20, 200, 20}).ratio(series{10, 100, 10}); got != 2 {
-		t.Errorf("ratio under load = %v", got)
-	}
-	if got := (series{30}).ratio(series{10, 11, 9}); got != 3 {
-		t.Errorf("ratio of different numbers of rounds = %v", got)
-	}
+	testkit.Equal(t, "ratio under load", (series{20, 200, 20}).ratio(series{10, 100, 10}), 2)
+	testkit.Equal(t, "ratio of different numbers of rounds", (series{30}).ratio(series{10, 11, 9}), 3)
 }
 
 func TestTableComparesWithItsFirstRow(t *testing.T) {
@@ -136,9 +126,7 @@ func TestOwnGeneratorNeverRepeatsALine(t *testing.T) {
 			seen[line] = true
 		}
 	}
-	if len(seen) != 10_000 {
-		t.Errorf("%d lines", len(seen))
-	}
+	testkit.Equal(t, "lines", len(seen), 10_000)
 }
 
 func TestSampleHasAsManyAsAskedFor(t *testing.T) {
@@ -153,16 +141,12 @@ func TestSampleHasAsManyAsAskedFor(t *testing.T) {
 		testkit.Has(t, b.String(), line+"\n")
 		distinct[line] = true
 	}
-	if len(distinct) != 1000 {
-		t.Errorf("%d distinct keys of 1000", len(distinct))
-	}
+	testkit.Equal(t, "distinct keys of 1000", len(distinct), 1000)
 }
 
 func TestAxis(t *testing.T) {
 	a := decades(18, 107)
-	if a != (logAxis{0, 3}) {
-		t.Errorf("axis of 18 to 107 = %v", a)
-	}
+	testkit.Equal(t, "axis of 18 to 107", a, (logAxis{0, 3}))
 	if got := a.place(math.Pow(10, 1.5)); math.Abs(got-barsWidth/2) > 1e-9 {
 		t.Errorf("the middle lies at %v of %d", got, barsWidth)
 	}

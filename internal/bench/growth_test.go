@@ -1,9 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,17 +19,13 @@ func TestSteps(t *testing.T) {
 		{10_000, 1_000_000, []int{10_000, 100_000, 1_000_000}},
 		{1, 500, []int{1, 10, 100, 500}},
 	} {
-		if got := steps(tt.first, tt.last); !slices.Equal(got, tt.want) {
-			t.Errorf("steps(%d, %d) = %v, want %v", tt.first, tt.last, got, tt.want)
-		}
+		testkit.EqualSlices(t, fmt.Sprintf("steps(%d, %d)", tt.first, tt.last), steps(tt.first, tt.last), tt.want)
 	}
 }
 
 func TestRowNumber(t *testing.T) {
 	for name, want := range map[string]float64{"1": 1, "10,000": 1e4, "100,000,000": 1e8, "10,000 (9,500 sessions)": 1e4} {
-		if got := rowNumber(name); got != want {
-			t.Errorf("rowNumber(%q) = %v, want %v", name, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("rowNumber(%q)", name), rowNumber(name), want)
 	}
 }
 

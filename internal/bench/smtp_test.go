@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -18,13 +19,9 @@ func TestQuantile(t *testing.T) {
 		s = append(s, float64(200-i))
 	}
 	for q, want := range map[float64]float64{0: 1, 0.5: 100, 0.99: 198, 1: 200} {
-		if got := s.quantile(q); got != want {
-			t.Errorf("quantile(%g) of 1..200 = %g, want %g", q, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("quantile(%g) of 1..200", q), s.quantile(q), want)
 	}
-	if got := (series{7}).quantile(0.99); got != 7 {
-		t.Errorf("quantile of one = %g, want 7", got)
-	}
+	testkit.Equal(t, "quantile of one", (series{7}).quantile(0.99), 7)
 }
 
 func TestParseStat(t *testing.T) {
@@ -44,9 +41,7 @@ func TestCPUIsOfAllBelow(t *testing.T) {
 	all := map[int]process{
 		1: {1, 0, 100}, 10: {10, 1, 1}, 11: {11, 10, 2}, 12: {12, 11, 4}, 20: {20, 1, 50},
 	}
-	if got := cpuBelow(10, all); got != 7 {
-		t.Errorf("CPU below 10 = %g, want 7", got)
-	}
+	testkit.Equal(t, "CPU below 10", cpuBelow(10, all), 7)
 }
 
 func TestGoalsCompareRoundByRound(t *testing.T) {
@@ -122,7 +117,5 @@ func TestHeldSessionsAreCounted(t *testing.T) {
 		t.Errorf("held: %q, %v, want 30", line[:n], err)
 	}
 	end.Close()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, <-done)
 }

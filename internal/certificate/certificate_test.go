@@ -70,21 +70,15 @@ func TestWatchLooksNowAndThen(t *testing.T) {
 		selfsigned.New(t, "second.example").Write(t, dir)
 		time.Sleep(Every - time.Second)
 		synctest.Wait()
-		if got := served(t, p); got != "first.example" {
-			t.Errorf("%s serves before the next look is due", got)
-		}
+		testkit.Equal(t, "serves before the next look is due", served(t, p), "first.example")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if got := served(t, p); got != "second.example" {
-			t.Errorf("%s serves after the look", got)
-		}
+		testkit.Equal(t, "serves after the look", served(t, p), "second.example")
 		selfsigned.New(t, "third.example").Write(t, dir)
 		p.Now()
 		p.Now()
 		synctest.Wait()
-		if got := served(t, p); got != "third.example" {
-			t.Errorf("%s serves after Now", got)
-		}
+		testkit.Equal(t, "serves after Now", served(t, p), "third.example")
 	})
 }
 

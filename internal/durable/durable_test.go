@@ -36,9 +36,7 @@ func TestReplaceOrNothing(t *testing.T) {
 		fmt.Fprint(w, "half of the n")
 		return failed
 	})
-	if !errors.Is(err, failed) {
-		t.Errorf("Replace = %v, want %v", err, failed)
-	}
+	testkit.IsError(t, "Replace", err, failed)
 	holds(t, dir, "file", "old")
 
 	testkit.Must(t, os.Mkdir(filepath.Join(dir, "folder"), 0o755))
@@ -48,9 +46,7 @@ func TestReplaceOrNothing(t *testing.T) {
 	os.Remove(filepath.Join(dir, "folder"))
 	holds(t, dir, "file", "old")
 
-	if err := WriteFile(filepath.Join(dir, "none", "file"), nil, 0o644); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("in a folder that is not there: %v", err)
-	}
+	testkit.IsError(t, "in a folder that is not there", WriteFile(filepath.Join(dir, "none", "file"), nil, 0o644), fs.ErrNotExist)
 }
 
 // What people read names the folder that is missing or closed, and not the draft.
@@ -68,16 +64,12 @@ func TestDraftIsSeenAtCommitAlone(t *testing.T) {
 	d := testkit.Value(Create(path, 0o600))(t)
 	defer d.Discard()
 	fmt.Fprint(d, "content")
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("before Commit: %v", err)
-	}
+	testkit.Fails(os.Stat(path))(t, "before Commit", fs.ErrNotExist)
 	testkit.Must(t, d.Commit())
 	fmt.Fprint(d, ", and more") // a journal goes on in it
 	d.Discard()
 	holds(t, dir, "file", "content, and more")
-	if err := d.Commit(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("a second Commit = %v", err)
-	}
+	testkit.IsError(t, "a second Commit", d.Commit(), os.ErrClosed)
 }
 
 // TestReplaceALink replaces the link, not what it points to.
@@ -98,9 +90,7 @@ func TestLeftDraftsGo(t *testing.T) {
 	}
 	testkit.Must(t, os.Chtimes(old, time.Time{}, time.Now().Add(-2*draftAge)))
 	testkit.Must(t, WriteFile(filepath.Join(dir, "file"), nil, 0o644))
-	if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the old draft: %v", err)
-	}
+	testkit.Fails(os.Stat(old))(t, "the old draft", fs.ErrNotExist)
 	if _, err := os.Stat(young); err != nil {
 		t.Errorf("one that is being written perhaps: %v", err)
 	}
@@ -154,9 +144,7 @@ func TestLock(t *testing.T) {
 	again.Close()
 	link := path + ".link"
 	testkit.Must(t, os.Symlink(path, link))
-	if _, err := Lock(link, locked); !errors.Is(err, syscall.ELOOP) {
-		t.Errorf("through a link: %v", err)
-	}
+	testkit.Fails(Lock(link, locked))(t, "through a link", syscall.ELOOP)
 }
 
 // holds checks that a folder has this one file, with this text.

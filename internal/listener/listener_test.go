@@ -1,7 +1,6 @@
 package listener_test
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"blockd/internal/listener"
+	"blockd/internal/testkit"
 )
 
 // script is a listener that answers Accept with these errors, nil is a connection.
@@ -35,9 +35,7 @@ func TestAcceptWaitsOutWhatPasses(t *testing.T) {
 		var waits []time.Duration
 		for range 2 {
 			conn, err := listener.Accept(s, nil, func(err error, retry time.Duration) {
-				if !errors.Is(err, syscall.EMFILE) {
-					t.Errorf("troubled by %v", err)
-				}
+				testkit.IsError(t, "troubled by", err, syscall.EMFILE)
 				waits = append(waits, retry)
 			})
 			if conn == nil || err != nil {
@@ -47,9 +45,7 @@ func TestAcceptWaitsOutWhatPasses(t *testing.T) {
 		const ms = time.Millisecond
 		want := []time.Duration{5 * ms, 10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 320 * ms, 640 * ms, time.Second, time.Second,
 			5 * ms} // a new patience behind each connection
-		if !slices.Equal(waits, want) {
-			t.Errorf("waits %v, want %v", waits, want)
-		}
+		testkit.EqualSlices(t, "waits", waits, want)
 	})
 }
 
@@ -62,8 +58,6 @@ func TestAcceptEnds(t *testing.T) {
 		done := make(chan struct{})
 		s := &script{answers: []error{syscall.EMFILE}}
 		_, err := listener.Accept(s, done, func(error, time.Duration) { close(done) })
-		if !errors.Is(err, net.ErrClosed) {
-			t.Errorf("done during a wait: %v, want %v", err, net.ErrClosed)
-		}
+		testkit.IsError(t, "done during a wait", err, net.ErrClosed)
 	})
 }

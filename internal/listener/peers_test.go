@@ -2,6 +2,7 @@ package listener_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"blockd/internal/listener"
+	"blockd/internal/testkit"
 )
 
 func TestAdmits(t *testing.T) {
@@ -33,9 +35,7 @@ func TestAdmits(t *testing.T) {
 		{"no IP address", office, &net.TCPAddr{}, false},
 		{"of another kind", office, &net.UDPAddr{IP: net.ParseIP("192.0.2.7")}, false},
 	} {
-		if got := listener.Admits(c.networks, c.peer); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
-		}
+		testkit.Equal(t, c.name, listener.Admits(c.networks, c.peer), c.want)
 	}
 }
 
@@ -47,9 +47,7 @@ func TestNetworkOfAClient(t *testing.T) {
 		"fe80::1%eth0":         "fe80::/64",
 		"2001:db8:1:2:ffff::":  "2001:db8:1:2::/64",
 	} {
-		if got := listener.Network(netip.MustParseAddr(ip)).String(); got != want {
-			t.Errorf("Network(%s) = %s, want %s", ip, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("Network(%s)", ip), listener.Network(netip.MustParseAddr(ip)).String(), want)
 	}
 	if listener.Network(netip.Addr{}).IsValid() {
 		t.Error("network of an unknown address is valid")

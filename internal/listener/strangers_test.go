@@ -48,9 +48,7 @@ func TestStrangersAreBounded(t *testing.T) {
 			s.TurnedAwayIP(ip)
 			ip = ip.Next()
 		}
-		if n := strings.Count(text.String(), "\n"); n != 8 {
-			t.Errorf("%d lines, want 8", n)
-		}
+		testkit.Equal(t, "lines", strings.Count(text.String(), "\n"), 8)
 		remarks := s.Remarks()
 		if len(remarks) != 4 || remarks[3] != "dns.allow_from: clients of 29 more networks were turned away" {
 			t.Errorf("%q", remarks)

@@ -60,9 +60,7 @@ func TestMemoryIsTheTightestBound(t *testing.T) {
 		}, Limit{math.MaxInt64, ""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := memory(testRoot(t, tt.files)); got != tt.want {
-				t.Errorf("memory = %+v, want %+v", got, tt.want)
-			}
+			testkit.Equal(t, "memory", memory(testRoot(t, tt.files)), tt.want)
 		})
 	}
 }

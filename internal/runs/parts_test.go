@@ -28,9 +28,7 @@ func TestPartsAreApartAndWhole(t *testing.T) {
 			}
 			s.Close()
 			slices.Sort(want[n])
-			if !slices.Equal(got, want[n]) {
-				t.Errorf("size %d, part %d: %d lines, want %d", size, n, len(got), len(want[n]))
-			}
+			testkit.EqualSlices(t, fmt.Sprintf("size %d, part %d", size, n), got, want[n])
 		}
 		p.Close()
 	}

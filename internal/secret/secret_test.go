@@ -23,9 +23,7 @@ func TestKeyIsMadeOnce(t *testing.T) {
 	for i := range keys {
 		wg.Go(func() {
 			key, err := Open(path, 16)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Should(t, err)
 			keys[i] = key
 		})
 	}

@@ -1,6 +1,11 @@
 package spelling
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+
+	"blockd/internal/testkit"
+)
 
 func TestDistance(t *testing.T) {
 	for _, tt := range []struct {
@@ -10,11 +15,7 @@ func TestDistance(t *testing.T) {
 		{"", "", 0}, {"listen", "listen", 0}, {"listen", "lisen", 1}, {"hostnmae", "hostname", 1},
 		{"rctp", "rcpt", 1}, {"pol", "poll", 1}, {"", "abc", 3}, {"kitten", "sitting", 3},
 	} {
-		if got := Distance(tt.a, tt.b); got != tt.want {
-			t.Errorf("Distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
-		}
-		if got := Distance(tt.b, tt.a); got != tt.want {
-			t.Errorf("Distance(%q, %q) = %d, want %d", tt.b, tt.a, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("Distance(%q, %q)", tt.a, tt.b), Distance(tt.a, tt.b), tt.want)
+		testkit.Equal(t, fmt.Sprintf("Distance(%q, %q)", tt.b, tt.a), Distance(tt.b, tt.a), tt.want)
 	}
 }

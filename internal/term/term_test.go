@@ -3,13 +3,11 @@ package term
 import (
 	"bytes"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestColoursAreForTerminals(t *testing.T) {
-	if got := (Paint{on: true}).Red("x"); got != "\x1b[1;31mx\x1b[0m" {
-		t.Errorf("red on a terminal is %q", got)
-	}
-	if got := NewPaint(&bytes.Buffer{}).Red("x"); got != "x" {
-		t.Errorf("red in a pipe is %q", got)
-	}
+	testkit.Equal(t, "red on a terminal", (Paint{on: true}).Red("x"), "\x1b[1;31mx\x1b[0m")
+	testkit.Equal(t, "red in a pipe", NewPaint(&bytes.Buffer{}).Red("x"), "x")
 }
