@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -59,9 +60,7 @@ func TestEachChangedKeyOfAListIsFollowedOrBeyond(t *testing.T) {
 func checkChange(t *testing.T, old, changed Config, name string, follows bool) {
 	t.Helper()
 	changes := compare(old, changed)
-	if !slices.Equal(changes.Keys, []string{name}) {
-		t.Errorf("%s has changed, and seen is %q", name, changes.Keys)
-	}
+	testkit.EqualSlices(t, fmt.Sprintf("%s has changed, and seen", name), changes.Keys, []string{name})
 	if follows == (len(changes.Beyond) > 0) {
 		t.Errorf("%s: followed %v, and beyond are %v", name, follows, changes.Beyond)
 	}
@@ -123,9 +122,7 @@ func TestReread(t *testing.T) {
 		"milter.listen: 127.0.0.1:7 is in use": ":5: milter.listen: 127.0.0.1:7 is in use",
 		"it has ended":                         ":3: it has ended",
 	} {
-		if got := changes.Fault(words).Error(); got != path+want {
-			t.Errorf("%s: %s", words, got)
-		}
+		testkit.Equal(t, words, changes.Fault(words).Error(), path+want)
 	}
 	write("[smtp]\nrecipients_exempt = [\"desk\"]\n")
 	if c, changes, err := Reread(path, running); err != nil || changes.None() || c.SMTP.RecipientsExempt[0] != "desk" {

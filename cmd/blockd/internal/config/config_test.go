@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -208,9 +208,7 @@ path = "lists/*.txt"
 	c := testkit.Value(Load(file))(t)
 	got := []string{c.Index.Path, c.SMTP.Upstream, c.HTTP.TokenFile, c.Lists[0].Path}
 	want := []string{dir + "/var/a.bdx", "maildir:" + dir + "/mail", "/etc/token", dir + "/lists/*.txt"}
-	if !slices.Equal(got, want) {
-		t.Errorf("paths = %q, want %q", got, want)
-	}
+	testkit.EqualSlices(t, "paths", got, want)
 }
 
 func TestDurationText(t *testing.T) {
@@ -273,9 +271,7 @@ func TestDoorThatLeadsBackHere(t *testing.T) {
 		{"0.0.0.0:25", "192.0.2.9:25", false},
 		{"127.0.0.1:0", "127.0.0.1:0", false},
 	} {
-		if got := sameDoor(tt.listen, tt.to); got != tt.want {
-			t.Errorf("sameDoor(%q, %q) = %v, want %v", tt.listen, tt.to, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("sameDoor(%q, %q)", tt.listen, tt.to), sameDoor(tt.listen, tt.to), tt.want)
 	}
 }
 

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // A zone waits for its lists that are not optional.
@@ -22,8 +24,6 @@ func TestRequiredListsOfZones(t *testing.T) {
 		z := defaultZone()
 		z.Name, z.Kind, z.Lists = "dbl.here.example", "domain", row.lists
 		c.DNS.Zones = []DNSZone{z}
-		if got := fmt.Sprint(c.DNSDoor().Zones[0].Required); got != row.want {
-			t.Errorf("lists %q: required %s, want %s", row.lists, got, row.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("lists %q: required", row.lists), fmt.Sprint(c.DNSDoor().Zones[0].Required), row.want)
 	}
 }

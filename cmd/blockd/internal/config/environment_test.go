@@ -71,9 +71,7 @@ func TestVariablesSetAllKeys(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n%+v, want\n%+v", form, got, want)
 		}
-		if len(from.set) != len(environ) {
-			t.Errorf("%s: %d keys set by %d variables", form, len(from.set), len(environ))
-		}
+		testkit.Equal(t, form, len(from.set), len(environ))
 	}
 }
 
@@ -137,7 +135,5 @@ func TestVariablesOutliveAChange(t *testing.T) {
 	if err != nil || c.Refusal.Contact != "mailto:env@here.example" || !slices.Equal(changes.Keys, []string{"log.level"}) {
 		t.Errorf("%q, %v, %v", c.Refusal.Contact, changes.Keys, err)
 	}
-	if got := Variables(); !slices.Equal(got, []string{"BLOCKD_REFUSAL_CONTACT"}) {
-		t.Errorf("Variables: %q", got)
-	}
+	testkit.EqualSlices(t, "Variables", Variables(), []string{"BLOCKD_REFUSAL_CONTACT"})
 }

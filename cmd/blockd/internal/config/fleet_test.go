@@ -1,6 +1,11 @@
 package config
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+
+	"blockd/internal/testkit"
+)
 
 // A token goes only to addresses that the operator has named, whatever a node says of itself.
 func TestMayAsk(t *testing.T) {
@@ -21,8 +26,6 @@ func TestMayAsk(t *testing.T) {
 		"https://a.mx.example.evil.example": false, "https://a.mx.example@evil.example": false, "https://evil.example#.mx.example": false, "https://evil.example?x=.mx.example": false,
 		"http://10.0.0.7:8025": true, "http://10.0.0.7:80": false, "https://10.0.0.7:8025": false, "http://10.0.0.7:8025@evil.example": false, "ftp://mx17.example": false, "": false,
 	} {
-		if got := f.MayAsk(address); got != want {
-			t.Errorf("MayAsk(%q) = %v, want %v", address, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("MayAsk(%q)", address), f.MayAsk(address), want)
 	}
 }

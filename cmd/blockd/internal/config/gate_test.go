@@ -1,7 +1,7 @@
 package config
 
 import (
-	"slices"
+	"fmt"
 	"testing"
 
 	"blockd/internal/testkit"
@@ -17,9 +17,7 @@ func TestOwnDomains(t *testing.T) {
 		"[198.51.100.23]":       nil,
 		"a.b.compute.example.k": {"example.k", "a.b.compute.example.k"},
 	} {
-		if got := (Config{SMTP: SMTP{Hostname: hostname}}).OwnDomains(); !slices.Equal(got, want) {
-			t.Errorf("OwnDomains of %s = %q, want %q", hostname, got, want)
-		}
+		testkit.EqualSlices(t, fmt.Sprintf("OwnDomains of %s", hostname), (Config{SMTP: SMTP{Hostname: hostname}}).OwnDomains(), want)
 	}
 }
 

@@ -130,9 +130,7 @@ func TestListsFileOfOthers(t *testing.T) {
 	}
 	testkit.Must(t, os.Remove(file))
 	testkit.Must(t, os.Mkdir(file, 0o700))
-	if got := fault(); got != "FILE: http.lists_file is no file" {
-		t.Errorf("a folder: %q", got)
-	}
+	testkit.Equal(t, "a folder", fault(), "FILE: http.lists_file is no file")
 	// A fault there does not hide those of the configuration, which come first.
 	testkit.Write(t, configuration, "[http]\nlists_file = \"state/lists.toml\"\nmax_rate = -1\n")
 	if got := strings.Split(fault(), "\n"); len(got) != 2 || !strings.Contains(got[0], "config.toml:3: http.max_rate") || got[1] != "FILE: http.lists_file is no file" {

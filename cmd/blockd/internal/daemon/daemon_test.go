@@ -1,8 +1,11 @@
 package daemon
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // TestServeNamesItselfAsTheWireAllows: what stands in greetings and Received
@@ -11,8 +14,6 @@ func TestServeNamesItselfAsTheWireAllows(t *testing.T) {
 	for name, want := range map[string]string{
 		"MX.Here.example.": "mx.here.example", "müller.example": "xn--mller-kva.example", "my host": "localhost", "a\r\nb": "localhost",
 	} {
-		if got := wireName(name, slog.New(slog.DiscardHandler)); got != want {
-			t.Errorf("wireName(%q) = %q, want %q", name, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("wireName(%q)", name), wireName(name, slog.New(slog.DiscardHandler)), want)
 	}
 }

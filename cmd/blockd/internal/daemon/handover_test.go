@@ -42,9 +42,7 @@ func TestHandOverGivesAwayWhatItLookedAt(t *testing.T) {
 	}()
 	defer func() {
 		close(stop)
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, <-ended)
 	}()
 	for n := range 3000 {
 		testkit.Must(t, HandOver(ours))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"blockd/cmd/blockd/internal/config"
+	"blockd/internal/testkit"
 	"blockd/smtpfilter/session"
 )
 
@@ -12,9 +13,7 @@ import (
 func TestLimitsReachTheSession(t *testing.T) {
 	got := sessionLimits(config.SMTP{DrainTimeout: 1, GreetWait: 2, MaxMessageSize: 3, MaxCommandRate: 4, MaxRecipients: 5, HardErrors: 6, MaxConnections: 160})
 	want := session.Limits{Drain: 1, GreetWait: 2, MessageSize: 3, CommandRate: 4, Recipients: 5, HardErrors: 6, SoftErrors: 3, JunkCommands: 30, Tarpits: 10}
-	if got != want {
-		t.Errorf("sessionLimits = %+v, want %+v", got, want)
-	}
+	testkit.Equal(t, "sessionLimits", got, want)
 	d := sessionLimits(config.Default().SMTP)
 	if d.SoftErrors != 10 || d.JunkCommands != 100 || d.Tarpits != 256 {
 		t.Errorf("the defaults that follow from others are %d, %d and %d, want 10, 100 and 256", d.SoftErrors, d.JunkCommands, d.Tarpits)

@@ -39,9 +39,7 @@ func TestWhatPostfixDefersIsNotRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, _ := listsOf(t, "main.cf", map[string]string{
 				"main.cf": "smtpd_sender_restrictions = check_sender_access hash:$config_directory/t\n" + tt.setting + "\n", "t": tt.table})
-			if got != tt.want {
-				t.Errorf("lists\n%s\nwant\n%s", got, tt.want)
-			}
+			testkit.Equal(t, "lists", got, tt.want)
 		})
 	}
 }

@@ -2,7 +2,6 @@ package migration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -59,9 +58,7 @@ func TestParametersWithoutEnd(t *testing.T) {
 	path := testkit.File(t, "main.cf", main.String()+"smtpd_sender_restrictions = $p0\n")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := Postfix(ctx, old(t, path), Options{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error = %v, want %v", err, context.DeadlineExceeded)
-	}
+	testkit.Fails(Postfix(ctx, old(t, path), Options{}))(t, "error", context.DeadlineExceeded)
 }
 
 // The installed tools say of the examples what those on file said.
@@ -74,9 +71,7 @@ func TestInstalledToolsSayWhatIsRecorded(t *testing.T) {
 			if !slices.EqualFunc(real.Findings, recorded.Findings, func(a, b *Finding) bool { return *a == *b }) || !slices.Equal(real.Notes, recorded.Notes) {
 				t.Errorf("the installed tool leads to another report: record it anew with -update")
 			}
-			if config := string(real.Config("lists")); config != string(recorded.Config("lists")) {
-				t.Errorf("the installed tool leads to another configuration:\n%s", config)
-			}
+			testkit.Equal(t, "the installed tool leads to another configuration", string(real.Config("lists")), string(recorded.Config("lists")))
 		})
 	}
 }
@@ -203,13 +198,9 @@ func TestIncludesAreBounded(t *testing.T) {
 		testkit.Write(t, filepath.Join(dir, fmt.Sprintf("%d.conf", i)), "#"+strings.Repeat("x", maxConfig/2)+"\n")
 	}
 	path := testkit.Write(t, filepath.Join(dir, "multimap.conf"), ".include(glob=true) \"$CURDIR/*.conf\"\n")
-	if _, err := Rspamd(t.Context(), path, Options{}); !errors.Is(err, ErrTooBig) {
-		t.Errorf("error = %v, want %v", err, ErrTooBig)
-	}
+	testkit.Fails(Rspamd(t.Context(), path, Options{}))(t, "error", ErrTooBig)
 	for i := range maxFiles {
 		testkit.Write(t, filepath.Join(dir, fmt.Sprintf("%d.conf", i)), "\n")
 	}
-	if _, err := Rspamd(t.Context(), path, Options{}); !errors.Is(err, ErrTooBig) {
-		t.Errorf("error = %v, want %v", err, ErrTooBig)
-	}
+	testkit.Fails(Rspamd(t.Context(), path, Options{}))(t, "error", ErrTooBig)
 }

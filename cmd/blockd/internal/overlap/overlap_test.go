@@ -2,7 +2,6 @@ package overlap
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -187,9 +186,7 @@ func TestRunFails(t *testing.T) {
 	job := Job{Sides: [2]Side{{Files: []index.Source{a}}, {Files: []index.Source{a}}}, Memory: 4 << 10}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := job.Run(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("an ended context: %v", err)
-	}
+	testkit.Fails(job.Run(ctx))(t, "an ended context", context.Canceled)
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	t.Setenv("TMPDIR", nowhere)
 	if _, err := job.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "temporary file in "+nowhere) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -91,9 +92,7 @@ func TestInstalled(t *testing.T) {
 		"etc/smtpd.conf":                 "opensmtpd",
 		"etc/something/else/smtpd.conf~": "other",
 	} {
-		if got := Installed(fstest.MapFS{file: {}}); got.Name != want {
-			t.Errorf("with %s: %s, want %s", file, got.Name, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("with %s", file), Installed(fstest.MapFS{file: {}}).Name, want)
 	}
 }
 
@@ -159,9 +158,7 @@ func TestInstallAndUndo(t *testing.T) {
 		if got := left(t, path); len(got) != 0 {
 			t.Errorf("left: %q", got)
 		}
-		if _, err := Undo(path); !errors.Is(err, ErrNothing) {
-			t.Errorf("undone twice: %v", err)
-		}
+		testkit.Fails(Undo(path))(t, "undone twice", ErrNothing)
 	})
 	t.Run("a package's", func(t *testing.T) {
 		path := file(t, string(packaged))
@@ -215,9 +212,7 @@ func TestInstallAndUndo(t *testing.T) {
 		if err := Install(path, []byte("one\n"), packaged, senders, false, func(string) error { return bad }); !errors.Is(err, bad) {
 			t.Fatal(err)
 		}
-		if got := string(testkit.Read(t, path)); got != string(packaged) {
-			t.Errorf("it is %q", got)
-		}
+		testkit.Equal(t, "it", string(testkit.Read(t, path)), string(packaged))
 	})
 	t.Run("a note that is no note", func(t *testing.T) {
 		path := file(t, "")

@@ -74,17 +74,11 @@ func TestALife(t *testing.T) {
 		for _, name := range []string{"some_list.v2", "ipsum-4"} {
 			c, err := open(t, path).Remove(name)
 			done(t, c, err)
-			if _, err := open(t, path).Remove(name); !errors.Is(err, catalogue.ErrNotSubscribed) {
-				t.Errorf("%s again: %v", name, err)
-			}
+			testkit.Fails(open(t, path).Remove(name))(t, fmt.Sprintf("%s again", name), catalogue.ErrNotSubscribed)
 		}
-		if got := string(testkit.Read(t, path)); got != own {
-			t.Errorf("the configuration is now\n%s", got)
-		}
+		testkit.Equal(t, "the configuration is now", string(testkit.Read(t, path)), own)
 		if listsFile {
-			if got := string(testkit.Read(t, lists)); got != heading {
-				t.Errorf("the file is now\n%s", got)
-			}
+			testkit.Equal(t, "the file is now", string(testkit.Read(t, lists)), heading)
 			if info, err := os.Stat(lists); err != nil || info.Mode().Perm() != 0o640 {
 				t.Errorf("%v, %v", info.Mode(), err)
 			}
@@ -110,9 +104,7 @@ func TestWhatCannotBeAdded(t *testing.T) {
 	}
 	c, err := open(t, path).Add("https://lists.example/near.txt", now)
 	done(t, c, err)
-	if c.List != "near-2" {
-		t.Errorf("a taken name: %q", c.List)
-	}
+	testkit.Equal(t, "a taken name", c.List, "near-2")
 	c, err = open(t, path).Add(`https://lists.example/"x\y".txt?key='"\`, now)
 	done(t, c, err)
 	if _, err := config.Load(path); err != nil {
@@ -137,19 +129,11 @@ func TestAllOrNothing(t *testing.T) {
 	path, lists := folder(t, true)
 	no := errors.New("no")
 	c := testkit.Value(open(t, path).Add("ipsum-4", now))(t)
-	if err := c.Make(func() error { return no }); !errors.Is(err, no) {
-		t.Error(err)
-	}
-	if _, err := os.Lstat(lists); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file: %v", err)
-	}
+	testkit.IsError(t, "a change that is not wanted", c.Make(func() error { return no }), no)
+	testkit.Fails(os.Lstat(lists))(t, "the file", os.ErrNotExist)
 	done(t, c, nil)
-	if err := c.TakeBack(); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Lstat(lists); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file: %v", err)
-	}
+	testkit.Should(t, c.TakeBack())
+	testkit.Fails(os.Lstat(lists))(t, "the file", os.ErrNotExist)
 	done(t, c, nil)
 	text := string(testkit.Read(t, lists))
 	enforce, err := open(t, path).Enforce("ipsum-4")
@@ -163,9 +147,7 @@ func TestAllOrNothing(t *testing.T) {
 		t.Error(err)
 	}
 	testkit.Write(t, lists, "# theirs\n")
-	if err := enforce.TakeBack(); !errors.Is(err, ErrRefused) {
-		t.Errorf("taken back over the change of another: %v", err)
-	}
+	testkit.IsError(t, "taken back over the change of another", enforce.TakeBack(), ErrRefused)
 	testkit.Must(t, os.Remove(lists))
 	testkit.Must(t, os.Symlink("elsewhere", lists))
 	if err := c.Make(nil); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "is a link to elsewhere") {

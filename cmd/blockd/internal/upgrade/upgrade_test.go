@@ -22,9 +22,7 @@ func TestDecisionsAmongTheAnswers(t *testing.T) {
 	}{{wordLines, "one"}, {wordGiven, ""}, {wordLines, "two"}, {wordLines, "three"}, {wordCounters, "counted"}, {wordLines, "four"}, {wordCounters, "more"}} {
 		testkit.Must(t, theirs.say(said.w, []byte(said.text)))
 	}
-	if err := p.Want(Writes); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, p.Want(Writes))
 	if counters, err := p.Ready(""); err != nil || string(counters) != "counted" {
 		t.Errorf("%q %v", counters, err)
 	}

@@ -142,9 +142,7 @@ CREATE TABLE wblist (rid integer, sid integer, wb varchar(10) not null, primary 
 		}
 		for _, from := range []string{path, "sqlite:" + path, file(t, "dsn", "sqlite:"+path+"\n")} {
 			r := testkit.Value(Amavis(t.Context(), from, Options{Query: ask}))(t)
-			if got := strings.Join(sortedLines(told(r)), "\n"); got != strings.Join(sortedLines(strings.TrimLeft(amavisWant, "\n")), "\n") {
-				t.Errorf("%s: have\n%s", from, told(r))
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: have\n%s", from, told(r)), strings.Join(sortedLines(told(r)), "\n"), strings.Join(sortedLines(strings.TrimLeft(amavisWant, "\n")), "\n"))
 		}
 	})
 }
