@@ -233,24 +233,6 @@ func Messages(t *testing.T, maildir string) []string {
 	return files
 }
 
-// FreeAddress returns a loopback address that nobody listens on, and that nobody is
-// given while its server starts. The tests of other packages, which run at the same
-// time, take their ports from the system (32768 and up, ip_local_port_range), where
-// one that was only looked at is soon somebody else's.
-func FreeAddress(t *testing.T) string {
-	t.Helper()
-	const first, ports = 12_000, 20_000
-	for range ports {
-		address := fmt.Sprintf("127.0.0.1:%d", first+nextPort.Add(1)%ports)
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
-	}
-	t.Fatal("somebody listens on every port")
-	return ""
-}
-
 // Replace writes a file the way list tools do: aside, then renamed over the old.
 func Replace(t *testing.T, path, text string) {
 	t.Helper()

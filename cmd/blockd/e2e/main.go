@@ -13,13 +13,11 @@ package e2e
 import (
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"blockd/internal/testkit"
@@ -31,8 +29,8 @@ var Program, Root string
 // raced builds the program with the race detector, at the first call.
 var raced func() (path string, err error)
 
-// nextPort is what FreeAddress counts with, from somewhere, so that two runs on one machine seldom meet.
-var nextPort atomic.Uint32
+// own are the ports that FreeAddress gives. Use claims them.
+var own *ports
 
 // Figures keeps the race detector away from figures that are to be quoted: it makes the program five to ten times slower.
 var Figures = flag.Bool("figures", false, "build the program without the race detector, for figures to quote")
@@ -75,7 +73,7 @@ func run(m *testing.M) int {
 // Use has tests start the program at path. Main calls it; so does a TestMain whose own binary is the program.
 func Use(path, root string) {
 	Program, Root = path, root
-	nextPort.Store(rand.Uint32())
+	own = claimPorts()
 }
 
 // Raced is the path of the program with the race detector. Tests of what many goroutines do at once start it: takeovers,
