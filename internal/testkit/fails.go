@@ -42,6 +42,14 @@ func Equal[T comparable](t testing.TB, what any, got, want T) {
 	}
 }
 
+// MustEqual ends a test whose value is another one than it should be.
+func MustEqual[T comparable](t testing.TB, what any, got, want T) {
+	t.Helper()
+	if Equal(t, what, got, want); got != want {
+		t.FailNow()
+	}
+}
+
 // EqualSlices reports a slice that is another one than it should be.
 func EqualSlices[T comparable](t testing.TB, what any, got, want []T) {
 	if !slices.Equal(got, want) {
