@@ -162,9 +162,7 @@ func TestTLS(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(srv.Certificate())
 	known := testkit.Value(NewTarget(Settings{URL: srv.URL, Roots: roots}))(t)
-	if a, err := ring(t, known); err != nil || a.Status != "204 No Content" {
-		t.Errorf("Ring = %+v, %v", a, err)
-	}
+	testkit.Equal(t, "Ring", testkit.Value(ring(t, known))(t).Status, "204 No Content")
 }
 
 func TestCheckURL(t *testing.T) {

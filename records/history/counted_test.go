@@ -60,9 +60,7 @@ func TestMostBySums(t *testing.T) {
 	compare("without sums")
 	testkit.Must(t, l.sumSegments(t.Context()))
 	files, _ := filepath.Glob(filepath.Join(l.settings.Folder, "*"+sumsSuffix))
-	if len(files) != 5 {
-		t.Fatalf("%d files of sums", len(files))
-	}
+	testkit.MustEqual(t, "files of sums", len(files), 5)
 	testkit.Value(mostBySums(t.Context(), l.settings.Folder, TopQuery{Query: Query{Limit: 5}, By: "sender"}, mostUnsummed))(t)
 	compare("with sums")
 	text := testkit.Read(t, files[2])

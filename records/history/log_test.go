@@ -55,9 +55,7 @@ func TestNothingWaitsForTheDisk(t *testing.T) {
 		t.Errorf("%d added, %d written, %d counted as dropped", n, len(got), lost)
 	}
 	for i, r := range got {
-		if r.Ref != blocked(i).Ref {
-			t.Fatalf("record %d is %s", i, r.Ref)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("record %d is", i), r.Ref, blocked(i).Ref)
 	}
 }
 

@@ -204,9 +204,7 @@ func TestSearch(t *testing.T) {
 		q.Oldest = r.IntN(3) == 0
 		got, err := Search(t.Context(), folder, q)
 		want := slowly(records, q)
-		if got.More != (got.Next != "") {
-			t.Fatalf("Search(%+v): more is %v, next %q", q, got.More, got.Next)
-		}
+		testkit.MustEqual(t, q, got.More, got.Next != "")
 		if walked := walk(t, q, func(q Query) (Found, error) { return Search(t.Context(), folder, q) }); !reflect.DeepEqual(walked, slowlyAll(records, q)) {
 			t.Fatalf("a walk by %+v has %d records, want %d", q, len(walked), len(slowlyAll(records, q)))
 		}

@@ -1,6 +1,7 @@
 package letter
 
 import (
+	"fmt"
 	"io"
 	"mime"
 	"mime/quotedprintable"
@@ -77,9 +78,7 @@ func FuzzMessage(f *testing.F) {
 			}
 		}
 		m := testkit.Value(mail.ReadMessage(strings.NewReader(whole)))(t)
-		if len(m.Header) != 12 {
-			t.Fatalf("%d fields: %v", len(m.Header), m.Header)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("fields: %v", m.Header), len(m.Header), 12)
 		testkit.Value(new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject")))(t)
 		body := testkit.Value(io.ReadAll(quotedprintable.NewReader(m.Body)))(t)
 		for line := range strings.SplitSeq(string(body), "\r\n") {
