@@ -207,9 +207,7 @@ func TestOpenByTheNameOfExport(t *testing.T) {
 				testkit.Must(t, file.Write(&b))
 				testkit.Write(t, file.Path, b.String())
 			}
-			if read, err := Open(out); err != nil || read.Kind() != k.name {
-				t.Errorf("%s as %s: %v", k.name, filepath.Base(out), err)
-			}
+			testkit.Equal(t, fmt.Sprintf("as %s", filepath.Base(out)), testkit.Value(Open(out))(t).Kind(), k.name)
 		}
 	}
 }

@@ -298,9 +298,7 @@ func TestBitsFrom(t *testing.T) {
 	testkit.Value(theirs.WriteTo(&written))(t)
 	f := testkit.Value(read(contents{data: written.Bytes()}, ""))(t)
 	for i := range 10_000 {
-		if f.Has(sender(i)) != theirs.Test(sender(i)) {
-			t.Fatalf("key %d: we say %v", i, f.Has(sender(i)))
-		}
+		testkit.MustEqual(t, fmt.Sprintf("key %d: we say", i), f.Has(sender(i)), theirs.Test(sender(i)))
 	}
 }
 

@@ -64,9 +64,7 @@ func TestBitmapHasGuavasPlaces(t *testing.T) {
 		g.Add(sender(i))
 	}
 	for bit := range uint64(9600) {
-		if f.(*bitmap).array.has(bit) != g.array.has(bit) {
-			t.Fatalf("bit %d", bit)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("bit %d", bit), f.(*bitmap).array.has(bit), g.array.has(bit))
 	}
 }
 

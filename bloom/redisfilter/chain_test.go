@@ -67,9 +67,7 @@ func TestPushChains(t *testing.T) {
 	s.client.AddHook(module{})
 	for name, shards := range map[string]int{"chain": OneKey, "chains": 4} {
 		for round := range 2 {
-			if err := pushed(t.Context(), s, name, "redisbloom", shards, round*100, 5_000+round*100, silent); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			testkit.MustEqual(t, name, pushed(t.Context(), s, name, "redisbloom", shards, round*100, 5_000+round*100, silent), nil)
 			holdsAll(t, s, name, "redisbloom", round*100, 5_000+round*100)
 		}
 		if err := pushed(t.Context(), s, name, "bitmap", shards, 0, 10, silent); err == nil {
@@ -102,9 +100,7 @@ func TestPushToRedisBloom(t *testing.T) {
 	s := connected(t, redisclient.Options{URL: r.URL()})
 	for name, shards := range map[string]int{"chain": OneKey, "chains": 4} {
 		for round := range 2 {
-			if err := pushed(t.Context(), s, name, "redisbloom", shards, round*100, 5_000+round*100, silent); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			testkit.MustEqual(t, name, pushed(t.Context(), s, name, "redisbloom", shards, round*100, 5_000+round*100, silent), nil)
 			holdsAll(t, s, name, "redisbloom", round*100, 5_000+round*100)
 		}
 	}

@@ -99,21 +99,15 @@ func TestPush(t *testing.T) {
 			for _, shards := range []int{OneKey, 8, AsNeeded} {
 				name := fmt.Sprintf("push-%s%d", kind, shards)
 				for round := range 2 { // over the first, too
-					if err := pushed(t.Context(), s, name, kind, shards, round*100, 5_000+round*100, silent); err != nil {
-						t.Fatalf("%s: %v", name, err)
-					}
+					testkit.MustEqual(t, name, pushed(t.Context(), s, name, kind, shards, round*100, 5_000+round*100, silent), nil)
 					holdsAll(t, s, name, kind, round*100, 5_000+round*100)
 				}
 			}
 		}
 	}
 	noRemains(t, c, "push")
-	if ttl, err := c.TTL(t.Context(), "push-bitmap0").Result(); err != nil || ttl != -1 {
-		t.Errorf("the filter ends in %v, %v", ttl, err)
-	}
-	if n, err := c.HGet(t.Context(), "{push-redisson8}:config", "shards").Result(); err != nil || n != "8" {
-		t.Errorf("shards %q, %v", n, err)
-	}
+	testkit.Equal(t, "the filter ends in", testkit.Value(c.TTL(t.Context(), "push-bitmap0").Result())(t), -1)
+	testkit.Equal(t, "shards", testkit.Value(c.HGet(t.Context(), "{push-redisson8}:config", "shards").Result())(t), "8")
 }
 
 // Redisson throws once a filter's size changes; so the size stays while the keys fit.

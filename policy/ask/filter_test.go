@@ -88,9 +88,7 @@ func TestWrittenWhileItGrows(t *testing.T) {
 	testkit.Must(t, err)
 	g := testkit.Value(OpenFilter(path))(t)
 	for i := range 5000 {
-		if g.perhaps([]addr.Key{domain(i)}) != 1 {
-			t.Fatalf("key %d is lost", i)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("key %d is lost", i), g.perhaps([]addr.Key{domain(i)}), 1)
 	}
 }
 
