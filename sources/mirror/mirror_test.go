@@ -676,9 +676,7 @@ func TestFilesOfOthersStay(t *testing.T) {
 		t.Errorf("%d lines", len(got))
 	}
 	for _, path := range stay {
-		if text, err := os.ReadFile(path); err != nil || string(text) != "of others" {
-			t.Errorf("%s: %q, %v", path, text, err)
-		}
+		testkit.Equal(t, path, string(testkit.Value(os.ReadFile(path))(t)), "of others")
 	}
 	testkit.Fails(os.Lstat(gone))(t, gone, fs.ErrNotExist)
 }

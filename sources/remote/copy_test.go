@@ -236,9 +236,7 @@ func TestFetchReportsEverySource(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("Fetch() = %v, want %s", err, want)
 	}
-	if text, err := os.ReadFile(filepath.Join(folder, "good")); err != nil || string(text) != list {
-		t.Errorf("the good list: %q, %v", text, err)
-	}
+	testkit.Equal(t, "the good list", string(testkit.Value(os.ReadFile(filepath.Join(folder, "good")))(t)), list)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	testkit.Equal(t, "Fetch()", x.Fetch(ctx), context.Canceled)

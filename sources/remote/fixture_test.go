@@ -64,9 +64,7 @@ func (f *Fetcher) Fetch(ctx context.Context) error {
 // fetch fetches once and wants no error.
 func (x *fixture) fetch() {
 	x.t.Helper()
-	if err := x.Fetch(x.t.Context()); err != nil {
-		x.t.Fatalf("Fetch() = %v", err)
-	}
+	testkit.MustEqual(x.t, "Fetch", x.Fetch(x.t.Context()), nil)
 }
 
 // refuses fetches once and wants an error of that class with that text in it; the

@@ -3,6 +3,7 @@ package remote
 import (
 	"crypto/ed25519"
 	"encoding/base64"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -225,9 +226,7 @@ func FuzzSignature(f *testing.F) {
 			return
 		}
 		got := strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")[1:4]
-		if strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Fatalf("forged: %q", text)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("forged: %q", text), strings.Join(got, "\n"), strings.Join(want, "\n"))
 	})
 }
 

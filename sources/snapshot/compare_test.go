@@ -36,9 +36,7 @@ func (c *channel) asWhole() {
 	text := testkit.Value(os.ReadFile(PublishedFile(c.folder)))(c.t)
 	m := testkit.Value(ParseManifest(text))(c.t)
 	want := c.whole()
-	if len(m.Lists) != len(want.Lists) {
-		c.t.Fatalf("%d lists, want %d", len(m.Lists), len(want.Lists))
-	}
+	testkit.MustEqual(c.t, "lists", len(m.Lists), len(want.Lists))
 	for k := range m.Lists {
 		for i, s := range m.Lists[k].Shards {
 			if w := want.Lists[k].Shards[i]; s.Plain != w.Plain || s.Octets != w.Octets || s.Entries != w.Entries {

@@ -32,9 +32,7 @@ func TestNodesHaveWhatWasPublished(t *testing.T) {
 		}
 		c.add("friends", addresses(round, round+1)...)
 		told := c.publish()
-		if told.Sequence != int64(round+1) {
-			t.Fatalf("sequence %d in round %d", told.Sequence, round)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("sequence in round %d", round), told.Sequence, int64(round+1))
 		once(t, every)
 		c.agrees(every)
 		if round%7 == 0 {

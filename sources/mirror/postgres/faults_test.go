@@ -248,9 +248,7 @@ func TestHints(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := s.Wait(ctx); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		testkit.MustEqual(t, what, s.Wait(ctx), nil)
 	}
 	quiet := func(what string) {
 		t.Helper()
