@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -49,8 +48,7 @@ func ask(t testing.TB, set *Set, ix *index.Index, q Question, now time.Time) []s
 
 func sender(t testing.TB, text string) addr.Addr {
 	t.Helper()
-	a, err := addr.Parse(text)
-	testkit.Must(t, err)
+	a := testkit.Value(addr.Parse(text))(t)
 	return a
 }
 
@@ -106,13 +104,9 @@ func TestFoldedEntries(t *testing.T) {
 		t.Fatalf("Fold again = %t, %v", written, err)
 	}
 	second := indexes.Build(t, other, folded(set.folder))
-	if n := set.newer(); n != 5 {
-		t.Fatalf("%d entries are newer than the first index", n)
-	}
+	testkit.MustEqual(t, "entries that are newer than the first index", set.newer(), 5)
 	set.Served(second)
-	if n := set.newer(); n != 0 {
-		t.Fatalf("%d entries are newer than the second index", n)
-	}
+	testkit.MustEqual(t, "entries that are newer than the second index", set.newer(), 0)
 	apply(t, set, Change{Entry: "goes.example", Remove: true}, Change{Entry: "turns.example", Action: lists.Allow}, Change{Entry: "new.example"})
 	tests := []struct {
 		sender string
@@ -131,9 +125,7 @@ func TestFoldedEntries(t *testing.T) {
 		t.Helper()
 		for n, ix := range indexes {
 			for _, tt := range tests {
-				if got := ask(t, set, ix, Question{Sender: sender(t, tt.sender)}, tt.at); !slices.Equal(got, tt.want) {
-					t.Errorf("index %d: %s = %q, want %q", n, tt.sender, got, tt.want)
-				}
+				testkit.EqualSlices(t, fmt.Sprintf("index %d: %s", n, tt.sender), ask(t, set, ix, Question{Sender: sender(t, tt.sender)}, tt.at), tt.want)
 			}
 		}
 	}
@@ -147,9 +139,7 @@ func TestFoldedEntries(t *testing.T) {
 	set.Close()
 	set = open(t, Settings{Folder: folder})
 	set.Served(second)
-	if n := set.newer(); n != 2 {
-		t.Errorf("after a restart %d entries are newer than the second index, want 2", n)
-	}
+	testkit.Equal(t, "entries that are newer than the second index after a restart", set.newer(), 2)
 	check(set, first, second)
 }
 
@@ -162,9 +152,7 @@ func TestEditedListFileIsNotTrusted(t *testing.T) {
 	ix := indexes.Build(t, folded(set.folder))
 	set.Served(ix)
 	for text, want := range map[string][]string{"x@a.example": {"live block a.example"}, "x@b.example": {"live block b.example"}, "x@mine.example": {}} {
-		if got := ask(t, set, ix, Question{Sender: sender(t, text)}, time.Now()); !slices.Equal(got, want) {
-			t.Errorf("%s = %q, want %q", text, got, want)
-		}
+		testkit.EqualSlices(t, text, ask(t, set, ix, Question{Sender: sender(t, text)}, time.Now()), want)
 	}
 }
 
@@ -207,8 +195,7 @@ func modelQuestions(t testing.TB) (all []Question) {
 		all = append(all, Question{Client: c})
 	}
 	for _, name := range []string{"a.b.example", "b.example"} {
-		key, err := addr.DomainKey(name)
-		testkit.Must(t, err)
+		key := testkit.Value(addr.DomainKey(name))(t)
 		all = append(all, Question{Domain: key})
 	}
 	return all
@@ -334,9 +321,7 @@ func TestConcurrentChangesAndLookups(t *testing.T) {
 		}
 		swap()
 		builds++
-		if err := set.Tidy(); err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, set.Tidy())
 	}
 	group.Wait()
 	t.Logf("%d look-ups, %d changes, %d builds", lookups.Load(), set.last, builds)
@@ -374,16 +359,12 @@ func TestNeedsProof(t *testing.T) {
 	add := func(changes ...Change) { apply(t, s, changes...) }
 	needs := func(when string, want bool) {
 		t.Helper()
-		sender, err := addr.Parse("a@bad.example")
-		testkit.Must(t, err)
-		matches, err := ix.Lookup(nil, sender, time.Now())
-		testkit.Must(t, err)
+		sender := testkit.Value(addr.Parse("a@bad.example"))(t)
+		matches := testkit.Value(ix.Lookup(nil, sender, time.Now()))(t)
 		matches, table := s.Amend(matches, ix, Question{Sender: sender}, time.Now())
 		for i := range matches {
 			if table[matches[i].Row].Source.List == ListName {
-				if matches[i].NeedsProof != want {
-					t.Errorf("%s: it needs proof: %t", when, matches[i].NeedsProof)
-				}
+				testkit.Equal(t, fmt.Sprintf("%s: it needs proof", when), matches[i].NeedsProof, want)
 				if want != s.NeedsProof() && want {
 					t.Errorf("%s: the set does not know", when)
 				}
@@ -425,9 +406,7 @@ func TestNeedsProof(t *testing.T) {
 	s = open()
 	s.Served(ix)
 	needs("from the snapshot after a restart", true)
-	if got := s.view.Load().base.version; got != provedVersion {
-		t.Errorf("the snapshot has version %d: an older program believes the exception", got)
-	}
+	testkit.Equal(t, "the version of the snapshot, by which an older program does not believe the exception", s.view.Load().base.version, provedVersion)
 
 	add(Change{Entry: "a@bad.example", Action: 1, Why: "request"})
 	needs("replaced", false)
@@ -437,9 +416,7 @@ func TestNeedsProof(t *testing.T) {
 	needs("again", true)
 	add(Change{Entry: "a@bad.example", Remove: true})
 	testkit.Must(t, s.rewriteNow())
-	if got := s.view.Load().base.version; got != plainVersion {
-		t.Errorf("without one the snapshot has version %d", got)
-	}
+	testkit.Equal(t, "without one the snapshot has version", s.view.Load().base.version, plainVersion)
 	s.Close()
 
 	for _, c := range []Change{
@@ -448,8 +425,6 @@ func TestNeedsProof(t *testing.T) {
 		{Entry: "offers@", Action: 1, NeedsProof: true},
 		{Entry: "a@bad.example", Action: 1, NeedsProof: true, Owner: "b@here.example"},
 	} {
-		if _, err := newEntry(c, nil, time.Now()); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%+v: %v", c, err)
-		}
+		testkit.Fails(newEntry(c, nil, time.Now()))(t, c, ErrInvalid)
 	}
 }

@@ -22,8 +22,7 @@ func journalled(t *testing.T) (set *Set, folder string, said func() []string) {
 	set = open(t, Settings{Audit: audit.New(audit.Settings{Folder: folder, Max: 1 << 20, Keep: time.Hour})})
 	return set, folder, func() (all []string) {
 		t.Helper()
-		found, err := audit.Search(context.Background(), folder, audit.Query{})
-		testkit.Must(t, err)
+		found := testkit.Value(audit.Search(context.Background(), folder, audit.Query{}))(t)
 		for _, l := range slices.Backward(found.Lines) {
 			all = append(all, strings.Join([]string{l.By, l.Action, l.Subject, l.Why, l.Detail}, "|"))
 		}
@@ -43,9 +42,7 @@ func TestChangesAreAudited(t *testing.T) {
 	} {
 		apply(t, set, changes...)
 	}
-	if _, err := set.Apply(Change{Entry: "c.example", Why: "two\nlines"}); !errors.Is(err, ErrInvalid) {
-		t.Errorf("two lines: %v", err)
-	}
+	testkit.Fails(set.Apply(Change{Entry: "c.example", Why: "two\nlines"}))(t, "two lines", ErrInvalid)
 	at := time.Now().UTC().Format(time.RFC3339)[:11] // the day, unless it is midnight
 	want := []string{
 		"anna|entry.add|block a.example|phishing|",
@@ -54,9 +51,7 @@ func TestChangesAreAudited(t *testing.T) {
 		"carl|entry.remove|allow a.example|ticket 7|was allow, added " + at,
 	}
 	have := said()
-	if len(have) != len(want) {
-		t.Fatalf("%q", have)
-	}
+	testkit.MustEqual(t, "lines", len(have), len(want))
 	for i := range want {
 		if !strings.HasPrefix(have[i], want[i]) {
 			t.Errorf("line %d: %q, want %q", i, have[i], want[i])
@@ -76,9 +71,7 @@ func TestNoChangeWithoutAudit(t *testing.T) {
 	if _, err := set.Apply(Change{Entry: "a.example"}); !errors.Is(err, audit.ErrUnwritable) {
 		t.Fatalf("a change without its line: %v", err)
 	}
-	if set.Len() != 0 {
-		t.Error("it acts all the same")
-	}
+	testkit.Equal(t, "it acts all the same", set.Len(), 0)
 	testkit.Must(t, os.Remove(folder))
 	if _, err := set.Apply(Change{Entry: "a.example"}); err != nil || set.Len() != 1 || len(said()) != 1 {
 		t.Errorf("afterwards: %v, %d entries, %q", err, set.Len(), said())
@@ -140,7 +133,5 @@ func TestErase(t *testing.T) {
 	for e := range again.All() {
 		left = append(left, e.Text)
 	}
-	if got := strings.Join(left, " "); got != "frank@there.example carl@there.example" {
-		t.Errorf("left: %s", got)
-	}
+	testkit.Equal(t, "left", strings.Join(left, " "), "frank@there.example carl@there.example")
 }

@@ -22,11 +22,9 @@ func folded(folder string) index.Source {
 // covering tells the live entries that cover a sender, the most specific first.
 func covering(t testing.TB, set *Set, ix *index.Index, text string) string {
 	t.Helper()
-	sender, err := addr.Parse(text)
-	testkit.Must(t, err)
+	sender := testkit.Value(addr.Parse(text))(t)
 	now := time.Now()
-	matches, err := ix.Lookup(nil, sender, now)
-	testkit.Must(t, err)
+	matches := testkit.Value(ix.Lookup(nil, sender, now))(t)
 	matches, table := set.Amend(matches, ix, Question{Sender: sender}, now)
 	var all []string
 	for i := range matches {

@@ -160,9 +160,7 @@ func TestFollowDamaged(t *testing.T) {
 	apply(t, s, Change{Entry: "a@example.com"})
 	testkit.Must(t, s.Yield())
 	testkit.Must(t, os.WriteFile(journalPath(folder), []byte("something else\nand more\n"), 0o600))
-	if err := s.Follow(); !errors.Is(err, errNoJournal) {
-		t.Errorf("Follow = %v", err)
-	}
+	testkit.IsError(t, "Follow", s.Follow(), errNoJournal)
 	holdsAll(t, s, map[string]lists.Action{"a@example.com": lists.Block})
 }
 
@@ -173,17 +171,13 @@ func openAt(t *testing.T, folder string) *Set {
 // holdsAll asks s for each address, listed in want or not, and for their number.
 func holdsAll(t *testing.T, s *Set, want map[string]lists.Action) {
 	t.Helper()
-	if s.Len() != len(want) {
-		t.Fatalf("%d entries, want %d", s.Len(), len(want))
-	}
+	testkit.MustEqual(t, "entries", s.Len(), len(want))
 	ix := indexes.Build(t, indexes.Source(t, "l", "other@example.org\n"))
 	for i := range 30 {
 		text, says := fmt.Sprintf("s%d@example.com", i), ""
 		if action, listed := want[text]; listed {
 			says = action.String() + " " + text
 		}
-		if got := covering(t, s, ix, text); got != says {
-			t.Fatalf("%s: %q, want %q", text, got, says)
-		}
+		testkit.MustEqual(t, text, covering(t, s, ix, text), says)
 	}
 }

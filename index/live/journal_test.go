@@ -61,8 +61,7 @@ func sum(entries map[identity]*Entry) string {
 
 func readText(t testing.TB, text []byte) *contents {
 	t.Helper()
-	c, err := readJournal(bytes.NewReader(text), &contents{entries: map[identity]*Entry{}})
-	testkit.Must(t, err)
+	c := testkit.Value(readJournal(bytes.NewReader(text), &contents{entries: map[identity]*Entry{}}))(t)
 	return c
 }
 
@@ -152,9 +151,7 @@ func TestOpenCutsATornEndAndTellsOfDamage(t *testing.T) {
 	if problems := strings.Join(set.Problems(), "; "); !strings.Contains(problems, "journal:2: damaged, and left out: wrong checksum") {
 		t.Errorf("problems: %s", problems)
 	}
-	if info, err := os.Stat(journalPath(folder)); err != nil || info.Size() != int64(len(text)) {
-		t.Errorf("the torn end is not cut: %v, %v", info.Size(), err)
-	}
+	testkit.Equal(t, "the torn end is not cut", testkit.Value(os.Stat(journalPath(folder)))(t).Size(), int64(len(text)))
 	apply(t, set, Change{Entry: "behind.example"})
 	set.Close()
 	seen, err := Read(folder)
@@ -168,9 +165,7 @@ func TestWhatIsNoJournalIsLeftAlone(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "live")
 		testkit.Must(t, os.MkdirAll(folder, 0o700))
 		testkit.Write(t, journalPath(folder), text)
-		if _, err := Open(Settings{Folder: folder}); !errors.Is(err, errNoJournal) {
-			t.Errorf("Open of %.20q: %v, want errNoJournal", text, err)
-		}
+		testkit.Fails(Open(Settings{Folder: folder}))(t, fmt.Sprintf("Open of %.20q", text), errNoJournal)
 		if now, _ := os.ReadFile(journalPath(folder)); string(now) != text {
 			t.Errorf("%.20q has become %.40q", text, now)
 		}
@@ -194,9 +189,7 @@ func FuzzJournal(f *testing.F) {
 			}
 			return
 		}
-		if c.good+c.torn != int64(len(data)) {
-			t.Fatalf("%d octets good and %d torn of %d", c.good, c.torn, len(data))
-		}
+		testkit.MustEqual(t, fmt.Sprintf("%d octets good and %d torn of %d", c.good, c.torn, len(data)), c.good+c.torn, int64(len(data)))
 		s := newSet(Settings{}, c)
 		back := readText(t, again(c))
 		if sum(back.entries) != sum(c.entries) || back.damaged > 0 || back.last != c.last {
@@ -222,9 +215,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		line := withSum(object)
 		c := readText(t, append([]byte(journalHead), line...))
-		if c.damaged+c.records != 1 {
-			t.Fatalf("%d records and %d damaged lines of one", c.records, c.damaged)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("%d records and %d damaged lines of one", c.records, c.damaged), c.damaged+c.records, 1)
 		if back := readText(t, again(c)); sum(back.entries) != sum(c.entries) || back.damaged > 0 {
 			t.Fatalf("%q was read as\n%s\nand again as\n%s", object, sum(c.entries), sum(back.entries))
 		}

@@ -117,8 +117,7 @@ func killed(t *testing.T, kills, writers int) {
 		folder := filepath.Join(t.TempDir(), "live")
 		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), childIn+"="+folder, fmt.Sprintf("%s_SEED=%d", childIn, seed))
-		out, err := cmd.StdoutPipe()
-		testkit.Must(t, err)
+		out := testkit.Value(cmd.StdoutPipe())(t)
 		testkit.Must(t, cmd.Start())
 		// It dies some lines of output after it has begun, and then some microseconds
 		// later: within a write, a sync, a rename, or between them.
@@ -213,9 +212,7 @@ func TestFullDisk(t *testing.T) {
 			if len(set.Problems()) == 0 {
 				t.Error("a disk that is full is no problem")
 			}
-			if info, err := os.Stat(journalPath(folder)); err != nil || info.Size() != set.journal.size {
-				t.Errorf("a part of what was refused stays: %v", err)
-			}
+			testkit.Equal(t, "a part of what was refused stays", testkit.Value(os.Stat(journalPath(folder)))(t).Size(), set.journal.size)
 			continue
 		}
 		want[c.Entry], want[two.Entry] = c.Why, ""

@@ -24,16 +24,14 @@ func nothing(t testing.TB) *index.Index {
 
 func owner(t testing.TB, text string) addr.Key {
 	t.Helper()
-	k, err := addr.ParseOwner(text)
-	testkit.Must(t, err)
+	k := testkit.Value(addr.ParseOwner(text))(t)
 	return k
 }
 
 // coveringFor tells which live entries of owners cover a sender.
 func coveringFor(t testing.TB, set *Set, ix *index.Index, sender string, owners ...string) string {
 	t.Helper()
-	a, err := addr.Parse(sender)
-	testkit.Must(t, err)
+	a := testkit.Value(addr.Parse(sender))(t)
 	q := index.OwnedQuestion{Sender: a}
 	for i, o := range owners {
 		q.Owners[i] = owner(t, o)
@@ -42,9 +40,7 @@ func coveringFor(t testing.TB, set *Set, ix *index.Index, sender string, owners 
 	var all []string
 	for i := range matches {
 		m := &matches[i]
-		if table[m.Row].Source.List != ListName {
-			t.Errorf("row %d is list %s", m.Row, table[m.Row].Source.List)
-		}
+		testkit.Equal(t, fmt.Sprintf("row %d is list", m.Row), table[m.Row].Source.List, ListName)
 		all = append(all, m.Action.String()+" "+plain(m))
 	}
 	return strings.Join(all, ", ")
@@ -133,9 +129,7 @@ func TestOwnersAgreeWithMap(t *testing.T) {
 			t.Fatalf("step %d: %d entries of everybody, %d in all; want %d", step, n, total, len(model[""]))
 		}
 	}
-	if _, err := set.Apply(Change{Owner: "ann@here.example", Entry: "192.0.2.1"}); !errors.Is(err, ErrInvalid) {
-		t.Errorf("a client address: %v", err)
-	}
+	testkit.Fails(set.Apply(Change{Owner: "ann@here.example", Entry: "192.0.2.1"}))(t, "a client address", ErrInvalid)
 	if _, err := set.Apply(Change{Owner: "ann@here.example", Entry: "gmail.com", Expires: now.Add(time.Hour)}); errors.Is(err, ErrGuarded) {
 		t.Errorf("a user's block of a provider: %v", err)
 	}
@@ -143,8 +137,7 @@ func TestOwnersAgreeWithMap(t *testing.T) {
 
 // coversOwned is the golden model of what an entry covers.
 func coversOwned(t testing.TB, text string, a addr.Addr) bool {
-	it, err := lists.ParseEntry(text, lists.Settings{})
-	testkit.Must(t, err)
+	it := testkit.Value(lists.ParseEntry(text, lists.Settings{}))(t)
 	if it.Kind == lists.Recipient {
 		return false
 	}
@@ -167,9 +160,7 @@ func TestRecipientsThatAreRefused(t *testing.T) {
 	set := open()
 	apply(t, set, Change{Entry: "recipient:Shop@here.example"}, Change{Owner: "ann@here.example", Entry: "recipient:ann+leak@here.example"},
 		Change{Owner: "ann@here.example", Entry: "x.example", Action: lists.Allow})
-	if _, err := set.Apply(Change{Entry: "recipient:shop@here.example", Action: lists.Allow}); !errors.Is(err, ErrInvalid) {
-		t.Errorf("an exception for a recipient: %v", err)
-	}
+	testkit.Fails(set.Apply(Change{Entry: "recipient:shop@here.example", Action: lists.Allow}))(t, "an exception for a recipient", ErrInvalid)
 	said := func(recipient string, listed ...index.Match) (all string) {
 		q := index.OwnedQuestion{Recipient: owner(t, recipient)}
 		q.Owners[1] = owner(t, "ann@here.example")
@@ -193,9 +184,7 @@ func TestRecipientsThatAreRefused(t *testing.T) {
 		}
 		// From the snapshot as from memory, and in no list for a build.
 		testkit.Must(t, set.Tidy())
-		if n := set.newer(); n != 0 {
-			t.Errorf("the index lacks %d entries", n)
-		}
+		testkit.Equal(t, "entries that the index lacks", set.newer(), 0)
 		set.Close()
 		set = open()
 	}
@@ -224,15 +213,9 @@ func TestOwnersAreNotFolded(t *testing.T) {
 	if written, err := set.Fold(t.Context()); err != nil || written {
 		t.Errorf("a fold for an owner's entry: %v, %v", written, err)
 	}
-	if n := set.newer(); n != 1 {
-		t.Errorf("the index lacks %d entries, want the one of everybody", n)
-	}
-	if got := coveringFor(t, set, ix, "own@x.example", "bob@here.example"); got != "" {
-		t.Errorf("for another recipient: %s", got)
-	}
-	if got := coveringFor(t, set, ix, "own@x.example", "bob@here.example", "ann@here.example"); got != "block own@x.example" {
-		t.Errorf("for both: %q", got)
-	}
+	testkit.Equal(t, "the index lacks entries beside that of everybody", set.newer(), 1)
+	testkit.Equal(t, "for another recipient", coveringFor(t, set, ix, "own@x.example", "bob@here.example"), "")
+	testkit.Equal(t, "for both", coveringFor(t, set, ix, "own@x.example", "bob@here.example", "ann@here.example"), "block own@x.example")
 }
 
 // Of many writers that know the same state, one wins.
@@ -253,16 +236,12 @@ func TestApplyIf(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if len(won) != 1 {
-		t.Errorf("%d have won", len(won))
-	}
+	testkit.Equal(t, "writers that have won", len(won), 1)
 	all, now := set.Of(ann)
 	if len(all) != 1 || now == tag {
 		t.Errorf("%d entries, tag %s after %s", len(all), now, tag)
 	}
-	if _, err := set.ApplyIf(ann, now, Change{Owner: "bob@here.example", Entry: "x@y.example"}); !errors.Is(err, ErrInvalid) {
-		t.Errorf("a change of another owner: %v", err)
-	}
+	testkit.Fails(set.ApplyIf(ann, now, Change{Owner: "bob@here.example", Entry: "x@y.example"}))(t, "a change of another owner", ErrInvalid)
 }
 
 // A program that knows no owners reads files without them, and leaves out journal lines with them.
@@ -275,17 +254,13 @@ func TestFilesOfOlderVersions(t *testing.T) {
 		testkit.Must(t, set.Tidy())
 		return set.view.Load().base.version
 	}
-	if v := version(Change{Entry: "a@x.example"}, Change{Entry: "b@x.example"}, Change{Entry: "c@x.example"}); v != 1 {
-		t.Errorf("without owners: version %d", v)
-	}
+	testkit.Equal(t, "without owners: version", version(Change{Entry: "a@x.example"}, Change{Entry: "b@x.example"}, Change{Entry: "c@x.example"}), 1)
 	if v := version(Change{Owner: "ann@here.example", Entry: "a@x.example"}, Change{Owner: "ann@here.example", Entry: "b@x.example"}); v != 2 {
 		t.Errorf("with owners: version %d", v)
 	}
 	set.Close()
 	set = open(t, Settings{Folder: folder})
-	if got := coveringFor(t, set, ix, "a@x.example", "ann@here.example"); got != "block a@x.example" {
-		t.Errorf("after a start: %q", got)
-	}
+	testkit.Equal(t, "after a start", coveringFor(t, set, ix, "a@x.example", "ann@here.example"), "block a@x.example")
 }
 
 func TestNoOwnedEntryCostsNothing(t *testing.T) {

@@ -133,8 +133,7 @@ func TestSearchGoesOnBesideChanges(t *testing.T) {
 	for _, order := range []Order{Newest, Oldest, ByEntry, ByEnd} {
 		q, stayed := Query{Order: order, Limit: 3}, map[string]int{}
 		for n := 0; ; n++ {
-			found, err := set.Search(t.Context(), q)
-			testkit.Must(t, err)
+			found := testkit.Value(set.Search(t.Context(), q))(t)
 			for _, e := range found.Entries {
 				stayed[e.Text]++
 			}
@@ -214,9 +213,7 @@ func TestDigestsOfLiveEntries(t *testing.T) {
 	want(digest.MD5, "a@bücher.test", now, "")
 	want(digest.MD5, "a@xn--bcher-kva.test", now, "")
 	testkit.Must(t, set.sweep(now.Add(2*time.Hour)))
-	if set.view.Load().digests.body.Load() != nil {
-		t.Error("digests of entries that have gone")
-	}
+	testkit.Equal(t, "digests of entries that have gone", set.view.Load().digests.body.Load(), nil)
 	if _, ok := (*Set)(nil).AddressOf(digest.Of(digest.MD5, "a@b.test"), now); ok {
 		t.Error("an address of no set")
 	}

@@ -25,8 +25,7 @@ import (
 
 func guard(t testing.TB) *lists.Guard {
 	t.Helper()
-	g, err := lists.NewGuard(lists.DefaultGuard())
-	testkit.Must(t, err)
+	g := testkit.Value(lists.NewGuard(lists.DefaultGuard()))(t)
 	return g
 }
 
@@ -35,24 +34,21 @@ func open(t testing.TB, s Settings) *Set {
 	if s.Folder == "" {
 		s.Folder = filepath.Join(t.TempDir(), "live")
 	}
-	set, err := Open(s)
-	testkit.Must(t, err)
+	set := testkit.Value(Open(s))(t)
 	t.Cleanup(func() { set.Close() })
 	return set
 }
 
 func apply(t testing.TB, s *Set, changes ...Change) []Outcome {
 	t.Helper()
-	outcomes, err := s.Apply(changes...)
-	testkit.Must(t, err)
+	outcomes := testkit.Value(s.Apply(changes...))(t)
 	return outcomes
 }
 
 // mustFold writes the list of entries for a build.
 func mustFold(t testing.TB, s *Set) {
 	t.Helper()
-	_, err := s.Fold(t.Context())
-	testkit.Must(t, err)
+	testkit.Value(s.Fold(t.Context()))(t)
 }
 
 // texts are the entries of a set, the newest first.
@@ -141,13 +137,9 @@ func TestOnlyOneLineOfText(t *testing.T) {
 		{Entry: "x@y.example", Expires: time.Now().Add(-time.Second)},
 		{Entry: "x@y.example", Expires: time.Now().Add(2 * mostLife)},
 	} {
-		if _, err := set.Apply(c); !errors.Is(err, ErrInvalid) {
-			t.Errorf("Apply(%+v) = %v, want ErrInvalid", c, err)
-		}
+		testkit.Fails(set.Apply(c))(t, c, ErrInvalid)
 	}
-	if n := set.Len(); n != 0 {
-		t.Errorf("%d entries", n)
-	}
+	testkit.Equal(t, "entries", set.Len(), 0)
 }
 
 func TestChangesAreUndoneByWhatWasBefore(t *testing.T) {
@@ -164,9 +156,7 @@ func TestChangesAreUndoneByWhatWasBefore(t *testing.T) {
 	if o := add(lists.Allow, "second"); o.Was == nil || o.Was.Why != "first" || o.Entry.Item.Action != lists.Allow {
 		t.Errorf("another action: %+v", o)
 	}
-	if got := texts(set); got != "allow x.example" {
-		t.Errorf("entries: %s", got)
-	}
+	testkit.Equal(t, "entries", texts(set), "allow x.example")
 	if o := apply(t, set, Change{Entry: "=X.example", Remove: true})[0]; o.Changed() {
 		t.Errorf("another scope was removed: %+v", o)
 	}
@@ -180,12 +170,8 @@ func TestChangesAreUndoneByWhatWasBefore(t *testing.T) {
 
 func TestAllOfABatchOrNothing(t *testing.T) {
 	set := open(t, Settings{Guard: guard(t)})
-	if _, err := set.Apply(Change{Entry: "a.example"}, Change{Entry: "gmail.com"}); !errors.Is(err, ErrGuarded) {
-		t.Errorf("error %v", err)
-	}
-	if set.Len() != 0 {
-		t.Errorf("entries: %s", texts(set))
-	}
+	testkit.Fails(set.Apply(Change{Entry: "a.example"}, Change{Entry: "gmail.com"}))(t, "error", ErrGuarded)
+	testkit.Equal(t, "entries", texts(set), "")
 	apply(t, set, Change{Entry: "a.example"}, Change{Entry: "b.example"}, Change{Entry: "a.example", Remove: true}, Change{Entry: "b.example", Why: "last"})
 	if got := slices.Collect(set.All()); len(got) != 1 || got[0].Why != "last" {
 		t.Errorf("entries: %s", texts(set))
@@ -204,26 +190,17 @@ func TestEntriesOutliveTheProcess(t *testing.T) {
 	if _, err := Open(s); !errors.Is(err, ErrLocked) {
 		t.Fatalf("a second process: %v, want ErrLocked", err)
 	}
-	seen, err := Read(s.Folder)
-	testkit.Must(t, err)
-	if _, err := seen.Apply(Change{Entry: "x.example"}); !errors.Is(err, ErrUnwritable) {
-		t.Errorf("what was read could be written: %v", err)
-	}
+	seen := testkit.Value(Read(s.Folder))(t)
+	testkit.Fails(seen.Apply(Change{Entry: "x.example"}))(t, "what was read could be written", ErrUnwritable)
 	set.Close()
 	again := open(t, s)
 	for _, got := range [][]*Entry{slices.Collect(seen.All()), slices.Collect(again.All())} {
-		if len(got) != len(want) {
-			t.Fatalf("%d entries, want %d", len(got), len(want))
-		}
+		testkit.MustEqual(t, "entries", len(got), len(want))
 		for i := range want {
-			if *got[i] != *want[i] {
-				t.Errorf("entry %d: %+v, want %+v", i, got[i], want[i])
-			}
+			testkit.Equal(t, fmt.Sprint("entry ", i), *got[i], *want[i])
 		}
 	}
-	if got := apply(t, again, Change{Entry: "new.example"})[0].Entry.Number; got != 6 {
-		t.Errorf("number %d, want 6: five were used", got)
-	}
+	testkit.Equal(t, "number", apply(t, again, Change{Entry: "new.example"})[0].Entry.Number, 6)
 }
 
 func TestFolderThatIsNotThere(t *testing.T) {
@@ -267,9 +244,7 @@ func TestAnEntryEndsAtItsTime(t *testing.T) {
 			want string
 		}{{time.Hour - time.Second, "block x@y.example"}, {time.Second, ""}, {time.Hour, ""}} {
 			time.Sleep(step.wait)
-			if got := covering(t, set, ix, "x@y.example"); got != step.want {
-				t.Errorf("%v later: %q, want %q", step.wait, got, step.want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%v later", step.wait), covering(t, set, ix, "x@y.example"), step.want)
 		}
 		if set.Len() != 2 || len(slices.Collect(set.All())) != 1 {
 			t.Errorf("%d entries are held, %d shown", set.Len(), len(slices.Collect(set.All())))
@@ -288,9 +263,7 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := open(t, Settings{Folder: folder})
 		set.Served(ix)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- set.Run(ctx, slog.New(slog.DiscardHandler)) }()
+		stop := testkit.Running(t, func(ctx context.Context) { testkit.Should(t, set.Run(ctx, slog.New(slog.DiscardHandler))) })
 		there := func() bool {
 			synctest.Wait()
 			_, err := os.Stat(listPath(folder))
@@ -311,13 +284,8 @@ func TestRun(t *testing.T) {
 		}
 		time.Sleep(time.Hour + tidyEvery)
 		synctest.Wait()
-		if set.Len() != 1 {
-			t.Errorf("%d entries are held when all but one have ended", set.Len())
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, "entries that are held when all but one have ended", set.Len(), 1)
+		stop()
 	})
 }
 
@@ -355,9 +323,7 @@ func TestExpiredIsNotRemoved(t *testing.T) {
 
 func changesOf(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	families, err := reg.Gather()
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, err)
 	changes := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.Metric {
@@ -398,9 +364,7 @@ func TestWritersAtOnce(t *testing.T) {
 	}
 	all.Go(func() {
 		for range 20 {
-			if err := set.Tidy(); err != nil {
-				t.Error(err)
-			}
+			testkit.Should(t, set.Tidy())
 		}
 	})
 	all.Wait()
@@ -422,8 +386,7 @@ func grouped(t *testing.T, set *Set, changes ...Change) []*request {
 	t.Helper()
 	var group []*request
 	for _, c := range changes {
-		e, err := newEntry(c, nil, time.Now())
-		testkit.Must(t, err)
+		e := testkit.Value(newEntry(c, nil, time.Now()))(t)
 		group = append(group, &request{changes: []Change{c}, wanted: []*Entry{e}, now: time.Now()})
 	}
 	set.writing.Lock()

@@ -3,8 +3,8 @@ package live
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,18 +30,14 @@ func TestRevisionsAreKept(t *testing.T) {
 	}
 	rows[3].Gone, rows[3].Rev = 1_790_000_001, 20
 	at.Revision = 20
-	if _, err := set.Take(rows[3:], at, false); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(set.Take(rows[3:], at, false))(t)
 	if _, err := set.Apply(Change{Entry: "own.example"}); err != nil { // of this machine alone
 		t.Fatal(err)
 	}
 	// An older change does not come after a newer one, unless it is meant.
 	older := rows[0]
 	older.Rev, older.Why = 3, "older"
-	if taken, err := set.Take([]Row{older}, at, false); err != nil || len(taken.Outcomes) != 0 {
-		t.Errorf("an older change was taken: %+v, %v", taken, err)
-	}
+	testkit.Equal(t, "an older change was taken", len(testkit.Value(set.Take([]Row{older}, at, false))(t).Outcomes), 0)
 	sum := set.Sum()
 	for _, when := range []string{"from the journal", "from the snapshot"} {
 		if when == "from the snapshot" {
@@ -52,9 +48,7 @@ func TestRevisionsAreKept(t *testing.T) {
 		}
 		testkit.Must(t, set.Close())
 		set = open()
-		if c := set.Cursor(); c != at {
-			t.Errorf("%s: Cursor() = %+v, want %+v", when, c, at)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: Cursor", when), set.Cursor(), at)
 		if now := set.Sum(); now != sum || sum.Count != 3 {
 			t.Errorf("%s: Sum() = %+v, want %+v of three", when, now, sum)
 		}
@@ -64,9 +58,7 @@ func TestRevisionsAreKept(t *testing.T) {
 				t.Errorf("%s: %+v, want %+v", when, e, want)
 			}
 		}
-		if n := len(held(set)); n != 4 {
-			t.Errorf("%s: %d entries, want 4", when, n)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: entries", when), len(held(set)), 4)
 		for e := range set.All() {
 			if e.Text == "one.example" && (e.Revision() != 7 || e.match(0).Line != 7) {
 				t.Errorf("%s: a verdict names %d, want the revision", when, e.match(0).Line)
@@ -75,13 +67,9 @@ func TestRevisionsAreKept(t *testing.T) {
 	}
 	// A reading that was cut off is known as such.
 	at.Reading = true
-	if _, err := set.Take(nil, at, false); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(set.Take(nil, at, false))(t)
 	set.Close()
-	if c := open().Cursor(); c != at {
-		t.Errorf("Cursor() = %+v, want %+v", c, at)
-	}
+	testkit.Equal(t, "Cursor()", open().Cursor(), at)
 }
 
 // Rows that another program has written, and that this one cannot read, are left out one by one.
@@ -113,8 +101,7 @@ func TestTakeIsBounded(t *testing.T) {
 	}
 	take := func(rows ...Row) []Left {
 		t.Helper()
-		taken, err := set.Take(rows, Cursor{Origin: "o", Revision: rows[len(rows)-1].Rev}, false)
-		testkit.Must(t, err)
+		taken := testkit.Value(set.Take(rows, Cursor{Origin: "o", Revision: rows[len(rows)-1].Rev}, false))(t)
 		return taken.Left
 	}
 	if left := take(row("one.example", 1), row("two.example", 2)); len(left) != 1 || left[0].Row != 1 || !errors.Is(left[0].Err, ErrFull) {
@@ -125,9 +112,7 @@ func TestTakeIsBounded(t *testing.T) {
 	if left := take(row("one.example", 3), gone, row("three.example", 5)); len(left) != 0 {
 		t.Errorf("a change, a removal and one that takes its place: %v", left)
 	}
-	if set.Len() != MaxEntries {
-		t.Errorf("Len() = %d", set.Len())
-	}
+	testkit.Equal(t, "Len", set.Len(), MaxEntries)
 }
 
 // A change that is made on this machine alone has one line in the audit journal, and a second one only if it was not made after all.
@@ -145,7 +130,5 @@ func TestAChangeAloneIsNotedOnce(t *testing.T) {
 		got = append(got, parts[1]+" "+parts[2])
 	}
 	want := []string{"entry.add block bad.example", "entry.add block other.example", "entry.add block stale.example", "failed block stale.example"}
-	if !slices.Equal(got, want) {
-		t.Errorf("the journal has %q, want %q", got, want)
-	}
+	testkit.EqualSlices(t, "the journal has", got, want)
 }

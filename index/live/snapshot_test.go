@@ -93,8 +93,7 @@ func TestSnapshotIsNotSeen(t *testing.T) {
 		if a, b := plain.newer(), folding.newer(); a != b {
 			t.Fatalf("the index lacks %d and %d", a, b)
 		}
-		seen, err := Read(folding.folder)
-		testkit.Must(t, err)
+		seen := testkit.Value(Read(folding.folder))(t)
 		equal(t, "read", seen, folding)
 		if round%5 == 0 {
 			again := open(t, Settings{Folder: copyFolder(t, folding.folder), Hashes: digest.SetOf(digest.MD5, digest.SHA1)})
@@ -162,9 +161,7 @@ func TestCrashAtEachStepOfAFold(t *testing.T) {
 		testkit.Must(t, set.rewrite(true))
 	}
 	for _, step := range []string{"snapshot created", "snapshot written", "journal written", "snapshot named", "journal named"} {
-		if steps[step] != 12 {
-			t.Errorf("%d times %s", steps[step], step)
-		}
+		testkit.Equal(t, step, steps[step], 12)
 	}
 	for _, c := range crashes {
 		again, err := Open(Settings{Folder: c.folder, compactFrom: 1})
@@ -211,8 +208,7 @@ func TestSyncFails(t *testing.T) {
 	if got := texts(set); got != "block more@x.example, block kept@x.example" || len(set.Problems()) > 0 {
 		t.Errorf("%s; %q", got, set.Problems())
 	}
-	seen, err := Read(set.folder)
-	testkit.Must(t, err)
+	seen := testkit.Value(Read(set.folder))(t)
 	equal(t, "in the files", seen, set)
 }
 

@@ -28,9 +28,7 @@ func TestRefusesWhileTheEngineIsAway(t *testing.T) {
 		a.apply(t, block("one.example", "1"))
 		link.Set(unreachable)
 		for range 2 {
-			if _, err := a.set.Apply(block("two.example", "2")); !errors.Is(err, live.ErrAway) {
-				t.Errorf("while it is away: %v", err)
-			}
+			testkit.Fails(a.set.Apply(block("two.example", "2")))(t, "while it is away", live.ErrAway)
 		}
 		testkit.Eventually(t, "a problem", func() bool {
 			return len(a.Problems()) == 1 && strings.Contains(a.Problems()[0], "does not answer since")
@@ -78,9 +76,7 @@ func TestChangesAloneAreOfferedLater(t *testing.T) {
 			n.eventually(t, "gone.example", "")
 		}
 		testkit.Eventually(t, "nothing waits", func() bool { return a.Status().Pending == 0 })
-		if got := a.same(content(t, e)); got != "" {
-			t.Error(got)
-		}
+		testkit.Equal(t, "what differs", a.same(content(t, e)), "")
 		if !strings.Contains(a.log.String(), "has changed elsewhere") {
 			t.Errorf("the log does not tell of the change that was given up:\n%s", a.log)
 		}
@@ -112,9 +108,7 @@ func TestLossesAreToldOf(t *testing.T) {
 		n.eventually(t, "changed.example", "block before")
 		n.eventually(t, "removed.example", "block r")
 		testkit.Eventually(t, "a problem", func() bool { return strings.Contains(strings.Join(n.Problems(), "\n"), "has lost 3 changes") })
-		if got := n.same(content(t, e)); got != "" {
-			t.Error(got)
-		}
+		testkit.Equal(t, "what differs", n.same(content(t, e)), "")
 	}
 	made, err := a.Offer(t.Context(), "anna")
 	if err != nil || made != 3 {
@@ -128,39 +122,17 @@ func TestLossesAreToldOf(t *testing.T) {
 	}
 }
 
-// A store that was emptied has another epoch. Its nodes do not fill it.
-func TestAnEmptyStoreStaysEmpty(t *testing.T) {
-	onEach(t, func(t *testing.T, e engine) {
-		a := fleet(t, e, 1, nil)[0]
-		a.apply(t, block("one.example", "1"), block("two.example", "2"))
-		e.empty(t)
-		testkit.Eventually(t, "the loss", func() bool { return a.Status().Lost == 2 })
-		a.eventually(t, "one.example", "")
-		if rows := content(t, e); len(rows) != 0 {
-			t.Errorf("the engine has %d rows", len(rows))
-		}
-		if n, err := a.Dismiss(); n != 2 || err != nil {
-			t.Errorf("Dismiss() = %d, %v", n, err)
-		}
-		a.apply(t, block("three.example", "3"))
-	})
-}
-
 // A table that is emptied under a daemon, and a row whose times no number stands for, stop nobody.
 func TestATableInOtherHands(t *testing.T) {
-	onEach(t, func(t *testing.T, e engine) {
-		if e.kind != "postgres" {
-			t.Skip("a table")
-		}
-		a := fleet(t, e, 1, nil)[0]
-		a.apply(t, block("one.example", "1"))
-		e.exec(t, "truncate blockd_live")
-		testkit.Eventually(t, "the loss", func() bool { return a.Status().Lost == 1 })
-		a.apply(t, block("two.example", "2"))
-		e.exec(t, "update blockd_live set expires = 'infinity', created = '-infinity', rev = nextval('blockd_live_rev') where entry = 'two.example'")
-		a.apply(t, block("three.example", "3"))
-		a.eventually(t, "two.example", "block 2")
-	})
+	e := ofPostgres(t)
+	a := fleet(t, e, 1, nil)[0]
+	a.apply(t, block("one.example", "1"))
+	e.exec(t, "truncate blockd_live")
+	testkit.Eventually(t, "the loss", func() bool { return a.Status().Lost == 1 })
+	a.apply(t, block("two.example", "2"))
+	e.exec(t, "update blockd_live set expires = 'infinity', created = '-infinity', rev = nextval('blockd_live_rev') where entry = 'two.example'")
+	a.apply(t, block("three.example", "3"))
+	a.eventually(t, "two.example", "block 2")
 }
 
 // What is refused for its revision while the engine is away is not offered when it is back.
@@ -236,9 +208,7 @@ func TestAClockThatIsOff(t *testing.T) {
 		if a.has("bad.example") == "" {
 			t.Error("an entry of two hours has ended")
 		}
-		if got := time.Until(a.set.Now()).Round(time.Minute); got != time.Hour {
-			t.Errorf("Now() is %s before this machine's clock", got)
-		}
+		testkit.Equal(t, "Now() before this machine's clock", time.Until(a.set.Now()).Round(time.Minute), time.Hour)
 	})
 }
 
@@ -260,9 +230,7 @@ func TestWhatEndsIsSwept(t *testing.T) {
 		})
 		for _, n := range nodes {
 			testkit.Eventually(t, "it goes", func() bool { return n.set.Sum().Count == 1 })
-			if got := n.same(content(t, e)); got != "" {
-				t.Error(got)
-			}
+			testkit.Equal(t, "what differs", n.same(content(t, e)), "")
 		}
 	})
 }
@@ -288,8 +256,7 @@ func (e engine) through(t *testing.T, l *toxiproxy.Link) shared.Engine {
 	if e.kind == "postgres" {
 		dsn = fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", l.Address, url.PathEscape(e.database))
 	}
-	opened, err := openEngine(e.kind, dsn)
-	testkit.Must(t, err)
+	opened := testkit.Value(openEngine(e.kind, dsn))(t)
 	return opened
 }
 
@@ -338,9 +305,7 @@ func TestSpoiledLinks(t *testing.T) {
 						t.Errorf("%s was acknowledged, and is not there", entry)
 					}
 				}
-				if a.Status().Lost+b.Status().Lost != 0 {
-					t.Errorf("lost: %+v", a.told(t))
-				}
+				testkit.Equal(t, "lost", a.Status().Lost+b.Status().Lost, 0)
 				t.Logf("%d of 4 changes were acknowledged", len(made)-1)
 			})
 		}

@@ -58,8 +58,7 @@ func atRedis(address string) engine {
 		if link != nil {
 			to = link.Address
 		}
-		e, err := openEngine("redis", "redis://"+to)
-		testkit.Must(t, err)
+		e := testkit.Value(openEngine("redis", "redis://"+to))(t)
 		return e
 	}}
 }
@@ -88,8 +87,7 @@ func ofPostgres(t testing.TB) engine {
 		if link != nil {
 			dsn = fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", link.Address, name)
 		}
-		e, err := openEngine("postgres", dsn)
-		testkit.Must(t, err)
+		e := testkit.Value(openEngine("postgres", dsn))(t)
 		return e
 	}}
 }
@@ -193,16 +191,13 @@ func (n *node) eventually(t *testing.T, entry, want string) {
 func (n *node) told(t *testing.T) []shared.Lost {
 	t.Helper()
 	all, err := n.Lost(n.Status().Lost)
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, err)
 	return all
 }
 
 func ownerOf(t *testing.T, text string) addr.Key {
 	t.Helper()
-	k, err := addr.ParseOwner(text)
-	testkit.Must(t, err)
+	k := testkit.Value(addr.ParseOwner(text))(t)
 	return k
 }
 

@@ -33,9 +33,7 @@ func (e engine) fill(t *testing.T, count int) {
 		for i := at; i < min(at+1000, count); i++ {
 			wants = append(wants, live.Want{Row: live.Row{Entry: fmt.Sprintf("x%d@many.example", i), Scope: "exact", Action: "block", Why: "one of many", By: "anna", Created: 1_790_000_000}})
 		}
-		if _, err := w.Write(t.Context(), wants, live.Terms{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(w.Write(t.Context(), wants, live.Terms{}))(t)
 	}
 }
 
@@ -66,15 +64,11 @@ func TestAnEmptiedEngineLosesNothingForGood(t *testing.T) {
 	a.stop()
 	tell("left on the disk")
 	a = begin(t, folder, e.kind, e.open(t, nil), nil)
-	if n := a.Status().Lost; n != count {
-		t.Errorf("after a restart %d are lost", n)
-	}
+	testkit.Equal(t, "lost after a restart", a.Status().Lost, count)
 	tell("read")
 	a.follows(t)
 	a.apply(t, block(some[3].Row.Entry, "again, by hand"))
-	if n := a.Status().Lost; n != count-1 {
-		t.Errorf("after one was added again %d are lost", n)
-	}
+	testkit.Equal(t, "lost after one was added again", a.Status().Lost, count-1)
 	made, err := a.Offer(t.Context(), "anna")
 	tell("offered")
 	if err != nil || made != count-1 || a.Status().Lost != 0 || a.Status().Entries != int64(count) {
@@ -85,12 +79,8 @@ func TestAnEmptiedEngineLosesNothingForGood(t *testing.T) {
 	} else {
 		t.Logf("the heap has grown by %d MB at the most", heap>>20)
 	}
-	if a.has(some[3].Row.Entry) != "block again, by hand" {
-		t.Error("what was added since was offered again")
-	}
-	if _, err := os.Stat(filepath.Join(folder, "lost")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file of losses is still there: %v", err)
-	}
+	testkit.Equal(t, "what was added since was offered again", a.has(some[3].Row.Entry), "block again, by hand")
+	testkit.Fails(os.Stat(filepath.Join(folder, "lost")))(t, "the file of losses is still there", os.ErrNotExist)
 }
 
 // deaf is an engine that writes, and then answers no question.
@@ -126,9 +116,7 @@ func TestAnAcknowledgedChangeIsKnown(t *testing.T) {
 	testkit.Eventually(t, "the loss", func() bool { return a.Status().Lost == 2 })
 	a.eventually(t, "lost.example", "")
 	a.eventually(t, "gone.example", "block g")
-	if got := a.same(content(t, e)); got != "" {
-		t.Error(got)
-	}
+	testkit.Equal(t, "what differs", a.same(content(t, e)), "")
 }
 
 // A change made alone that the engine refuses for good is set aside, with a line of the audit journal. The others are made.
@@ -151,9 +139,7 @@ func TestOneRefusedChangeBlocksNoOther(t *testing.T) {
 	if rows := content(t, e); len(rows) != 2 {
 		t.Errorf("the engine has %v", rows)
 	}
-	if a.has("no.example") != "block alone" {
-		t.Error("the refused change acts nowhere")
-	}
+	testkit.Equal(t, "the refused change acts nowhere", a.has("no.example"), "block alone")
 	if p := strings.Join(a.Problems(), "\n"); !strings.Contains(p, `"no.example"`) {
 		t.Errorf("Problems() = %q", p)
 	}
@@ -194,12 +180,8 @@ func TestAFullReadKeepsPendingChanges(t *testing.T) {
 		if !strings.Contains(a.log.String(), "everything is read") {
 			t.Fatal("not everything was read")
 		}
-		if got := <-seen; got != "block aloneblock alone" {
-			t.Errorf("after the full read, before the offer: %q", got)
-		}
-		if got := a.same(content(t, e)); got != "" {
-			t.Error(got)
-		}
+		testkit.Equal(t, "after the full read, before the offer", <-seen, "block aloneblock alone")
+		testkit.Equal(t, "what differs", a.same(content(t, e)), "")
 	})
 }
 

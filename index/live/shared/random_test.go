@@ -129,14 +129,12 @@ type killed struct {
 
 func (k *killed) begin(t *testing.T, note func(live.Row)) {
 	t.Helper()
-	text, err := json.Marshal(k.task)
-	testkit.Must(t, err)
+	text := testkit.Value(json.Marshal(k.task))(t)
 	k.task.Seed++
 	k.cmd = exec.Command(os.Args[0])
 	k.cmd.Env = append(os.Environ(), childOf+"="+string(text))
 	k.cmd.Stderr = os.Stderr
-	out, err := k.cmd.StdoutPipe()
-	testkit.Must(t, err)
+	out := testkit.Value(k.cmd.StdoutPipe())(t)
 	testkit.Must(t, k.cmd.Start())
 	k.done = make(chan struct{})
 	go func() {
@@ -233,9 +231,7 @@ func TestRandomChangesFromSeveralMachines(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) {
 		e := ofPostgres(t)
 		test(t, e, func() {
-			if err := database.Crash(); err != nil {
-				t.Error(err)
-			}
+			testkit.Should(t, database.Crash())
 			testkit.Must(t, database.Start())
 		})
 	})

@@ -3,7 +3,6 @@ package shared_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -118,12 +117,8 @@ func TestRelays(t *testing.T) {
 		})
 		summed := there.asked.Load()
 		testkit.Within(t, "sums are compared", 20*time.Second, func() bool { return there.asked.Load() > summed+6 })
-		if got := b.same(content(t, e)); got != "" {
-			t.Error(got)
-		}
-		if b.Status().Differs != 0 {
-			t.Error("it differs")
-		}
+		testkit.Equal(t, "what differs", b.same(content(t, e)), "")
+		testkit.Equal(t, "it differs", b.Status().Differs, 0)
 		if store.changes.Load() != changes || store.alls.Load() != alls || store.states.Load() != states || store.sweeps.Load() != sweeps || store.waits.Load() != 0 {
 			t.Errorf("the store was asked: changes %d, all %d, states %d, sweeps %d, waits %d more", store.changes.Load()-changes, store.alls.Load()-alls, store.states.Load()-states, store.sweeps.Load()-sweeps, store.waits.Load())
 		}
@@ -143,14 +138,16 @@ func TestRelays(t *testing.T) {
 		there.node.Store(first)
 		first.apply(t, block("again.example", "a"))
 		testkit.Within(t, "by the relay", 20*time.Second, func() bool { return b.has("again.example") == "block a" })
-		if b.Status().Lost != 0 {
-			t.Errorf("%d are said to be lost", b.Status().Lost)
-		}
+		testkit.Equal(t, "changes that are said to be lost", b.Status().Lost, 0)
 		// A store that was emptied is noticed by both.
 		e.empty(t)
 		for _, n := range []*node{first, b} {
 			testkit.Within(t, "the loss", time.Minute, func() bool { return n.Status().Lost >= 6 && n.has("again.example") == "" })
 		}
+		testkit.Equal(t, "rows that nodes have put into an empty store", len(content(t, e)), 0)
+		lost := first.Status().Lost
+		testkit.Equal(t, "dismissed", testkit.Value(first.Dismiss())(t), lost)
+		first.apply(t, block("three.example", "3"))
 	})
 }
 
@@ -162,9 +159,7 @@ func TestSince(t *testing.T) {
 		came := make(chan shared.Changes, 1)
 		go func() {
 			c, err := a.Since(t.Context(), rev)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Should(t, err)
 			came <- c
 		}()
 		next := a.apply(t, block("two.example", "2"))[0].Entry.Rev
@@ -184,12 +179,8 @@ func TestSince(t *testing.T) {
 			t.Errorf("too old: %+v, %v", c, err)
 		}
 		link.Set(unreachable)
-		if _, err := a.set.Apply(block("three.example", "3")); !errors.Is(err, live.ErrAway) {
-			t.Errorf("away: %v", err)
-		}
-		if _, err := a.Since(t.Context(), next); !errors.Is(err, shared.ErrAsk) {
-			t.Errorf("while the store is away: %v", err)
-		}
+		testkit.Fails(a.set.Apply(block("three.example", "3")))(t, "away", live.ErrAway)
+		testkit.Fails(a.Since(t.Context(), next))(t, "while the store is away", shared.ErrAsk)
 	})
 }
 
@@ -201,8 +192,7 @@ func (e engine) connections(t *testing.T) int {
 	if e.kind == "postgres" {
 		return len(database.Query(t, e.database, "select 1 from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"))
 	}
-	list, err := client(t, e.address).ClientList(t.Context()).Result()
-	testkit.Must(t, err)
+	list := testkit.Value(client(t, e.address).ClientList(t.Context()).Result())(t)
 	return strings.Count(list, "\n") - 1
 }
 

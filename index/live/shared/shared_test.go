@@ -60,17 +60,11 @@ func TestOwnersAreOfTheFleet(t *testing.T) {
 		anna := ownerOf(t, "anna@here.example")
 		a.apply(t, block("bad.example", "everybody's"), live.Change{Owner: anna.Text, Entry: "bad.example", Action: lists.Allow})
 		b.apply(t, live.Change{Owner: anna.Text, Entry: "b.example"}, live.Change{Owner: anna.Text, Entry: "c.example"})
-		if _, err := b.set.Apply(live.Change{Owner: anna.Text, Entry: "d.example"}); !errors.Is(err, live.ErrOwnerFull) {
-			t.Errorf("a fourth entry on B: %v", err)
-		}
-		if _, err := a.set.Apply(live.Change{Owner: anna.Text, Entry: "d.example"}); !errors.Is(err, live.ErrOwnerFull) {
-			t.Errorf("a fourth entry on A: %v", err)
-		}
+		testkit.Fails(b.set.Apply(live.Change{Owner: anna.Text, Entry: "d.example"}))(t, "a fourth entry on B", live.ErrOwnerFull)
+		testkit.Fails(a.set.Apply(live.Change{Owner: anna.Text, Entry: "d.example"}))(t, "a fourth entry on A", live.ErrOwnerFull)
 		a.apply(t, live.Change{Owner: anna.Text, Entry: "b.example", Remove: true}, live.Change{Owner: anna.Text, Entry: "d.example"})
 		want, tag := a.set.Of(anna)
-		if len(want) != 3 {
-			t.Fatalf("A has %d entries of the owner", len(want))
-		}
+		testkit.MustEqual(t, "A has entries of the owner", len(want), 3)
 		b.eventually(t, "bad.example", "block everybody's")
 		testkit.Eventually(t, "the same tag", func() bool {
 			_, same := b.set.Of(anna)
@@ -138,9 +132,7 @@ func TestBeginsWithoutTheEngine(t *testing.T) {
 		b.eventually(t, "three.example", "block 3")
 		b.eventually(t, "one.example", "")
 		testkit.Must(t, b.set.Tidy())
-		if got := b.same(content(t, e)); got != "" {
-			t.Error(got)
-		}
+		testkit.Equal(t, "what differs", b.same(content(t, e)), "")
 	})
 }
 
@@ -198,9 +190,7 @@ func TestIfMatchIsOfTheFleet(t *testing.T) {
 			if tagOf(a) == old {
 				t.Fatalf("%s: the tag is as before", name)
 			}
-			if _, err := b.set.ApplyIf(anna, tagOf(b), live.Change{Owner: anna.Text, Entry: "one.example", Why: "by b"}); !errors.Is(err, live.ErrChanged) {
-				t.Errorf("%s: with an old tag: %v", name, err)
-			}
+			testkit.Fails(b.set.ApplyIf(anna, tagOf(b), live.Change{Owner: anna.Text, Entry: "one.example", Why: "by b"}))(t, fmt.Sprintf("%s: with an old tag", name), live.ErrChanged)
 			if !b.Status().Up {
 				t.Errorf("%s: the engine is said to be away", name)
 			}
@@ -254,9 +244,7 @@ func TestOfManyWithOneTagOneWins(t *testing.T) {
 				}
 			}
 			all.Wait()
-			if n := made.Load(); n != 1 {
-				t.Errorf("round %d: %d were made", round, n)
-			}
+			testkit.Equal(t, fmt.Sprintf("round %d: changes that were made", round), made.Load(), 1)
 		}
 	})
 }
