@@ -207,13 +207,9 @@ func TestStopAnswersWhatHasCome(t *testing.T) {
 	u.SetDeadline(time.Now().Add(time.Minute))
 	const n = 100 // fit into the smallest buffer of a socket
 	for id := range uint16(n) {
-		if _, err := u.Write(framed(t, "bulk.example.dbl.here.example.", id)[2:]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(u.Write(framed(t, "bulk.example.dbl.here.example.", id)[2:]))(t)
 	}
-	if _, err := c.Conn.Write(framed(t, "bulk.example.dbl.here.example.", 7)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(c.Conn.Write(framed(t, "bulk.example.dbl.here.example.", 7)))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.server.Serve(ctx, []net.PacketConn{p}, []net.Listener{l}) }()

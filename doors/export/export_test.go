@@ -153,9 +153,7 @@ func comesBack(t *testing.T, ix *index.Index, format string) {
 	}
 	text, result := exported(t, Job{Index: ix, Format: format})
 	told := result.String()
-	if result.Partial() != (unsaid+narrowed > 0) {
-		t.Errorf("partial: %v: %s", result.Partial(), told)
-	}
+	testkit.Equal(t, "partial: "+told, result.Partial(), unsaid+narrowed > 0)
 	counts := 0
 	for _, m := range leftOut.FindAllStringSubmatch(told, -1) {
 		n := testkit.Value(strconv.Atoi(strings.ReplaceAll(m[1], ",", "")))(t)

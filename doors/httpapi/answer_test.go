@@ -50,9 +50,7 @@ func TestEntityTagFollowsLiveEntries(t *testing.T) {
 	f := newEntryFixture(t)
 	const target = "/v1/check?sender=new@ok.example"
 	tag := f.ask("GET", target, "", f.read).Header().Get("ETag")
-	if _, err := f.set.Apply(live.Change{Entry: "new@ok.example", Expires: time.Now().Add(time.Hour)}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(f.set.Apply(live.Change{Entry: "new@ok.example", Expires: time.Now().Add(time.Hour)}))(t)
 	w := f.ask("GET", target, "", f.read, "If-None-Match: "+tag)
 	testkit.Equal(t, "with a live entry", decoded[answer](t, w, http.StatusOK, asJSON).Verdict, verdict.Blocked)
 }

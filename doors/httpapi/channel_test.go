@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -37,9 +38,7 @@ func TestTheChannelIsHaltedAndGoesBack(t *testing.T) {
 	post := func(path, body string, want int) string {
 		t.Helper()
 		w := f.ask("POST", path, body, f.write, json1)
-		if w.Code != want {
-			t.Errorf("%s %s: %d %s, want %d", path, body, w.Code, w.Body, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s %s: %s", path, body, w.Body), w.Code, want)
 		return w.Body.String()
 	}
 	for body, says := range map[string]string{

@@ -62,9 +62,7 @@ func TestComplaintsCountOnce(t *testing.T) {
 	if _, kind, _ := box.Said("promo@bulk.example", "bob@here.example"); kind != junk.Moved {
 		t.Error("a complaint takes back what a user has moved to Junk")
 	}
-	if _, err := box.Decide("promo@bulk.example", junk.Declined, "op", time.Time{}, now); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(box.Decide("promo@bulk.example", junk.Declined, "op", time.Time{}, now))(t)
 	take("abuse", "anna+1@here.example")
 	if n := users(); n != 0 {
 		t.Error("an old complaint opens what a person has declined")

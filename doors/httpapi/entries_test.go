@@ -205,9 +205,7 @@ func TestEntriesAreWrittenInPieces(t *testing.T) {
 		for j := range changes {
 			changes[j] = live.Change{Entry: fmt.Sprintf("a%d@b%d.example", j, i), Why: "phishing, ticket 4711"}
 		}
-		if _, err := f.set.Apply(changes...); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(f.set.Apply(changes...))(t)
 	}
 	for _, when := range []string{"of the journal", "of the snapshot"} {
 		r := httptest.NewRequest(http.MethodGet, "/v1/entries", nil)

@@ -23,9 +23,7 @@ func fillEntries(t *testing.T, set *live.Set, n int) {
 	for i := range changes {
 		changes[i] = live.Change{Entry: fmt.Sprintf("e%d.example", i), Why: "TICKET " + fmt.Sprint(i%10), Author: "jo"}
 	}
-	if _, err := set.Apply(changes...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(set.Apply(changes...))(t)
 }
 
 func TestEntryPages(t *testing.T) {
@@ -67,9 +65,7 @@ func TestEntryPages(t *testing.T) {
 		"q=" + strings.Repeat("x", 1001): "q: over 1000 octets",
 	} {
 		w := f.ask("GET", "/v1/entries?"+query, "", f.read)
-		if w.Header().Get("ETag") != "" {
-			t.Errorf("%.20s: a fault has a tag", query)
-		}
+		testkit.Equal(t, fmt.Sprintf("%.20s: a fault has a tag", query), w.Header().Get("ETag"), "")
 		wantProblem(t, w, http.StatusBadRequest, words)
 	}
 }
@@ -92,9 +88,7 @@ func TestAnswersInGzip(t *testing.T) {
 			}
 			body = string(text)
 		}
-		if body != plain.Body.String() {
-			t.Errorf("%q: another answer", accept)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q: another answer", accept), body, plain.Body.String())
 		if again := f.ask("GET", "/v1/entries?limit=100", "", f.read, "Accept-Encoding: "+accept, "If-None-Match: "+w.Header().Get("ETag")); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
 			t.Errorf("%q: asked again: %d", accept, again.Code)
 		}
@@ -145,9 +139,7 @@ func TestDecisionPagesAndExports(t *testing.T) {
 		for _, d := range l.Decisions {
 			seen[d.Sender] = true
 		}
-		if l.More != (l.Next != "") {
-			t.Errorf("more is %v, next %q", l.More, l.Next)
-		}
+		testkit.Equal(t, fmt.Sprintf("more, with next %q", l.Next), l.More, l.Next != "")
 		if target = ""; l.Next != "" {
 			target = "/v1/decisions?limit=1000&cursor=" + l.Next
 		}

@@ -66,9 +66,7 @@ func TestQuarantinePages(t *testing.T) {
 			t.Errorf("fill %+v", page.QuarantineFill)
 		}
 		if cursor = page.Next; cursor == "" {
-			if pages != 2 {
-				t.Errorf("%d pages", pages+1)
-			}
+			testkit.Equal(t, "pages before the last", pages, 2)
 			break
 		}
 	}

@@ -83,9 +83,7 @@ func TestTokensOverHTTP(t *testing.T) {
 		t.Errorf("%+v", sessions)
 	}
 	for _, s := range sessions {
-		if s.Own != (s.Name == "boss") {
-			t.Errorf("%+v", s)
-		}
+		testkit.Equal(t, s, s.Own, s.Name == "boss")
 		if s.Name == "viewer" {
 			f.gives(t, 200, "DELETE", "/v1/sessions?id="+s.ID, "", own, fromPage)
 		}

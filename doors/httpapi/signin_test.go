@@ -162,9 +162,7 @@ func TestSessionsEnd(t *testing.T) {
 	one = signIn(t, f.fixture, f.write, other)
 	wantBoth("another sign-in of the same browser", one, other, 200, 401)
 	other = signIn(t, f.fixture, f.read)
-	if _, err := RevokeToken(f.tokens.path, "viewer", nil, ""); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(RevokeToken(f.tokens.path, "viewer", nil, ""))(t)
 	wantBoth("one token is revoked", one, other, 200, 401)
 	if i := who(t, f.fixture, other); i.SignedIn {
 		t.Errorf("%+v", i)

@@ -100,9 +100,7 @@ func TestHostWithoutToken(t *testing.T) {
 		"localhost": true, "LocalHost:8025": true, "mail.example": true, "mail.example:8025": true,
 		"evil.example": false, "evil.example:8025": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false} {
 		w := f.ask("GET", "/readyz", "", "Host: "+host)
-		if (w.Code == http.StatusOK) != known {
-			t.Errorf("Host %s: %d, want known %v", host, w.Code, known)
-		}
+		testkit.Equal(t, fmt.Sprintf("Host %s is known", host), w.Code == http.StatusOK, known)
 		if !known {
 			wantProblem(t, w, http.StatusMisdirectedRequest, "IP address")
 		}

@@ -18,9 +18,7 @@ func TestTokensMadeAndRevokedAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	const each = 20
 	for i := range each {
-		if _, err := NewToken(path, fmt.Sprintf("old-%d", i), Write, nil, ""); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(NewToken(path, fmt.Sprintf("old-%d", i), Write, nil, ""))(t)
 	}
 	var all sync.WaitGroup
 	for i := range each {
@@ -41,9 +39,7 @@ func TestTokensMadeAndRevokedAtOnce(t *testing.T) {
 		t.Fatalf("%d tokens, %v, want %d", len(left), err, each)
 	}
 	for _, token := range left {
-		if token.Scope != Read {
-			t.Errorf("%s was revoked and is there", token.Name)
-		}
+		testkit.Equal(t, token.Name, token.Scope, Read)
 	}
 }
 

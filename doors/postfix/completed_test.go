@@ -18,9 +18,7 @@ func TestOnlyRequestsAtTheEndOfAMessageCount(t *testing.T) {
 	client, _, done := r.dial(r.service(Policy))
 	ask := func(more ...string) {
 		t.Helper()
-		if _, err := client.Write([]byte(request(more...))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(client.Write([]byte(request(more...))))(t)
 		answer := make([]byte, 1<<10)
 		if n, err := client.Read(answer); err != nil || !strings.HasPrefix(string(answer[:n]), "action=") {
 			t.Fatalf("%q, %v", answer[:n], err)

@@ -1,6 +1,7 @@
 package postfix
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -84,7 +85,5 @@ func TestTablesLookForNoProof(t *testing.T) {
 	if got, want := shown(got), "OK 550 5.7.1 listed in bad (ref *),"; got != want {
 		t.Errorf("socketmap: %q, want %q", got, want)
 	}
-	if p.Count() != 0 {
-		t.Errorf("queries: %v", p.Asked())
-	}
+	testkit.Equal(t, fmt.Sprintf("queries: %v", p.Asked()), p.Count(), 0)
 }

@@ -47,9 +47,7 @@ func dial(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 
 func exchange(t *testing.T, c net.Conn, r *bufio.Reader, request string) string {
 	t.Helper()
-	if _, err := io.WriteString(c, request); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(io.WriteString(c, request))(t)
 	got, err := readAction(r)
 	if err != nil {
 		t.Fatalf("%q, %v", got, err)
@@ -101,9 +99,7 @@ func TestServerTakesPeersOfItsNetworks(t *testing.T) {
 				t.Errorf("%q, %v", got, err)
 			}
 			refused := r.count("blockd_postfix_connections_refused_total", "policy", "peer")
-			if (refused == 0) != tt.taken {
-				t.Errorf("%v refused", refused)
-			}
+			testkit.Equal(t, "nobody is refused", refused == 0, tt.taken)
 		})
 	}
 }

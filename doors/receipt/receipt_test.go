@@ -223,9 +223,7 @@ func TestRequest(t *testing.T) {
 	}
 	has("open", "Your request waits for a person", false)
 	now := time.Now()
-	if _, err := r.Requests.Decide(ref, Granted, "root", now.Add(240*time.Hour), now); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(r.Requests.Decide(ref, Granted, "root", now.Add(240*time.Hour), now))(t)
 	has("granted", "passes until "+now.Add(240*time.Hour).UTC().Format(time.DateOnly), false)
 	testkit.Fails(r.Requests.Decide(ref, Declined, "root", time.Time{}, now))(t, "decided twice", ErrDecided)
 	// The history forgets, the request does not.
@@ -239,9 +237,7 @@ func TestRequest(t *testing.T) {
 	has2 := textOf(t, r.call("GET", "/r/"+second, "", "198.51.100.1"))
 	testkit.Has(t, has2, "because of the name that the sending server gave itself")
 	r.call("POST", "/r/"+second, "", "198.51.100.1")
-	if _, err := r.Requests.Decide(second, Declined, "root", time.Time{}, now); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(r.Requests.Decide(second, Declined, "root", time.Time{}, now))(t)
 	ref = second
 	has("declined", "Your request was declined", false)
 	r.gives(t, 400, "POST", "/r/"+r.refuse("c@bulk.example", "bad"), "note="+strings.Repeat("x", maxBody), "198.51.100.1") // a form that is too long
@@ -349,9 +345,7 @@ func TestFloods(t *testing.T) {
 			first = ref
 		}
 		ask(429, "d@bulk.example", "203.0.113.1") // a full store
-		if _, err := r.Requests.Decide(first, Declined, "root", time.Time{}, now); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(r.Requests.Decide(first, Declined, "root", time.Time{}, now))(t)
 		all, _, _ := r.Requests.All()
 		ask(303, "d@bulk.example", "203.0.113.1") // a full store with one that is decided
 		after, _, _ := r.Requests.All()

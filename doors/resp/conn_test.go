@@ -226,9 +226,7 @@ func TestPasswords(t *testing.T) {
 		t.Errorf("HELLO: %q", got)
 	}
 	for range maxWrong {
-		if _, err := one.Write(encode("AUTH", "x")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(one.Write(encode("AUTH", "x")))(t)
 	}
 	if rest, _ := io.ReadAll(one.r); !strings.HasSuffix(string(rest), "-ERR too many wrong passwords\r\n") {
 		t.Errorf("%q behind wrong passwords", rest)
@@ -340,9 +338,7 @@ func TestStopWithinPipeline(t *testing.T) {
 	if inputSize%len(command) != 0 {
 		t.Fatalf("a command has %d octets", len(command))
 	}
-	if _, err := near.Write(bytes.Repeat(command, 2*inputSize/len(command))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(near.Write(bytes.Repeat(command, 2*inputSize/len(command))))(t)
 	c := newConn(s, far)
 	c.Stop()
 	go c.Run()
@@ -412,9 +408,7 @@ func TestDefectWithinAnArray(t *testing.T) {
 		c.word("OK")
 		c.reply(&lookup{form: formInts, n: 2}, b, 0, []verdict.Verdict{{Kind: verdict.Clear}, {Kind: verdict.Clear}})
 	}()
-	if string(c.out) != "+OK\r\n" {
-		t.Errorf("%q", c.out)
-	}
+	testkit.Equal(t, "the answer", string(c.out), "+OK\r\n")
 }
 
 // While the lists that are waited for are unread, what others list is listed all the same: mail is refused by it too.

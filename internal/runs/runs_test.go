@@ -61,9 +61,7 @@ func TestLongLines(t *testing.T) {
 		}
 		first = append(first, line[0])
 	}
-	if string(first) != "abcde" {
-		t.Errorf("%q", first)
-	}
+	testkit.Equal(t, "the first octets", string(first), "abcde")
 }
 
 // TestNoFolder: what the disk says comes with the line that did not fit.

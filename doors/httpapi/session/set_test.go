@@ -104,9 +104,7 @@ func TestBoundsOfNumber(t *testing.T) {
 	}
 	at := noon.Add(time.Minute)
 	for i, secret := range own {
-		if there(t, s, at, secret) != (i >= 5) {
-			t.Errorf("session %d of one holder: there is %t", i, i < 5)
-		}
+		testkit.Equal(t, fmt.Sprintf("session %d of one holder is there", i), there(t, s, at, secret), i >= 5)
 	}
 	for i := range Most {
 		begin(t, s, at.Add(time.Second), fmt.Sprintf("holder %d", i))

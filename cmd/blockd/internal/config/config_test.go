@@ -61,9 +61,7 @@ func checkConfigurations(t *testing.T, folder string, atLeast int, said func(*te
 				testkit.Write(t, want, got)
 			}
 			text := testkit.Read(t, want)
-			if got != string(text) {
-				t.Errorf("said\n%s\nwant\n%s", got, text)
-			}
+			testkit.Equal(t, file, got, string(text))
 		})
 	}
 }

@@ -34,9 +34,7 @@ func TestAliasesOfMariaDB(t *testing.T) {
 	s := mariadbserver.Start(t)
 	do := func(statement string) {
 		t.Helper()
-		if _, err := s.DB.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(s.DB.Exec(statement))(t)
 	}
 	do("create database mail; create user reader identified by 'p/w#9?@secret'; grant select on mail.* to reader; use mail; " + aliasTable)
 	checkAliases(t, "mysql", s.URL("reader", "p/w#9?@secret", "mail"), func(statement string) { do("use mail; " + statement) })

@@ -48,9 +48,7 @@ func TestTroubleWithFoldingIsToldSeldom(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "live")
 	set := testkit.Value(live.Open(live.Settings{Folder: folder}))(t)
 	defer set.Close()
-	if _, err := set.Apply(live.Change{Entry: "bulk.example"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(set.Apply(live.Change{Entry: "bulk.example"}))(t)
 	folded := filepath.Join(folder, "folded")
 	testkit.Must(t, os.RemoveAll(folded))
 	if err := os.WriteFile(folded, nil, 0o600); err != nil { // in the place of the folder

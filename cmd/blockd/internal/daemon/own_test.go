@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"testing"
@@ -22,9 +23,7 @@ func TestOwnConnections(t *testing.T) {
 	b, bt := dial()
 	has := func(p netip.AddrPort, want bool) {
 		t.Helper()
-		if own.has(p) != want {
-			t.Errorf("has(%v) = %v", p, !want)
-		}
+		testkit.Equal(t, fmt.Sprintf("has(%v)", p), own.has(p), want)
 	}
 	has(at, true)
 	has(bt, true)

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"blockd/cmd/blockd/internal/config"
 	"blockd/doors/httpapi"
+	"blockd/internal/testkit"
 )
 
 func TestCertificatesAreJudgedByTheirTime(t *testing.T) {
@@ -90,9 +92,7 @@ func TestFetchedListsAreFresh(t *testing.T) {
 	} {
 		r, at := report{check: "lists"}, now.Add(-tt.age)
 		(&doctor{now: now}).judgeAge(&r, tt.list, &at)
-		if len(r.found) != tt.want {
-			t.Errorf("%s: %+v, want %d", tt.name, r.found, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: %+v", tt.name, r.found), len(r.found), tt.want)
 	}
 }
 
