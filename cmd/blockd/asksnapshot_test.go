@@ -27,9 +27,7 @@ func TestAFilterTravelsWithTheSnapshot(t *testing.T) {
 	source := fmt.Sprintf("[[list]]\nname = \"huge\"\n[list.source]\nkind = \"redis\"\nmode = \"ask\"\ndsn = \"redis://%s/0\"\nkey = \"blocked\"\nevery = \"1s\"\nnegative_ttl = \"1s\"\n", server.Address)
 
 	dir, store, key := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "publish.key")
-	if code, _, errs := runCommand("publish", "keygen", key); code != 0 {
-		t.Fatal(errs)
-	}
+	runs(t, "publish", "keygen", key)
 	testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
 	testkit.Write(t, filepath.Join(dir, "config.toml"), anyPorts+source+fmt.Sprintf("[publish]\nto = \"file://%s\"\nkey_file = %q\n", store, key))
 	publisher := serveIn(t, dir, "smtp", "http")

@@ -25,9 +25,7 @@ func TestCatalogue(t *testing.T) {
 		t.Fatalf("%d lists in JSON, want %d", len(got), len(want))
 	}
 	for i, l := range want {
-		if got[i] != l {
-			t.Errorf("JSON has %+v, want %+v", got[i], l)
-		}
+		testkit.Equal(t, "JSON", got[i], l)
 		testkit.Has(t, text.String(), l.Name, l.Licence, l.URL, l.Complaints, l.Judged.String())
 	}
 }

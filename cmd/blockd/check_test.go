@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -126,9 +127,7 @@ func TestCheckJSON(t *testing.T) {
 {"input":"x@trial.example","sender":"x@trial.example","verdict":"clear","matches":[{"list":"trial","file":"DIR/trial.txt","line":1,"entry":"trial.example","kind":"domain","scope":"tree","action":"block","reason":"","mode":"shadow"}],"generation":"GEN"}
 {"input":"<>","sender":"","verdict":"clear","matches":[],"generation":"GEN"}
 `, "DIR", dir), "GEN", first.Generation)
-	if stdout != want {
-		t.Errorf("check --json:\n%swant\n%s", stdout, want)
-	}
+	testkit.Equal(t, "check --json", stdout, want)
 	_, stdout, _ = blockd(t, "", "check", "--file", "-c", config, "--json", "--explain", "press@bulk.example")
 	testkit.Has(t, stdout, `"explain":{"keys":[{"key":"press@bulk.example","kind":"addr","filter":"perhaps","exact":"listed","matches":[0]}`)
 }
@@ -222,9 +221,7 @@ func TestCheckExitCode(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			code, _, stderr := blockd(t, "", append([]string{"check"}, tt.args...)...)
-			if code != tt.code {
-				t.Errorf("check %q ends with %d (%s), want %d", tt.args, code, stderr, tt.code)
-			}
+			testkit.Equal(t, fmt.Sprintf("check %q ends with %d (%s)", tt.args, code, stderr), code, tt.code)
 			if tt.code == 2 && strings.Count(stderr, "\n") != 1 {
 				t.Errorf("check %q says %q, want one line", tt.args, stderr)
 			}
@@ -270,17 +267,13 @@ func TestCheckAnswersBeforeTheInputEnds(t *testing.T) {
 		{"ear.example\n", "b@clear.example\tclear"},
 		{"c@bulk.example\n", "c@bulk.example\tblocked"},
 	} {
-		if _, err := io.WriteString(inW, tt.text); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(io.WriteString(inW, tt.text))(t)
 		if line, err := answers.ReadString('\n'); err != nil || !strings.HasPrefix(line, tt.want) {
 			t.Fatalf("after %q: %q, %v, want %q", tt.text, line, err, tt.want)
 		}
 	}
 	inW.Close()
-	if code := <-done; code != 0 {
-		t.Errorf("exit %d, want 0", code)
-	}
+	testkit.Equal(t, "exit", <-done, 0)
 }
 
 // A full disk or a closed pipe must not look like an answer.

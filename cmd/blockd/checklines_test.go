@@ -92,23 +92,17 @@ func TestLinesAreCutAlike(t *testing.T) {
 			}
 		}
 	}
-	if err := eachBlock(iotest.ErrReader(io.ErrClosedPipe), nil); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("a read error comes out as %v", err)
-	}
+	testkit.IsError(t, "a read error comes out as", eachBlock(iotest.ErrReader(io.ErrClosedPipe), nil), io.ErrClosedPipe)
 }
 
 func TestPipelineEndsEarly(t *testing.T) {
 	p, ix := testPipeline(t, 2)
 	endless := func() io.Reader { return endlessReader("x@bad.example\n") }
-	if _, err := p.run(t.Context(), endless(), brokenWriter{}); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("nobody reads the answers: %v", err)
-	}
+	testkit.Fails(p.run(t.Context(), endless(), brokenWriter{}))(t, "nobody reads the answers", io.ErrClosedPipe)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	silent, _ := io.Pipe()
-	if _, err := p.run(ctx, silent, io.Discard); !errors.Is(err, context.Canceled) {
-		t.Errorf("an ended context, and a silent input: %v", err)
-	}
+	testkit.Fails(p.run(ctx, silent, io.Discard))(t, "an ended context, and a silent input", context.Canceled)
 	name := ix.Lists()[0].Source.Path
 	testkit.Must(t, os.Truncate(strings.TrimSuffix(name, ".txt")+".bdx", 8192))
 	var out bytes.Buffer

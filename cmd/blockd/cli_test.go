@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // The shell's own way is asked: the hidden command that its script runs.
@@ -36,9 +39,7 @@ func TestCompletionKnowsListsAndEntries(t *testing.T) {
 		if code := run(append([]string{"__complete"}, tt.words...), nil, &out, &log); code != 0 {
 			t.Errorf("%q ended with %d: %s", tt.words, code, &log)
 		}
-		if got := string(bytes.ReplaceAll(out.Bytes(), []byte(dir), []byte("DIR"))); got != tt.want {
-			t.Errorf("%q offers %q, want %q", tt.words, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q offers", tt.words), string(bytes.ReplaceAll(out.Bytes(), []byte(dir), []byte("DIR"))), tt.want)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "none.toml")); err == nil {
 		t.Error("a configuration was made")

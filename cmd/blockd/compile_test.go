@@ -69,9 +69,7 @@ func TestCompileRefusesAndKeepsTheOldFile(t *testing.T) {
 	testkit.Must(t, os.Remove(dir+"/good.txt"))
 	writeFile(t, dir, "trial.txt", "<html>\n")
 	code, _, stderr := blockd(t, "", "compile", "-c", config)
-	if code != 1 {
-		t.Errorf("exit %d, want 1", code)
-	}
+	testkit.Equal(t, "exit", code, 1)
 	testkit.Has(t, stderr, "/good.txt: missing: ", "/trial.txt: html: ", "2 files refused; "+dir+"/a.bdx stays as it is")
 	if after, err := os.ReadFile(dir + "/a.bdx"); err != nil || string(after) != string(before) {
 		t.Errorf("the old index is not as it was: %v", err)
@@ -88,9 +86,7 @@ func TestCompileSparesLists(t *testing.T) {
 	first, second := writeFile(t, dir, "a.txt", "bulk.test\n"), writeFile(t, dir, "b.txt", "spam.test\n")
 	for list, want := range map[string]string{first: "a.txt is the list that is read", second: "a.txt is there and is no index"} {
 		says(t, exitUsage, want, "compile", "-o", first, "--format", "plain", list)
-		if text := string(testkit.Read(t, first)); text != "bulk.test\n" {
-			t.Errorf("the list is %.20q", text)
-		}
+		testkit.Equal(t, "the list", string(testkit.Read(t, first)), "bulk.test\n")
 	}
 	// An index is replaced, also a damaged one; and an empty file, as mktemp makes it.
 	for _, there := range []string{"", "BDX\r\n\x1a\n\x00 cut"} {
@@ -129,9 +125,7 @@ func TestCompileAccepts(t *testing.T) {
 			if code != 1 || !strings.Contains(stderr, "list l: "+dir+"/l.txt:") || !strings.Contains(stderr, tt.want) || !strings.Contains(stderr, "stays as it is") {
 				t.Errorf("exit %d, %s", code, stderr)
 			}
-			if strings.Contains(stderr, "--accept") != tt.taken {
-				t.Errorf("--accept is named: %t, want %t", !tt.taken, tt.taken)
-			}
+			testkit.Equal(t, fmt.Sprintf("--accept is named: %t", !tt.taken), strings.Contains(stderr, "--accept"), tt.taken)
 			code, _, stderr = blockd(t, "", append(args, "--accept")...)
 			if tt.taken && (code != 0 || stderr != "accepted: list l: "+dir+"/l.txt: "+tt.want+"\n") || !tt.taken && code != 1 {
 				t.Errorf("--accept: exit %d, %s", code, stderr)
@@ -266,9 +260,7 @@ func TestWhatRootCompilesBelongsToTheFoldersOwner(t *testing.T) {
 		if uid, ok := want[filepath.Base(path)]; ok {
 			owner = uid
 		}
-		if have := info.Sys().(*syscall.Stat_t).Uid; have != owner {
-			t.Errorf("%s belongs to user %d, want %d", path, have, owner)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s belongs to user", path), info.Sys().(*syscall.Stat_t).Uid, owner)
 		seen++
 		return nil
 	})

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,19 +32,13 @@ warning  dns             odd \x1b[31m text
 
 1 ok, 1 warning, 1 fault
 `
-	if text.String() != want {
-		t.Errorf("text:\n%s\nwant\n%s", &text, want)
-	}
+	testkit.Equal(t, fmt.Sprintf("text:\n%s", &text), text.String(), want)
 	testkit.Must(t, term.JSONLines(&lines, found[:1]))
 	if want := `{"check":"config","state":"ok","text":"config.toml: 1 list","hint":""}` + "\n"; lines.String() != want {
 		t.Errorf("JSON %s, want %s", &lines, want)
 	}
-	if got := worst(found); got != 2 {
-		t.Errorf("worst = %d, want 2", got)
-	}
-	if got := worst(found[:1]); got != 0 {
-		t.Errorf("worst of ok = %d", got)
-	}
+	testkit.Equal(t, "worst", worst(found), 2)
+	testkit.Equal(t, "worst of ok", worst(found[:1]), 0)
 }
 
 // A check that hangs is a fault in time, and the others are told of.

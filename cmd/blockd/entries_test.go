@@ -25,9 +25,7 @@ func TestUndoIsACommand(t *testing.T) {
 		{httpapi.LiveEntry{Entry: "it's@y.example", Action: "block"}, "", `blockd add 'it'\''s@y.example'`},
 		{httpapi.LiveEntry{Entry: "x@y.example", Action: "block"}, "/etc/blockd/mx 2.toml", `blockd add -c '/etc/blockd/mx 2.toml' x@y.example`},
 	} {
-		if got := undo(&tt.entry, tt.config); got != tt.want {
-			t.Errorf("undo(%s) = %s, want %s", tt.entry.Entry, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("undo(%s)", tt.entry.Entry), undo(&tt.entry, tt.config), tt.want)
 	}
 }
 

@@ -37,9 +37,7 @@ here.example,bulk.example,block,of all
 	run(0, "add", "promo@bulk.example", "--owner", "anna@here.example", "--action", "allow", "--why", "later word")
 	run(0, "add", "live@x.example", "--owner", "anna@here.example", "--why", "enough")
 	testkit.Has(t, run(0, "export", "--format", "csv:entry", "-o", at("out.csv")), "7 entries of 3 owners")
-	if got := string(testkit.Read(t, at("out.csv"))); got != all {
-		t.Errorf("exported:\n%s\nwant\n%s", got, all)
-	}
+	testkit.Equal(t, "exported", string(testkit.Read(t, at("out.csv"))), all)
 	if info, err := os.Stat(at("out.csv")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode: %v, %v", info.Mode(), err)
 	}
@@ -60,9 +58,7 @@ here.example,bulk.example,block,of all
 	testkit.Must(t, os.RemoveAll(at("live")))
 	run(0, "compile")
 	run(0, "export", "--format", "csv:entry", "-o", at("again.csv"))
-	if got := string(testkit.Read(t, at("again.csv"))); got != all {
-		t.Errorf("imported and exported again:\n%s\nwant\n%s", got, all)
-	}
+	testkit.Equal(t, "imported and exported again", string(testkit.Read(t, at("again.csv"))), all)
 	// An end is not lost in silence.
 	run(0, "add", "soon@x.example", "--owner", "anna@here.example", "--for", "1h")
 	if text := run(1, "export", "--format", "csv:entry"); !strings.Contains(text, "left out 1 entry with an end") || strings.Contains(text, "soon@") {

@@ -227,9 +227,7 @@ func TestFilterFilesComeTogether(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "bl.bitmap", "old")
 	writeFile(t, dir, "bl.json", "old")
-	if err := writeFilter(t.Context(), io.Discard, term.NewBar(io.Discard), halfWritten{f}, filepath.Join(dir, "bl"), "1 key"); !errors.Is(err, syscall.ENOSPC) {
-		t.Error(err)
-	}
+	testkit.IsError(t, "a full disk", writeFilter(t.Context(), io.Discard, term.NewBar(io.Discard), halfWritten{f}, filepath.Join(dir, "bl"), "1 key"), syscall.ENOSPC)
 	entries, err := os.ReadDir(dir)
 	if bitmap := string(testkit.Read(t, filepath.Join(dir, "bl.bitmap"))); bitmap != "old" || len(entries) != 2 || err != nil {
 		t.Errorf("%q, %v, %v", bitmap, entries, err)

@@ -24,9 +24,7 @@ func TestFilterSeen(t *testing.T) {
 	run("e\nf\n", "", 0, "")
 	testkit.Write(t, path, "address,why\n")
 	run("a\n", "a\n", 0, "no set of seen keys; it is "+path+".unreadable now, and an empty set begins")
-	if got := string(testkit.Read(t, path+".unreadable")); got != "address,why\n" {
-		t.Errorf("put aside: %q", got)
-	}
+	testkit.Equal(t, "put aside", string(testkit.Read(t, path+".unreadable")), "address,why\n")
 }
 
 func TestFilterSeenWrongWords(t *testing.T) {

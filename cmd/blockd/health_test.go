@@ -142,9 +142,7 @@ path = "a.txt"
 		if record := d.wait(t, table+" client turned away: it is in no network of "+key); record["network"] != "127.0.0.1" {
 			t.Errorf("logged: %v", record)
 		}
-		if n := strings.Count(d.log.String(), table+" client turned away"); n != 1 {
-			t.Errorf("%s: %d lines", key, n)
-		}
+		testkit.Equal(t, key, strings.Count(d.log.String(), table+" client turned away"), 1)
 		status, body := d.get(t, "/readyz")
 		want := key + ": 127.0.0.1 was turned away 3 times, last at "
 		if status != 200 || !strings.HasPrefix(body, "ok\n") || !strings.Contains(body, "\n"+want) {

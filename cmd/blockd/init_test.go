@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,9 +49,7 @@ func TestInit(t *testing.T) {
 					}
 				}
 			}
-			if strings.Join(asked, "|") != strings.Join(tt.asked, "|") {
-				t.Errorf("asked %q, want %q", asked, tt.asked)
-			}
+			testkit.Equal(t, fmt.Sprintf("asked %q, want %q", asked, tt.asked), strings.Join(asked, "|"), strings.Join(tt.asked, "|"))
 			config := string(testkit.Read(t, file))
 			testkit.Has(t, config, tt.config...)
 			testkit.Has(t, out, tt.told...)

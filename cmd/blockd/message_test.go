@@ -99,9 +99,7 @@ func TestCheckMessage(t *testing.T) {
 				args = append(args, "--client", tt.client)
 			}
 			code, stdout, stderr := blockd(t, "", append(args, tt.sender...)...)
-			if code != tt.code {
-				t.Errorf("exit %d, want %d; %s", code, tt.code, stderr)
-			}
+			testkit.Equal(t, fmt.Sprintf("exit %d, want %d; %s", code, tt.code, stderr), code, tt.code)
 			rest := stdout
 			for _, want := range tt.want {
 				at := regexp.MustCompile("(?m)" + want).FindStringIndex(rest)

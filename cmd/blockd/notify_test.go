@@ -28,9 +28,7 @@ func ringsAt(t *testing.T) (dir, list string, events chan rung) {
 		at, signature, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("X-Blockd-Signature"), "t="), ",v1=")
 		mac := hmac.New(sha256.New, []byte(secret))
 		fmt.Fprintf(mac, "%s.%s", at, body)
-		if signature != hex.EncodeToString(mac.Sum(nil)) {
-			t.Errorf("signed %q: %s", r.Header.Get("X-Blockd-Signature"), body)
-		}
+		testkit.Equal(t, fmt.Sprintf("signed %q: %s", r.Header.Get("X-Blockd-Signature"), body), signature, hex.EncodeToString(mac.Sum(nil)))
 		var e rung
 		if err := json.Unmarshal(body, &e); err != nil {
 			t.Errorf("%s: %v", body, err)

@@ -161,9 +161,7 @@ func TestServeFetchesAList(t *testing.T) {
 	testkit.Eventually(t, "readiness", func() bool { _, body := d.get(t, "/readyz"); return body == "ok\n" })
 
 	p.set(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("If-None-Match") != `"1"` {
-			t.Errorf("the server is not told what the copy is: %v", r.Header)
-		}
+		testkit.Equal(t, fmt.Sprintf("the server is not told what the copy is: %v", r.Header), r.Header.Get("If-None-Match"), `"1"`)
 		w.WriteHeader(http.StatusNotModified)
 	})
 	hangUp(t)

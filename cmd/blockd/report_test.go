@@ -58,9 +58,7 @@ func TestReport(t *testing.T) {
 	}
 	body := testkit.Value(io.ReadAll(quotedprintable.NewReader(letters[0].Body)))(t)
 	has("Subject: " + letters[0].Header.Get("Subject") + "\n" + strings.ReplaceAll(string(body), "\r\n", "\n"))
-	if got := letters[0].Header.Get("Return-Path"); got != "<>" {
-		t.Errorf("Return-Path %q", got)
-	}
+	testkit.Equal(t, "Return-Path", letters[0].Header.Get("Return-Path"), "<>")
 	testkit.Eventually(t, "the file that says when the next one is due", func() bool {
 		_, err := os.Stat(filepath.Join(dir, "var", "a.bdx.report"))
 		return err == nil

@@ -39,9 +39,7 @@ func serveIn(t *testing.T, dir string, doors ...string) *running {
 		d.ended <- runContext(ctx, []string{"serve", "-c", filepath.Join(dir, "config.toml")}, nil, &out, d.log)
 	}()
 	t.Cleanup(func() {
-		if code := d.end(t); code != 0 {
-			t.Errorf("serve ended with %d", code)
-		}
+		testkit.Equal(t, "serve ended with", d.end(t), 0)
 		if t.Failed() {
 			t.Logf("log:\n%s", d.log)
 		}

@@ -19,9 +19,7 @@ import (
 func TestBrakeHaltsTheChannel(t *testing.T) {
 	dir, store := t.TempDir(), t.TempDir()
 	key := filepath.Join(dir, "publish.key")
-	if code, _, errs := runCommand("publish", "keygen", key); code != 0 {
-		t.Fatal(errs)
-	}
+	runs(t, "publish", "keygen", key)
 	testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
 	testkit.Write(t, filepath.Join(dir, "config.toml"), strings.Replace(anyPorts, "[http]\n", "[http]\ntokens = \"tokens\"\nmax_rate = 0\n", 1)+
 		fmt.Sprintf("[publish]\nto = \"file://%s\"\nkey_file = %q\n[[publish.stage]]\nshare = 1\nfor = \"1h\"\n", store, key))
@@ -111,9 +109,7 @@ func TestBrakeHaltsTheChannel(t *testing.T) {
 func TestChannelOverHTTP(t *testing.T) {
 	dir, store := t.TempDir(), t.TempDir()
 	key := filepath.Join(dir, "publish.key")
-	if code, _, errs := runCommand("publish", "keygen", key); code != 0 {
-		t.Fatal(errs)
-	}
+	runs(t, "publish", "keygen", key)
 	list := filepath.Join(dir, "lists", "bad.txt")
 	testkit.Write(t, list, "bad.example\n")
 	testkit.Write(t, filepath.Join(dir, "config.toml"), strings.Replace(anyPorts, "[http]\n", "[http]\ntokens = \"tokens\"\nmax_rate = 0\n", 1)+
@@ -130,9 +126,7 @@ func TestChannelOverHTTP(t *testing.T) {
 	post := func(path, body string, want int) string {
 		t.Helper()
 		status, said := publisher.post(t, admin, path, body)
-		if status != want {
-			t.Errorf("%s %s: %d %s", path, body, status, said)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s %s: %d %s", path, body, status, said), status, want)
 		return said
 	}
 	testkit.Eventually(t, "the first sequence", func() bool { return state().Sequence == 1 })

@@ -41,9 +41,7 @@ func TestAskedBehindForeignFilter(t *testing.T) {
 	d.wait(t, "upstream ready")
 	testkit.Eventually(t, "the entries to act", func() bool { return d.turnsAway(t, "x@bulk.example") })
 	for sender, want := range map[string]bool{"ann@there.example": true, "bob@there.example": false, "x@gone.example": false, "x@late.example": false, "x@sub.bulk.example": true} {
-		if got := d.turnsAway(t, sender); got != want {
-			t.Errorf("%s is turned away: %v, want %v", sender, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s is turned away", sender), d.turnsAway(t, sender), want)
 	}
 	push("bulk.example\nann@there.example\nlate.example\n")
 	testkit.Eventually(t, "the new filter to count", func() bool { return d.turnsAway(t, "x@late.example") })

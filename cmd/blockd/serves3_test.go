@@ -55,9 +55,7 @@ func TestPublishToARealStore(t *testing.T) {
 	testkit.Must(t, os.MkdirAll(filepath.Join(folder, "blocklists"), 0o755))
 	dsn := fmt.Sprintf("s3://%s:s3cret%%2F%%2Bkey@%s/blocklists/prod", key, address)
 	dir := t.TempDir()
-	if code, _, errs := runCommand("publish", "keygen", filepath.Join(dir, "publish.key")); code != 0 {
-		t.Fatal(errs)
-	}
+	runs(t, "publish", "keygen", filepath.Join(dir, "publish.key"))
 	private := func(path, text string) {
 		testkit.Write(t, path, text)
 		testkit.Must(t, os.Chmod(path, 0o600))
@@ -116,9 +114,7 @@ func TestPublishToARealStore(t *testing.T) {
 	// A store whose answers are refused is told of without its secret, and the node serves on.
 	private(filepath.Join(follower, "store"), strings.Replace(dsn, "s3cret", "wrong", 1)+"\n")
 	begun := time.Now()
-	if code := node.end(t); code != 0 {
-		t.Errorf("ended with %d", code)
-	}
+	testkit.Equal(t, "ended with", node.end(t), 0)
 	node = serveIn(t, follower, "http")
 	node.waitBlocked(t, "x@new3.example", true)
 	code, out, errs := runCommand("doctor", "-c", filepath.Join(follower, "config.toml"))

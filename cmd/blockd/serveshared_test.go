@@ -144,9 +144,7 @@ func TestDaemonsShare(t *testing.T) {
 			d.waitBlocked(t, "spam@phish.example", false)
 		}
 		// Without a daemon the command reaches the others, too.
-		if code := c.end(t); code != 0 {
-			t.Errorf("ended with %d", code)
-		}
+		testkit.Equal(t, "ended with", c.end(t), 0)
 		c.must(t, "add", "four.example", "--why", "no daemon here")
 		for _, d := range all[:2] {
 			d.waitBlocked(t, "x@four.example", true)

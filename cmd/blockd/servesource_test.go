@@ -46,9 +46,7 @@ func sendersIn(t *testing.T, dir string) *sql.DB {
 
 func edit(t *testing.T, db *sql.DB, statement string) {
 	t.Helper()
-	if _, err := db.Exec(statement); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(db.Exec(statement))(t)
 }
 
 // source is what /v1/lists says of the source.

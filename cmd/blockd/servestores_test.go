@@ -173,16 +173,12 @@ var stores = map[string]func(t *testing.T) remoteStore{
 				n++
 				text := strings.Join(entries, "\n") + "\n"
 				meta := map[string]string{"Last-Modified": "Mon, 02 Jan 2006 15:04:05 GMT"}
-				if _, err := files.PutObject("lists", fmt.Sprintf("senders/%d.txt", n), meta, strings.NewReader(text), int64(len(text)), nil); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Value(files.PutObject("lists", fmt.Sprintf("senders/%d.txt", n), meta, strings.NewReader(text), int64(len(text)), nil))(t)
 			},
 			empty: func(t *testing.T) {
 				t.Helper()
 				for i := range n {
-					if _, err := files.DeleteObject("lists", fmt.Sprintf("senders/%d.txt", i+1)); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Value(files.DeleteObject("lists", fmt.Sprintf("senders/%d.txt", i+1)))(t)
 				}
 			},
 		}

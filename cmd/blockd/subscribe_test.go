@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,9 +40,7 @@ func TestSubscribeFaults(t *testing.T) {
 		if code, stderr := run(tt.args...); code != tt.code || !strings.Contains(stderr, tt.want) {
 			t.Errorf("%v: %d, %q, want %q", tt.args, code, stderr, tt.want)
 		}
-		if got := string(testkit.Read(t, file)); got != tt.text {
-			t.Errorf("%v: the file is now\n%s", tt.args, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("%v: the file is now", tt.args), string(testkit.Read(t, file)), tt.text)
 	}
 	testkit.Write(t, file, anyPorts)
 	link := filepath.Join(dir, "link.toml")
