@@ -3,7 +3,6 @@ package addr
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -52,9 +51,7 @@ func TestKeysGoFromTheMailboxToTheLastLabel(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			a := testkit.Value(Parse(tt.sender))(t)
-			if got := a.Keys(nil); !slices.Equal(got, tt.want) {
-				t.Errorf("Keys of %q = %q, want %q", tt.sender, got, tt.want)
-			}
+			testkit.EqualSlices(t, fmt.Sprintf("Keys of %q", tt.sender), a.Keys(nil), tt.want)
 		})
 	}
 }
@@ -75,9 +72,7 @@ func TestDomainAndItsParents(t *testing.T) {
 				}
 				got = append(got, fmt.Sprintf("%s/%d", k.Text, k.Labels))
 			}
-			if got := strings.Join(got, " "); got != tt.want {
-				t.Errorf("AndParents of %q = %s, want %s", tt.domain, got, tt.want)
-			}
+			testkit.Equal(t, fmt.Sprintf("AndParents of %q", tt.domain), strings.Join(got, " "), tt.want)
 		})
 	}
 	if keys := (Key{Text: "offers@", Kind: Local}).AndParents(nil); len(keys) != 1 {

@@ -1,6 +1,7 @@
 package addr
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,13 +22,9 @@ func TestParseOwner(t *testing.T) {
 		{`"a b"@here.example`, `"a b"@here.example`},
 		{"@[192.0.2.1]", "[192.0.2.1]"},
 	} {
-		got, err := ParseOwner(c.text)
-		if err != nil || got.Text != c.want {
-			t.Errorf("ParseOwner(%q) = %q, %v, want %q", c.text, got.Text, err, c.want)
-		}
-		if again, err := ParseOwner(got.Text); err != nil || again != got {
-			t.Errorf("ParseOwner(%q) = %+v, %v, want itself", got.Text, again, err)
-		}
+		got := testkit.Value(ParseOwner(c.text))(t)
+		testkit.Equal(t, fmt.Sprintf("ParseOwner(%q)", c.text), got.Text, c.want)
+		testkit.Equal(t, fmt.Sprintf("ParseOwner(%q)", got.Text), testkit.Value(ParseOwner(got.Text))(t), got)
 	}
 	for _, text := range []string{"", "@", "<>", "anna@", "a b", "anna@here.example x", "@@here.example", "a@b@c", "\x05anna@here.example",
 		strings.Repeat("a", 250) + "@here.example", "7"} {

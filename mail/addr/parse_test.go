@@ -2,6 +2,7 @@ package addr
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -99,9 +100,7 @@ func TestParseGivesOneCanonicalForm(t *testing.T) {
 			if err != nil || a.String() != tt.want {
 				t.Fatalf("Parse(%q) = %q, %v, want %q", tt.in, a, err, tt.want)
 			}
-			if again, err := Parse(tt.want); err != nil || again != a {
-				t.Errorf("Parse(%q) = %q, %v, want itself", tt.want, again, err)
-			}
+			testkit.Equal(t, fmt.Sprintf("Parse(%q)", tt.want), testkit.Value(Parse(tt.want))(t), a)
 		})
 	}
 }
@@ -245,14 +244,10 @@ func TestRealSenders(t *testing.T) {
 			senders++
 			line = strings.TrimSuffix(line, "\n")
 			a, err := Parse(line)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Should(t, err)
 			checkKeys(t, a)
 			checkPath(t, []byte("<"+line+">"))
 		}
-		if senders != want {
-			t.Errorf("%s: %d senders, want %d", name, senders, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: senders", name), senders, want)
 	}
 }

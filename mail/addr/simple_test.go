@@ -1,10 +1,12 @@
 package addr
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 )
 
@@ -184,9 +186,7 @@ func TestReadings(t *testing.T) {
 			for _, r := range Readings(tt.text) {
 				got = append(got, r.Addr.String()+r.Domain.Text)
 			}
-			if s := strings.Join(got, "|"); s != tt.want {
-				t.Errorf("Readings(%q) = %s, want %s", tt.text, s, tt.want)
-			}
+			testkit.Equal(t, fmt.Sprintf("Readings(%q)", tt.text), strings.Join(got, "|"), tt.want)
 		})
 	}
 }

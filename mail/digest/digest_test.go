@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/mail/digest"
 )
 
@@ -25,15 +26,11 @@ func TestDigestsAreThoseThatClientsSend(t *testing.T) {
 			t.Errorf("%v: %s, want %s", tt.algorithm, d, tt.want)
 		}
 		for _, text := range []string{tt.want, strings.ToUpper(tt.want)} {
-			if got, err := digest.Parse(text); err != nil || got != d {
-				t.Errorf("Parse(%q) = %v, %v", text, got, err)
-			}
+			testkit.Equal(t, fmt.Sprintf("Parse(%q)", text), testkit.Value(digest.Parse(text))(t), d)
 		}
 	}
 	long := fmt.Sprintf("%x", func() []byte { d := digest.Of(digest.SHA256, "a@b.test"); return d.Append(nil) }())
-	if got, err := digest.Parse(long); err != nil || got != digest.Of(digest.SHA256, "a@b.test") {
-		t.Errorf("Parse(%q) = %v, %v", long, got, err)
-	}
+	testkit.Equal(t, fmt.Sprintf("Parse(%q)", long), testkit.Value(digest.Parse(long))(t), digest.Of(digest.SHA256, "a@b.test"))
 }
 
 func TestOtherTextsAreNoDigests(t *testing.T) {
@@ -54,9 +51,7 @@ func TestTexts(t *testing.T) {
 		"a@[198.51.100.23]":          {"a@[198.51.100.23]"},
 		"a@xn--bcher-kva.xn--p1ai":   {"a@xn--bcher-kva.xn--p1ai", "a@bücher.рф"},
 	} {
-		if got := slices.Collect(digest.Texts(address)); !slices.Equal(got, want) {
-			t.Errorf("Texts(%q) = %q, want %q", address, got, want)
-		}
+		testkit.EqualSlices(t, fmt.Sprintf("Texts(%q)", address), slices.Collect(digest.Texts(address)), want)
 	}
 }
 

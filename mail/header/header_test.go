@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 	"blockd/mail/header"
 )
@@ -107,9 +108,7 @@ func TestAddresses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := header.Addresses(tt.text); !slices.Equal(got, tt.want) {
-				t.Errorf("Addresses(%q) = %q, want %q", tt.text, got, tt.want)
-			}
+			testkit.EqualSlices(t, fmt.Sprintf("Addresses(%q)", tt.text), header.Addresses(tt.text), tt.want)
 		})
 	}
 }

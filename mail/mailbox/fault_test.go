@@ -2,7 +2,7 @@ package mailbox
 
 import (
 	"bufio"
-	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -49,9 +49,7 @@ func TestSilentClientIsLetGo(t *testing.T) {
 		begin := time.Now()
 		r.want("421 4.4.2")
 		r.wantEnd()
-		if took := time.Since(begin); took != idleTimeout {
-			t.Errorf("after %s, want %s", took, idleTimeout)
-		}
+		testkit.Equal(t, "after", time.Since(begin), idleTimeout)
 	})
 }
 
@@ -65,9 +63,7 @@ func TestSilenceWithinAMessageIsTemporary(t *testing.T) {
 		r.want("451 4.3.0")
 		r.want("421 4.4.2")
 		r.wantEnd()
-		if took := time.Since(begin); took != idleTimeout {
-			t.Errorf("after %s, want %s", took, idleTimeout)
-		}
+		testkit.Equal(t, "after", time.Since(begin), idleTimeout)
 		if names, _ := files(t, m, "new"); len(names) != 0 {
 			t.Errorf("new/ holds %q, want nothing", names)
 		}
@@ -134,16 +130,10 @@ func TestNewCleansUpAfterItself(t *testing.T) {
 	dir := t.TempDir()
 	start(t, Settings{Dir: dir})
 	for _, sub := range []string{"tmp", "new", "cur"} {
-		entries, err := os.ReadDir(filepath.Join(dir, sub))
-		if err != nil || len(entries) != 0 {
-			t.Errorf("%s/ holds %v, %v, want nothing", sub, entries, err)
-		}
-		info, err := os.Stat(filepath.Join(dir, sub))
-		if err != nil || info.Mode().Perm() != 0o700 {
-			t.Errorf("%s/ has mode %v, %v, want 0700", sub, info.Mode().Perm(), err)
-		}
+		entries := testkit.Value(os.ReadDir(filepath.Join(dir, sub)))(t)
+		testkit.Equal(t, fmt.Sprintf("%s/ holds %v, want nothing", sub, entries), len(entries), 0)
+		info := testkit.Value(os.Stat(filepath.Join(dir, sub)))(t)
+		testkit.Equal(t, fmt.Sprintf("%s/ has mode", sub), info.Mode().Perm(), 0o700)
 	}
-	if _, err := New(Settings{Dir: "/dev/null/mail"}, quiet()); !errors.Is(err, syscall.ENOTDIR) {
-		t.Errorf("New below a file: %v, want ENOTDIR", err)
-	}
+	testkit.Fails(New(Settings{Dir: "/dev/null/mail"}, quiet()))(t, "New below a file", syscall.ENOTDIR)
 }

@@ -390,9 +390,7 @@ func TestUnusableFolderIsReportedAtTheStart(t *testing.T) {
 		sub := filepath.Join(dir, "sub")
 		testkit.Must(t, os.MkdirAll(filepath.Join(sub, "tmp"), 0o700))
 		testkit.Must(t, os.Chmod(filepath.Join(sub, "tmp"), 0o500))
-		if _, err := New(Settings{Dir: sub}, quiet()); !errors.Is(err, os.ErrPermission) {
-			t.Errorf("New without permission to write: %v, want ErrPermission", err)
-		}
+		testkit.Fails(New(Settings{Dir: sub}, quiet()))(t, "New without permission to write", os.ErrPermission)
 	}
 }
 
@@ -437,9 +435,7 @@ func TestShutdownWaitsForTheOpenSession(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- m.Shutdown(context.Background()) }()
 	<-m.closed
-	if _, err := m.Dial(t.Context()); !errors.Is(err, ErrClosed) {
-		t.Errorf("Dial during Shutdown: %v, want ErrClosed", err)
-	}
+	testkit.Fails(m.Dial(t.Context()))(t, "Dial during Shutdown", ErrClosed)
 	if _, err := send(c, "a@b.example", []string{"c@d.example"}, "x\r\n"); err != nil {
 		t.Errorf("mail in an open session: %v, want 250", err)
 	}
@@ -452,9 +448,7 @@ func TestShutdownWaitsForTheOpenSession(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("Shutdown: %v, want nil", err)
 	}
-	if err := m.Shutdown(t.Context()); !errors.Is(err, ErrClosed) {
-		t.Errorf("second Shutdown: %v, want ErrClosed", err)
-	}
+	testkit.IsError(t, "second Shutdown", m.Shutdown(t.Context()), ErrClosed)
 }
 
 func TestShutdownEndsSessionsWithItsContext(t *testing.T) {
@@ -464,9 +458,7 @@ func TestShutdownEndsSessionsWithItsContext(t *testing.T) {
 	busy.data("EHLO c\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<c@d.example>\r\nDATA\r\nhalf")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := m.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Shutdown: %v, want DeadlineExceeded", err)
-	}
+	testkit.IsError(t, "Shutdown", m.Shutdown(ctx), context.DeadlineExceeded)
 	for _, r := range []*raw{idle, busy} {
 		if _, err := io.Copy(io.Discard, r.r); err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Logf("session ended with %v", err)
@@ -530,9 +522,7 @@ func TestEmptyLocalPartIsDelivered(t *testing.T) {
 // A host name of legal length would make a file name of illegal length.
 func TestLongHostNameIsCutInFileNames(t *testing.T) {
 	m := start(t, Settings{Hostname: strings.Repeat("long-label.", 22) + "example"})
-	if _, err := send(client(t, m), "a@b.example", []string{"b@here.example"}, "x\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(send(client(t, m), "a@b.example", []string{"b@here.example"}, "x\r\n"))(t)
 	if names, _ := files(t, m, "new"); len(names) != 1 || !strings.Contains(names[0], ".long-label.") {
 		t.Errorf("new/ holds %q, want one name with the host's beginning", names)
 	}

@@ -2,7 +2,6 @@ package mailbox
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -33,9 +32,7 @@ func held(t *testing.T, dir, folder string) (contents []string) {
 func put(t *testing.T, q *Quarantine, text string) *Copy {
 	t.Helper()
 	c := testkit.Value(q.Begin())(t)
-	if _, err := c.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(c.Write([]byte(text)))(t)
 	return c
 }
 
@@ -78,21 +75,15 @@ func TestQuarantineIsBounded(t *testing.T) {
 	q, dir := openQuarantine(t, 100)
 	c, err := q.Begin()
 	testkit.Must(t, err)
-	if _, err := c.Write(bytes.Repeat([]byte("x"), 101)); !errors.Is(err, ErrFull) {
-		t.Errorf("Write beyond the bound: %v, want %v", err, ErrFull)
-	}
-	if err := c.Withdraw(); err != nil {
-		t.Error(err)
-	}
+	testkit.Fails(c.Write(bytes.Repeat([]byte("x"), 101)))(t, "Write beyond the bound", ErrFull)
+	testkit.Should(t, c.Withdraw())
 	testkit.Must(t, put(t, q, string(bytes.Repeat([]byte("x"), 100))).Commit())
 	again, err := OpenQuarantine(dir, "mx.here.example", Use{100, 1000}, quiet())
 	testkit.Must(t, err)
 	c, err = again.Begin()
 	testkit.Must(t, err)
 	defer c.Withdraw()
-	if _, err := c.Write([]byte("x")); !errors.Is(err, ErrFull) {
-		t.Errorf("Write into what an earlier process has filled: %v, want %v", err, ErrFull)
-	}
+	testkit.Fails(c.Write([]byte("x")))(t, "Write into what an earlier process has filled", ErrFull)
 }
 
 // TestDeletedMailMakesRoom within a minute, and not at the cost of a look at the
@@ -104,9 +95,7 @@ func TestDeletedMailMakesRoom(t *testing.T) {
 		testkit.Must(t, c.Commit())
 		testkit.Must(t, os.RemoveAll(filepath.Join(dir, "new")))
 		testkit.Must(t, os.Mkdir(filepath.Join(dir, "new"), 0o700))
-		if err := q.reserve(Use{Octets: 1}); !errors.Is(err, ErrFull) {
-			t.Errorf("at once: %v, want %v", err, ErrFull)
-		}
+		testkit.IsError(t, "at once", q.reserve(Use{Octets: 1}), ErrFull)
 		<-time.After(recount)
 		if err := q.reserve(Use{Octets: 1}); err != nil {
 			t.Errorf("a minute later: %v", err)
@@ -121,9 +110,7 @@ func TestCommitFailsWhereTheFolderIsGone(t *testing.T) {
 	if err := c.Commit(); err == nil {
 		t.Error("Commit into a folder that is gone: no error")
 	}
-	if err := c.Withdraw(); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, c.Withdraw())
 	if got := held(t, dir, "tmp"); len(got) != 0 {
 		t.Errorf("tmp/ holds %q", got)
 	}
@@ -139,36 +126,22 @@ func TestUse(t *testing.T) {
 		if got := q.Use(); got != (Use{8, 2}) || got.Share(most) != 1 || q.Most() != most {
 			t.Errorf("two messages on their way: %+v", got)
 		}
-		if _, err := q.Begin(); !errors.Is(err, ErrFull) {
-			t.Errorf("a third: %v, want %v", err, ErrFull)
-		}
-		if err := second.Withdraw(); err != nil {
-			t.Error(err)
-		}
-		if err := first.Commit(); err != nil {
-			t.Error(err)
-		}
+		testkit.Fails(q.Begin())(t, "a third", ErrFull)
+		testkit.Should(t, second.Withdraw())
+		testkit.Should(t, first.Commit())
 		if got := q.Use(); got != (Use{5, 1}) || got.Share(most) != 0.5 {
 			t.Errorf("one left: %+v", got)
 		}
 		for _, text := range held(t, dir, "new") {
-			if text != "12345" {
-				t.Errorf("there is %q", text)
-			}
+			testkit.Equal(t, "there", text, "12345")
 		}
 		testkit.Must(t, os.RemoveAll(filepath.Join(dir, "new")))
-		if got := q.Use(); got != (Use{5, 1}) {
-			t.Errorf("at once after it was removed: %+v", got)
-		}
+		testkit.Equal(t, "at once after it was removed", q.Use(), Use{5, 1})
 		time.Sleep(recount)
-		if got := q.Use(); got != (Use{}) {
-			t.Errorf("a minute after it was removed: %+v", got)
-		}
+		testkit.Equal(t, "a minute after it was removed", q.Use(), Use{})
 		testkit.Must(t, os.Mkdir(filepath.Join(dir, "new"), 0o700))
 		testkit.Write(t, filepath.Join(dir, "new", "1.x"), "12")
 		q.Recount()
-		if got := q.Use(); got != (Use{2, 1}) {
-			t.Errorf("after Recount: %+v", got)
-		}
+		testkit.Equal(t, "after Recount", q.Use(), Use{2, 1})
 	})
 }

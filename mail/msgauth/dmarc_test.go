@@ -3,6 +3,7 @@ package msgauth
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -74,9 +75,7 @@ func TestMessagesAlignAsTheirVerdictsSay(t *testing.T) {
 			}
 			got := m.Aligned(domain, f)
 			want := c[5] == "DMARC_POLICY_ALLOW" || otherwise[c[0]] != ""
-			if (got == Pass) != want {
-				t.Errorf("aligned: %s, verdict %s; %+v, %+v", got, c[5], m, f)
-			}
+			testkit.Equal(t, fmt.Sprintf("aligned: %s, verdict %s", got, c[5]), got == Pass, want)
 		})
 	}
 }
@@ -130,8 +129,6 @@ func TestHasDMARC(t *testing.T) {
 		"twice.example": false, "twice.plain.example": false, "other.example": false, "a.b.other.example": true, "b.other.example": false,
 		"none.example": false, "broken.example": false, "example": false, "co.uk": false, "": false, "[192.0.2.1]": false,
 	} {
-		if got := r.HasDMARC(t.Context(), netip.Addr{}, domain); got != want {
-			t.Errorf("%q: %v, want %v", domain, got, want)
-		}
+		testkit.Equal(t, domain, r.HasDMARC(t.Context(), netip.Addr{}, domain), want)
 	}
 }

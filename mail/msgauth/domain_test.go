@@ -2,6 +2,7 @@ package msgauth
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -17,9 +18,7 @@ func TestOrganisation(t *testing.T) {
 		"co.uk": "", "com": "", "github.io": "", "example": "", "": "", ".": "", "a..example": "", "192.0.2.1": "", "[192.0.2.1]": "",
 		"a b.example": "", `a\.example`: "", strings.Repeat("a", 64) + ".example": "", strings.Repeat("a.", 127) + "example": "",
 	} {
-		if got := Organisation(domain); got != want {
-			t.Errorf("Organisation(%q) = %q, want %q", domain, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("Organisation(%q)", domain), Organisation(domain), want)
 	}
 }
 
@@ -33,9 +32,7 @@ func TestAligned(t *testing.T) {
 		{"x.example", "y.example", false}, {"x.example", "notx.example", false}, {"co.uk", "co.uk", false},
 		{"a.co.uk", "b.co.uk", false}, {"a.github.io", "b.github.io", false}, {"", "", false}, {"x.example", "", false},
 	} {
-		if got := Aligned(tt.a, tt.b); got != tt.want {
-			t.Errorf("Aligned(%q, %q) = %v, want %v", tt.a, tt.b, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("Aligned(%q, %q)", tt.a, tt.b), Aligned(tt.a, tt.b), tt.want)
 	}
 }
 
@@ -54,9 +51,7 @@ func TestSuffixVectors(t *testing.T) {
 		if strings.HasPrefix(m[1], ".") {
 			continue // no domain at all, here
 		}
-		if got := Organisation(m[1]); got != canonical(m[2]) {
-			t.Errorf("Organisation(%q) = %q, want %q", m[1], got, canonical(m[2]))
-		}
+		testkit.Equal(t, fmt.Sprintf("Organisation(%q)", m[1]), Organisation(m[1]), canonical(m[2]))
 	}
 	if n < 70 {
 		t.Errorf("%d vectors, want over 70", n)

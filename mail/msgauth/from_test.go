@@ -1,11 +1,14 @@
 package msgauth
 
 import (
+	"fmt"
 	"io"
 	"mime"
 	"net/mail"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestAuthor(t *testing.T) {
@@ -77,9 +80,7 @@ func FuzzAuthor(f *testing.F) {
 		if err != nil {
 			return // it is stricter with quotes and characters
 		}
-		if len(all) != 1 {
-			t.Fatalf("Author(%q) = %q, and net/mail sees %d addresses", value, domain, len(all))
-		}
+		testkit.MustEqual(t, fmt.Sprintf("Author(%q) = %q, and net/mail sees: addresses", value, domain), len(all), 1)
 		if other := canonical(afterAt(all[0].Address)); other != domain {
 			t.Fatalf("Author(%q) = %q, and net/mail sees %q", value, domain, other)
 		}

@@ -55,9 +55,7 @@ func TestOwnVectors(t *testing.T) {
 	zoneText := testkit.Read(t, "testdata/signed/zone")
 	r := resolverOf(t, nameserver.Serve(t, vectorZone(string(zoneText))))
 	files, _ := filepath.Glob("testdata/signed/*.eml")
-	if len(files) != 5 {
-		t.Fatalf("%d messages, want 5", len(files))
-	}
+	testkit.MustEqual(t, "messages", len(files), 5)
 	for _, file := range files {
 		text := testkit.Read(t, file)
 		message := strings.ReplaceAll(string(text), "\n", "\r\n")

@@ -41,9 +41,7 @@ func TestAnswersAreRemembered(t *testing.T) {
 		}
 		first := asked()
 		now = now.Add(tt.until - time.Millisecond)
-		if n := asked(); n != first {
-			t.Errorf("%s: asked again before %s", tt.name, tt.until)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: asked again before %s", tt.name, tt.until), asked(), first)
 		now = now.Add(time.Millisecond)
 		if n := asked(); n == first {
 			t.Errorf("%s: not asked again after %s", tt.name, tt.until)
@@ -54,9 +52,7 @@ func TestAnswersAreRemembered(t *testing.T) {
 func TestTimesToLiveAreClamped(t *testing.T) {
 	for ttl, want := range map[uint32]time.Duration{0: time.Minute, 59: time.Minute, 600: 10 * time.Minute, 1 << 31: time.Hour} {
 		a := answer{outcome: records, ttl: ttl}
-		if got := a.keep(); got != want {
-			t.Errorf("TTL %d is kept for %s, want %s", ttl, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("TTL %d is kept for", ttl), a.keep(), want)
 	}
 }
 
@@ -65,9 +61,7 @@ func TestCacheIsBounded(t *testing.T) {
 	for i := range maxAnswers + 500 {
 		c.put(question{fmt.Sprint(i), dns.TypeTXT}, answer{outcome: none})
 	}
-	if len(c.answers) != maxAnswers {
-		t.Errorf("%d answers, want %d", len(c.answers), maxAnswers)
-	}
+	testkit.Equal(t, "answers", len(c.answers), maxAnswers)
 	large := strings.Repeat("x", maxRecord)
 	for i := range 2 * maxOctets / maxRecord {
 		c.put(question{fmt.Sprint("large", i), dns.TypeTXT}, answer{outcome: records, records: []record{{text: large}}})
@@ -164,9 +158,7 @@ func TestOneNetworkCannotHoldAllSlots(t *testing.T) {
 		})
 	}
 	testkit.Eventually(t, "ten wait", func() bool { return turnedAway.Load() == 100-maxWaiting })
-	if r.lookup(ctx, bad, "one-more.test", dns.TypeTXT).fault != errBusy.Error() {
-		t.Error("an eleventh look-up was let in")
-	}
+	testkit.Equal(t, "an eleventh look-up was let in", r.lookup(ctx, bad, "one-more.test", dns.TypeTXT).fault, errBusy.Error())
 	f, _, _ := r.board(good, question{"other.test", dns.TypeTXT})
 	if f == nil {
 		t.Error("another network was turned away")
@@ -195,9 +187,7 @@ func TestAtMostSoManyQueriesAtOneTime(t *testing.T) {
 	testkit.Eventually(t, "all slots are taken", func() bool { return now.Load() == maxQueries })
 	close(release)
 	group.Wait()
-	if most.Load() != maxQueries {
-		t.Errorf("%d queries at one time, want %d", most.Load(), maxQueries)
-	}
+	testkit.Equal(t, "queries at one time", most.Load(), maxQueries)
 }
 
 // TestChaos has servers that do what servers should not, each with what is known
@@ -331,9 +321,7 @@ func TestFloodOfNames(t *testing.T) {
 		group.Go(func() {
 			began := time.Now()
 			f := r.SPF(t.Context(), client, "helo.test", fmt.Sprintf("a@n%d.test", i))
-			if f.Proof != Unknown {
-				t.Errorf("%+v", f)
-			}
+			testkit.Equal(t, f, f.Proof, Unknown)
 			for took := int64(time.Since(began)); ; {
 				if old := slowest.Load(); took <= old || slowest.CompareAndSwap(old, took) {
 					return
@@ -368,9 +356,7 @@ func TestQueriesAreObserved(t *testing.T) {
 	for _, name := range []string{"a.test", "a.test", "none.test", "broken.test", "no name"} {
 		txt(t.Context(), r, name)
 	}
-	if got := fmt.Sprint(seen); got != "map[TXT error:1 TXT none:1 TXT records:1]" {
-		t.Error(got)
-	}
+	testkit.Equal(t, "fmt.Sprint(seen)", fmt.Sprint(seen), "map[TXT error:1 TXT none:1 TXT records:1]")
 }
 
 func TestNewResolverRefusesWhatIsNoServer(t *testing.T) {

@@ -1,8 +1,11 @@
 package msgauth
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 
 	"github.com/emersion/go-msgauth/authres"
 )
@@ -18,12 +21,8 @@ func TestResults(t *testing.T) {
 		"\tdkim=pass header.d=x.example header.s=s1 header.a=rsa-sha256;\r\n" +
 		"\tdkim=temperror header.d=y.example header.s=s2 header.a=rsa-sha256;\r\n" +
 		"\tdkim=fail header.s=\"s3; dkim=pass header.d=bank.example\""
-	if got := Results("mx.here.example", f, "a@x.example", m); got != want {
-		t.Errorf("Results = %q, want %q", got, want)
-	}
-	if got := Results("mx.here.example", SPF{}, "a@x.example", nil); got != "mx.here.example; none" {
-		t.Errorf("Results of nothing = %q", got)
-	}
+	testkit.Equal(t, "Results", Results("mx.here.example", f, "a@x.example", m), want)
+	testkit.Equal(t, "Results of nothing", Results("mx.here.example", SPF{}, "a@x.example", nil), "mx.here.example; none")
 	odd := `"x; dkim=pass header.d=bank.example"@x.example`
 	if got := Results("id", f, odd, nil); got != "id;\r\n\tspf=pass smtp.mailfrom=\"\\\"x; dkim=pass header.d=bank.example\\\"@x.example\"" {
 		t.Errorf("Results = %q", got)
@@ -66,9 +65,7 @@ func TestClaims(t *testing.T) {
 		{"the name in a comment", " mx.there.example (mx.here.example); dkim=pass", false},
 		{"without any name, as one large site writes", " spf=pass (sender IP is 192.0.2.1) smtp.mailfrom=x.example; dkim=pass", false},
 	} {
-		if got := Claims(tt.value, id); got != tt.want {
-			t.Errorf("%s: Claims(%q) = %v, want %v", tt.name, tt.value, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: Claims(%q)", tt.name, tt.value), Claims(tt.value, id), tt.want)
 	}
 	for _, spelling := range []string{"bücher.example", "BÜCHER.example", "xn--bcher-kva.example"} {
 		if !Claims(spelling+"; none", "xn--bcher-kva.example") || !Claims(spelling+"; none", "bücher.example") {

@@ -165,9 +165,7 @@ func TestVectors(t *testing.T) {
 			} else if m.Fault == "" {
 				t.Errorf("no fault, and the vector has no result: %+v", m)
 			}
-			if len(m.Signatures) != len(want.Results) {
-				t.Fatalf("%d signatures, want %d", len(m.Signatures), len(want.Results))
-			}
+			testkit.MustEqual(t, "signatures", len(m.Signatures), len(want.Results))
 			for i, s := range m.Signatures {
 				wanted := map[string]State{"SUCCESS": Pass, "TEMPFAIL": Unknown, "PERMFAIL": No}[want.Results[i].State]
 				if why := stricter[name+" "+string(rune('0'+i))]; why != "" {

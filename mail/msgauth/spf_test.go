@@ -8,6 +8,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/nameserver"
 )
 
@@ -146,9 +147,7 @@ func TestSPFAsksOnceForOneClient(t *testing.T) {
 			t.Fatal(f)
 		}
 	}
-	if s.Count() != 1 {
-		t.Errorf("%d queries, want 1", s.Count())
-	}
+	testkit.Equal(t, "queries", s.Count(), 1)
 }
 
 // The library ends a check at its first failing look-up; what it has found up to
@@ -207,9 +206,7 @@ func TestReverse(t *testing.T) {
 			}
 		}
 	}
-	if got := r.Reverse(t.Context(), netip.Addr{}, false); got != Unknown {
-		t.Errorf("no address: %s", got)
-	}
+	testkit.Equal(t, "no address", r.Reverse(t.Context(), netip.Addr{}, false), Unknown)
 }
 
 // six is the reverse name of 2001:db8::N.

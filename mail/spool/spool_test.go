@@ -2,7 +2,6 @@ package spool_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"blockd/internal/testkit"
 	"blockd/mail/spool"
 )
 
@@ -37,14 +37,10 @@ func TestCopyIsWhatWasWritten(t *testing.T) {
 				defer c.Close()
 				for rest := text; len(rest) > 0; {
 					n := min(len(rest), 1+rng.IntN(2*block))
-					if _, err := c.Write(rest[:n]); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Value(c.Write(rest[:n]))(t)
 					rest = rest[n:]
 				}
-				if _, err := c.Write([]byte{0}); !errors.Is(err, spool.ErrTooBig) {
-					t.Errorf("an octet more: %v, want ErrTooBig", err)
-				}
+				testkit.Fails(c.Write([]byte{0}))(t, "an octet more", spool.ErrTooBig)
 				for range 2 {
 					if got, err := io.ReadAll(iotest.HalfReader(c.Reader())); err != nil || !bytes.Equal(got, text) {
 						t.Errorf("read %d octets, %v; want the %d that were written", len(got), err, size)
@@ -52,9 +48,7 @@ func TestCopyIsWhatWasWritten(t *testing.T) {
 				}
 			})
 		}
-		if used := s.Used(); used != 0 {
-			t.Errorf("%s: %d octets are still lent", name, used)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: octets are still lent", name), s.Used(), 0)
 	}
 }
 
@@ -70,9 +64,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			defer c.Close()
 			piece := bytes.Repeat([]byte{byte(i)}, block/2)
 			for range 20 {
-				if _, err := c.Write(piece); err != nil {
-					t.Error(err)
-				}
+				testkit.Value(c.Write(piece))(t)
 				if used := s.Used(); used > most+50*block { // each may be asking for one that it does not get
 					t.Errorf("%d octets of memory, want at most %d", used, most)
 				}
@@ -86,25 +78,17 @@ func TestMemoryIsBounded(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if s.Used() != 0 {
-		t.Errorf("%d octets are still lent", s.Used())
-	}
+	testkit.Equal(t, "octets are still lent", s.Used(), 0)
 }
 
 func TestFolderThatCannotBeWritten(t *testing.T) {
 	s := spool.New(spool.Settings{Dir: filepath.Join(t.TempDir(), "none"), PerCopy: block})
 	c := s.Copy(1 << 30)
 	defer c.Close()
-	if _, err := c.Write(make([]byte, block)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Write([]byte{0}); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Write = %v, want that the folder does not exist", err)
-	}
+	testkit.Value(c.Write(make([]byte, block)))(t)
+	testkit.Fails(c.Write([]byte{0}))(t, "Write", os.ErrNotExist)
 	c.Close()
-	if s.Used() != 0 {
-		t.Errorf("%d octets are still lent", s.Used())
-	}
+	testkit.Equal(t, "octets are still lent", s.Used(), 0)
 }
 
 func Example() {
