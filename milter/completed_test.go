@@ -1,6 +1,7 @@
 package milter_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -43,9 +44,7 @@ func (l *learning) want(t *testing.T, when, want string) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if got := strings.Join(l.told, " "); got != want {
-		t.Errorf("%s: told of %q, want %q", when, got, want)
-	}
+	testkit.Equal(t, fmt.Sprintf("%s: told of", when), strings.Join(l.told, " "), want)
 }
 
 // TestOnlyWholeMessagesCount: a message counts for its sender when it is complete and
@@ -63,19 +62,13 @@ func TestOnlyWholeMessagesCount(t *testing.T) {
 	m.conn.Close()
 	m = l.greet("192.0.2.1")
 	l.want(t, "after 20 aborts and a lost connection", "")
-	if got := m.mail("friend@there.example", "friend@there.example"); got != "c" {
-		t.Errorf("MAIL answered %q, want continue: its end is of interest", got)
-	}
-	if got := m.rcpt("bob@here.example"); got != "c" {
-		t.Errorf("RCPT answered %q", got)
-	}
+	testkit.Equal(t, "MAIL answered", m.mail("friend@there.example", "friend@there.example"), "c")
+	testkit.Equal(t, "RCPT answered", m.rcpt("bob@here.example"), "c")
 	if changes, got := m.end(); got != "a" || changes != nil {
 		t.Errorf("end of message answered %q %q, want accept", changes, got)
 	}
 	l.want(t, "after a message", "friend@there.example from 192.0.2.1")
-	if got := m.mail("friend@there.example", "friend@there.example"); got != "a" {
-		t.Errorf("MAIL answered %q, want accept", got)
-	}
+	testkit.Equal(t, "MAIL answered", m.mail("friend@there.example", "friend@there.example"), "a")
 	m.mail("x@bad.example", "x@bad.example")
 	m.rcpt("postmaster@here.example")
 	m.end()
@@ -113,9 +106,7 @@ func TestFirstSeenIsTagged(t *testing.T) {
 		if got := m.mail("a@new.example", "a@new.example"); got != "c" {
 			return nil, got
 		}
-		if got := m.rcpt("bob@here.example"); got != "c" {
-			t.Fatalf("RCPT: %q", got)
-		}
+		testkit.MustEqual(t, "RCPT", m.rcpt("bob@here.example"), "c")
 		if abort {
 			m.abort()
 			return nil, ""
@@ -143,10 +134,6 @@ func TestFirstSeenIsPutOffOnce(t *testing.T) {
 		t.Errorf("the first attempt: %q", got)
 	}
 	m.abort()
-	if got := m.mail("a@new.example", "a@new.example"); got != "a" {
-		t.Errorf("the second attempt: %q", got)
-	}
-	if n := d.metric("blockd_milter_recipients_total", "deferred"); n != 1 {
-		t.Errorf("deferred: %v", n)
-	}
+	testkit.Equal(t, "the second attempt", m.mail("a@new.example", "a@new.example"), "a")
+	testkit.Equal(t, "deferred", d.metric("blockd_milter_recipients_total", "deferred"), 1)
 }

@@ -2,6 +2,7 @@ package milter_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -68,9 +69,7 @@ func TestPacketsThatKill(t *testing.T) {
 			if !m.closed() {
 				t.Error("the connection is still open")
 			}
-			if got := d.metric("blockd_milter_bad_packets_total", "form"); got != before+1 {
-				t.Errorf("bad packets: %v, want %v", got, before+1)
-			}
+			testkit.Equal(t, "bad packets", d.metric("blockd_milter_bad_packets_total", "form"), before+1)
 			ordinary := d.greet("192.0.2.1")
 			ordinary.t = t
 			ordinary.mail("a@bad.example", "a@bad.example")
@@ -100,9 +99,7 @@ func TestEventsThatClose(t *testing.T) {
 			t.Errorf("%s: the connection is still open", name)
 		}
 	}
-	if got := d.metric("blockd_milter_panics_total"); got != 0 {
-		t.Errorf("panics: %v", got)
-	}
+	testkit.Equal(t, "panics", d.metric("blockd_milter_panics_total"), 0)
 }
 
 // What mail servers offer, and what is agreed. Every offer gets an answer, and nothing is
@@ -134,9 +131,7 @@ func TestNegotiation(t *testing.T) {
 				t.Errorf("agreed on version %d, actions %#x, protocol %#x, want %d, %#x, %#x",
 					m.version, m.actions, m.protocol, tt.wantVersion, tt.wantActions, tt.wantProtocol)
 			}
-			if got := strings.Contains(m.macros, "{mail_addr}"); got != tt.macros {
-				t.Errorf("macros asked for: %q", m.macros)
-			}
+			testkit.Equal(t, fmt.Sprintf("macros asked for: %q", m.macros), strings.Contains(m.macros, "{mail_addr}"), tt.macros)
 			m.connect("192.0.2.1")
 			m.event('H', "client.there.example\x00")
 			m.mail("a@bad.example", "a@bad.example")
@@ -199,9 +194,7 @@ func TestTwoThousandConnections(t *testing.T) {
 			t.Fatal("one connection too many is served")
 		}
 	}
-	if got := d.metric("blockd_milter_connections_refused_total", "total"); got != 976 {
-		t.Errorf("refused: %v, want 976", got)
-	}
+	testkit.Equal(t, "refused", d.metric("blockd_milter_connections_refused_total", "total"), 976)
 	var wg sync.WaitGroup
 	for _, m := range all {
 		wg.Go(func() {
@@ -215,9 +208,7 @@ func TestTwoThousandConnections(t *testing.T) {
 	}
 	wg.Wait()
 	testkit.Eventually(t, "all connections to end", func() bool { return d.server.Connections() == 0 })
-	if got := d.greet("192.0.2.1").mail("a@there.example", "a@there.example"); got != "a" {
-		t.Errorf("MAIL afterwards: %q", got)
-	}
+	testkit.Equal(t, "MAIL afterwards", d.greet("192.0.2.1").mail("a@there.example", "a@there.example"), "a")
 }
 
 // memory returns the size of the heap and the stacks.
@@ -263,9 +254,7 @@ func TestSlowPeers(t *testing.T) {
 			t.Error("still open")
 		}
 		<-done
-		if got := d.metric("blockd_milter_bad_packets_total", "slow"); got != 1 {
-			t.Errorf("slow = %v, want 1", got)
-		}
+		testkit.Equal(t, "slow", d.metric("blockd_milter_bad_packets_total", "slow"), 1)
 	})
 	t.Run("ends within a packet", func(t *testing.T) {
 		d := open(t, setup{})
@@ -291,12 +280,8 @@ func TestUnixSocketIsRemoved(t *testing.T) {
 func TestAcceptErrorsPass(t *testing.T) {
 	inner := testkit.Listen(t)
 	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, listener: &failing{Listener: inner, times: 5}})
-	if got := d.greet("192.0.2.1").mail("a@there.example", "a@there.example"); got != "a" {
-		t.Errorf("MAIL: %q", got)
-	}
-	if got := d.metric("blockd_milter_accept_errors_total"); got != 5 {
-		t.Errorf("accept errors: %v, want 5", got)
-	}
+	testkit.Equal(t, "MAIL", d.greet("192.0.2.1").mail("a@there.example", "a@there.example"), "a")
+	testkit.Equal(t, "accept errors", d.metric("blockd_milter_accept_errors_total"), 5)
 }
 
 // failing is a listener that lacks file descriptors for a while.

@@ -156,9 +156,7 @@ const (
 func (d *door) dial() *mta {
 	d.t.Helper()
 	conn, err := net.DialTimeout(d.network, d.address, time.Minute)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	testkit.Must(d.t, err)
 	d.t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	return &mta{t: d.t, conn: conn}

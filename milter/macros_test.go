@@ -3,6 +3,7 @@ package milter_test
 import (
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/milter"
 	"blockd/policy"
 	"blockd/policy/rule"
@@ -33,9 +34,7 @@ func TestMacrosByNeed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, setup{lists: map[string]string{"bad": "bad.example\n", "allow": "bad.example\n"}, rules: tt.rules,
 				settings: milter.Settings{SkipAuthenticated: tt.skip}})
-			if got := d.greet("192.0.2.1").macros; got != tt.want {
-				t.Errorf("macros asked for: %q, want %q", got, tt.want)
-			}
+			testkit.Equal(t, "macros asked for", d.greet("192.0.2.1").macros, tt.want)
 		})
 	}
 }
@@ -46,9 +45,7 @@ func TestMacrosAfterAReload(t *testing.T) {
 	d := open(t, setup{lists: lists, rules: map[string]rule.List{"allow": {Require: verdict.ClientProof}}})
 	before := d.greet("192.0.2.1")
 	d.checker.Renew(policy.Settings{Lists: map[string]rule.List{"allow": {Require: verdict.AuthProof}}})
-	if got := before.mail("a@bad.example", "a@bad.example"); got != "c" {
-		t.Errorf("MAIL on the connection from before: %q", got)
-	}
+	testkit.Equal(t, "MAIL on the connection from before", before.mail("a@bad.example", "a@bad.example"), "c")
 	if got := before.rcpt("bob@here.example"); !refused.MatchString(got) {
 		t.Errorf("RCPT on the connection from before: %q", got)
 	}
@@ -57,7 +54,5 @@ func TestMacrosAfterAReload(t *testing.T) {
 		t.Errorf("both connections were asked for %q", after.macros)
 	}
 	after.mail("a@bad.example", "a@bad.example", "{auth_authen}", "ann")
-	if got := after.rcpt("bob@here.example"); got != "c" {
-		t.Errorf("RCPT of who has logged in: %q", got)
-	}
+	testkit.Equal(t, "RCPT of who has logged in", after.rcpt("bob@here.example"), "c")
 }

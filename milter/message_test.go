@@ -52,9 +52,7 @@ func TestWholeMessages(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			m.t = t
-			if got := m.mail(tt.sender, tt.sender); got != "c" {
-				t.Fatalf("MAIL: %q", got)
-			}
+			testkit.MustEqual(t, "MAIL", m.mail(tt.sender, tt.sender), "c")
 			for i, r := range tt.recipients {
 				if got := m.rcpt(r); !strings.HasPrefix(got, tt.want[i]) {
 					t.Errorf("RCPT <%s>: %q, want %s", r, got, tt.want[i])
@@ -67,13 +65,9 @@ func TestWholeMessages(t *testing.T) {
 		})
 	}
 	for outcome, want := range map[string]float64{"quarantined": 1, "tagged": 2, "discarded": 2} {
-		if got := d.metric("blockd_milter_messages_total", outcome); got != want {
-			t.Errorf("messages %s: %v, want %v", outcome, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("messages %s", outcome), d.metric("blockd_milter_messages_total", outcome), want)
 	}
-	if got := d.metric("blockd_milter_recipients_total", "limited"); got != 4 {
-		t.Errorf("limited: %v, want 4", got)
-	}
+	testkit.Equal(t, "limited", d.metric("blockd_milter_recipients_total", "limited"), 4)
 }
 
 // A mail server that cannot quarantine a message is told to send it later. One that cannot tag
@@ -85,9 +79,7 @@ func TestWhatTheServerDoesNotOffer(t *testing.T) {
 	})
 	m := d.dial()
 	m.negotiate(6, 0x100, offeredProtocol)
-	if m.actions != 0x100 {
-		t.Fatalf("actions %#x, want none but the macros", m.actions)
-	}
+	testkit.MustEqual(t, "actions", m.actions, 0x100)
 	m.connect("192.0.2.1")
 	m.mail("a@junk.example", "a@junk.example")
 	if got := m.rcpt("bob@here.example"); !strings.HasPrefix(got, "451 4.3.5 ") {
@@ -95,9 +87,7 @@ func TestWhatTheServerDoesNotOffer(t *testing.T) {
 	}
 	m.send('A', "")
 	m.mail("a@watch.example", "a@watch.example")
-	if got := m.rcpt("bob@here.example"); got != "c" {
-		t.Errorf("tag: %q", got)
-	}
+	testkit.Equal(t, "tag", m.rcpt("bob@here.example"), "c")
 	if changes, got := m.end(); got != "a" || changes != nil {
 		t.Errorf("end: %q %q", changes, got)
 	}
@@ -120,9 +110,7 @@ func TestHeaderIsAskedForByLists(t *testing.T) {
 			d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, rules: map[string]rule.List{"bad": {Match: match}}})
 			m := d.dial()
 			m.negotiate(6, offeredActions, offeredProtocol)
-			if got := m.protocol & (1<<5 | 1<<6 | 1<<7); got != tt.want {
-				t.Errorf("protocol bits %#x, want %#x", got, tt.want)
-			}
+			testkit.Equal(t, "protocol bits", m.protocol&(1<<5|1<<6|1<<7), tt.want)
 		})
 	}
 }
@@ -202,18 +190,14 @@ func TestHeaders(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			m.t = t
-			if got := m.mail(tt.sender, tt.sender); got != "c" {
-				t.Fatalf("MAIL: %q", got)
-			}
+			testkit.MustEqual(t, "MAIL", m.mail(tt.sender, tt.sender), "c")
 			for _, r := range tt.recipients {
 				recipient, separate := strings.CutPrefix(r, "!")
 				want := "c"
 				if separate {
 					want = apart
 				}
-				if got := m.rcpt(recipient); got != want {
-					t.Errorf("RCPT <%s>: %q, want %q", recipient, got, want)
-				}
+				testkit.Equal(t, fmt.Sprintf("RCPT <%s>", recipient), m.rcpt(recipient), want)
 			}
 			changes, got := m.end(tt.header...)
 			if got = strings.Join(append(changes, got), ""); !strings.HasPrefix(got, tt.want) {
@@ -225,9 +209,7 @@ func TestHeaders(t *testing.T) {
 	t.Run("who has authenticated is not asked about", func(t *testing.T) {
 		d := open(t, setup{lists: map[string]string{"from": "phish.example\n"}, rules: map[string]rule.List{"from": asked("from")},
 			settings: milter.Settings{SkipAuthenticated: true}})
-		if got := d.greet("192.0.2.1").mail("a@there.example", "a@there.example", "{auth_authen}", "bob"); got != "a" {
-			t.Errorf("MAIL: %q", got)
-		}
+		testkit.Equal(t, "MAIL", d.greet("192.0.2.1").mail("a@there.example", "a@there.example", "{auth_authen}", "bob"), "a")
 	})
 }
 
@@ -298,7 +280,5 @@ func TestCopyThatCannotBeKept(t *testing.T) {
 	if rcpt, end := d.at(other, "a@x.example", text); rcpt != "c" || !strings.HasPrefix(end, "451 4.3.0 ") {
 		t.Errorf("RCPT %q, end %q, want 451", rcpt, end)
 	}
-	if log := d.log.String(); !strings.Contains(log, "message not examined") {
-		t.Error("it is not in the log")
-	}
+	testkit.Has(t, d.log.String(), "message not examined")
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // golden reads a stream as a whole. It says how much of it may be returned, and whether the
@@ -115,9 +117,7 @@ func FuzzPackets(f *testing.F) {
 // The committed corpus holds a packet of each command.
 func TestCorpusHasEveryCommand(t *testing.T) {
 	for _, command := range "OCHMRTLNBEAKQUD" {
-		if _, err := os.Stat("testdata/fuzz/FuzzPackets/command-" + string(command)); err != nil {
-			t.Error(err)
-		}
+		testkit.Value(os.Stat("testdata/fuzz/FuzzPackets/command-" + string(command)))(t)
 	}
 }
 

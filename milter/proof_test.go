@@ -68,9 +68,7 @@ func fields(header string) (all []string) {
 func (d *door) at(client, sender, text string) (rcpt, end string) {
 	d.t.Helper()
 	m := d.greet(client)
-	if got := m.mail(sender, sender); got != "c" {
-		d.t.Fatalf("MAIL = %q", got)
-	}
+	testkit.MustEqual(d.t, "MAIL", m.mail(sender, sender), "c")
 	if rcpt = m.rcpt("bob@here.example"); rcpt == "c" {
 		_, end = m.letter(text)
 	}
@@ -108,12 +106,8 @@ func TestProofInTheMessage(t *testing.T) {
 			}
 		})
 	}
-	if got := d.metric("blockd_milter_messages_total", "accepted"); got != 6 {
-		t.Errorf("messages accepted: %v, want 6", got)
-	}
-	if got := d.metric("blockd_milter_messages_total", "refused"); got != 6 {
-		t.Errorf("messages refused: %v, want 6", got)
-	}
+	testkit.Equal(t, "messages accepted", d.metric("blockd_milter_messages_total", "accepted"), 6)
+	testkit.Equal(t, "messages refused", d.metric("blockd_milter_messages_total", "refused"), 6)
 }
 
 // The list decides what happens to a message that proves nothing.
@@ -171,9 +165,7 @@ func TestTooManyRecipientsAwait(t *testing.T) {
 	m := d.greet(other)
 	m.mail("a@x.example", "a@x.example")
 	for i := range 1000 {
-		if got := m.rcpt(fmt.Sprintf("u%d@here.example", i)); got != "c" {
-			t.Fatalf("recipient %d: %q", i, got)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("recipient %d", i), m.rcpt(fmt.Sprintf("u%d@here.example", i)), "c")
 	}
 	if got := m.rcpt("one@here.example"); !strings.HasPrefix(got, "452 ") {
 		t.Errorf("one too many: %q", got)
@@ -197,7 +189,5 @@ func TestMessageWithoutHeaderProvesNothing(t *testing.T) {
 		}
 		break
 	}
-	if got := d.metric("blockd_milter_panics_total"); got != 0 {
-		t.Errorf("panics: %v", got)
-	}
+	testkit.Equal(t, "panics", d.metric("blockd_milter_panics_total"), 0)
 }

@@ -10,6 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/policy"
 	"blockd/policy/rule"
 )
@@ -77,22 +78,16 @@ func TestPanicInEveryCallback(t *testing.T) {
 				case in == "end":
 					want = "response=accept"
 				}
-				if answer != want {
-					t.Errorf("answer %q, want %q", answer, want)
-				}
+				testkit.Equal(t, "answer", answer, want)
 				var count dto.Metric
 				if err := s.metrics.panics.Write(&count); err != nil || count.GetCounter().GetValue() != 1 {
 					t.Errorf("panics: %v (%v), want 1", &count, err)
 				}
-				if !strings.Contains(log.String(), "defect in "+in) || !strings.Contains(log.String(), "recoverer_test.go") {
-					t.Errorf("the log has no stack: %s", log)
-				}
+				testkit.Has(t, log.String(), "defect in "+in, "recoverer_test.go")
 				if in == "mail" || in == "connect" || in == "new" {
 					return // or it would panic again
 				}
-				if got := calls.run(t, m, "mail"); got != "response=reject" {
-					t.Errorf("the next message: %q, want response=reject", got)
-				}
+				testkit.Equal(t, "the next message", calls.run(t, m, "mail"), "response=reject")
 			})
 		}
 	}
@@ -106,9 +101,7 @@ func TestBrokenMessageStaysWithOnError(t *testing.T) {
 	var calls recovererCalls
 	calls.run(t, m, "mail")
 	for event, want := range map[string]string{"rcpt": "response=continue", "headers": "response=continue", "end": "response=accept"} {
-		if got := calls.run(t, m, event); got != want {
-			t.Errorf("%s: %q, want %q", event, got, want)
-		}
+		testkit.Equal(t, event, calls.run(t, m, event), want)
 	}
 }
 

@@ -1,10 +1,12 @@
 package milter_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/sealed"
 	"blockd/milter"
 	"blockd/policy/verdict"
@@ -26,12 +28,8 @@ func TestForgedResultsAreTakenOut(t *testing.T) {
 		"Authentication-Results: (never closed mx.here.example; spf=pass",
 	}, "\r\n") + "\r\n\r\nText.\r\n"
 	for _, sender := range []string{"a@there.example", ""} {
-		if got := m.mail(sender, sender); got != "c" {
-			t.Errorf("MAIL of a clear sender: %q, and its header has to be seen", got)
-		}
-		if got := m.rcpt("bob@here.example"); got != "c" {
-			t.Errorf("RCPT: %q", got)
-		}
+		testkit.Equal(t, "MAIL of a clear sender whose header has to be seen", m.mail(sender, sender), "c")
+		testkit.Equal(t, "RCPT", m.rcpt("bob@here.example"), "c")
 		changes, end := m.letter(fields)
 		places := ""
 		for _, c := range changes {
@@ -48,15 +46,9 @@ func TestForgedResultsAreTakenOut(t *testing.T) {
 	m.mail("a@there.example", "a@there.example")
 	m.rcpt("bob@here.example")
 	m.event('L', "Subject\x00 x\x00")
-	if got := m.event('N', ""); got != "a" {
-		t.Errorf("a message with nothing to take out: %q at the end of its header, want it accepted there", got)
-	}
-	if p.Count() != 0 {
-		t.Errorf("queries of ordinary mail: %v", p.Asked())
-	}
-	if got := d.metric("blockd_milter_forged_results_total"); got != 2*float64(len(wantPlaces)) {
-		t.Errorf("counted: %v", got)
-	}
+	testkit.Equal(t, "a message with nothing to take out: at the end of its header", m.event('N', ""), "a")
+	testkit.Equal(t, fmt.Sprintf("queries of ordinary mail: %v", p.Asked()), p.Count(), 0)
+	testkit.Equal(t, "counted", d.metric("blockd_milter_forged_results_total"), 2*float64(len(wantPlaces)))
 }
 
 // Of seven fields of this kind, these carry our name: the first, the third with its comment,
@@ -109,7 +101,5 @@ func TestResultsWhereHeadersCannotBeChanged(t *testing.T) {
 	m.negotiate(6, offeredActions&^0x10, offeredProtocol)
 	m.connect(other)
 	m.event('H', "client.there.example\x00")
-	if got := m.mail("a@there.example", "a@there.example"); got != "a" {
-		t.Errorf("MAIL: %q", got)
-	}
+	testkit.Equal(t, "MAIL", m.mail("a@there.example", "a@there.example"), "a")
 }

@@ -2,6 +2,7 @@ package milter
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -14,6 +15,7 @@ import (
 
 	"blockd/index"
 	"blockd/internal/listener"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/internal/testkit/race"
 	"blockd/mail/spool"
@@ -29,15 +31,11 @@ func TestBufferIsUsedAgain(t *testing.T) {
 	connection := func() {
 		p := packets{spare: &spare}
 		room := p.room()
-		if room[0] != 0 {
-			t.Fatal("the buffer shows what an earlier connection held")
-		}
+		testkit.MustEqual(t, "the buffer shows what an earlier connection held", room[0], 0)
 		room[0] = 1
 		p.release()
 	}
-	if n := testing.AllocsPerRun(1000, connection); n != 0 {
-		t.Errorf("%v allocations of buffers a connection, want none", n)
-	}
+	testkit.Equal(t, "allocations of buffers a connection", testing.AllocsPerRun(1000, connection), 0)
 }
 
 // Signatures are verified over the octets that came over the wire, whatever line ends the mail
@@ -63,9 +61,7 @@ func TestCopyIsTheMessageOnTheWire(t *testing.T) {
 			t.Errorf("exact %v: %q, %v, want %q", exact, got, err, want)
 		}
 		s.reset()
-		if n := s.settings.Copies.Used(); n != 0 {
-			t.Errorf("%d octets are not given back", n)
-		}
+		testkit.Equal(t, "octets are not given back", s.settings.Copies.Used(), 0)
 	}
 }
 
@@ -122,8 +118,6 @@ func TestSilent(t *testing.T) {
 		if _, err := io.ReadFull(c, make([]byte, len(packet))); err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
-		if got := c.silent(); got != step.silent {
-			t.Errorf("behind %s: silent = %v, want %v", step.name, got, step.silent)
-		}
+		testkit.Equal(t, fmt.Sprintf("behind %s: silent", step.name), c.silent(), step.silent)
 	}
 }

@@ -76,16 +76,12 @@ func TestStop(t *testing.T) {
 			t.Errorf("RCPT while stopping: %q", got)
 		}
 		m.send('A', "")
-		if got := m.mail("a@there.example", "a@there.example"); got != "a" {
-			t.Errorf("MAIL while stopping: %q", got)
-		}
+		testkit.Equal(t, "MAIL while stopping", m.mail("a@there.example", "a@there.example"), "a")
 		m.send('Q', "")
 		if took := d.ends(); took > 30*time.Second {
 			t.Errorf("took %v after the last session", took)
 		}
-		if got := d.metric("blockd_milter_cut_total"); got != 0 {
-			t.Errorf("cut: %v", got)
-		}
+		testkit.Equal(t, "cut", d.metric("blockd_milter_cut_total"), 0)
 	})
 	t.Run("a server that keeps its connection for the next client", func(t *testing.T) {
 		d := open(t, setup{lists: lists, settings: milter.Settings{DrainTimeout: time.Minute}})
@@ -110,12 +106,8 @@ func TestStop(t *testing.T) {
 				t.Error("a connection is still open")
 			}
 		}
-		if got := d.metric("blockd_milter_cut_total"); got != 20 {
-			t.Errorf("cut: %v, want 20", got)
-		}
-		if !strings.Contains(d.log.String(), "the time to stop is over") {
-			t.Errorf("nothing of it in the log: %s", d.log)
-		}
+		testkit.Equal(t, "cut", d.metric("blockd_milter_cut_total"), 20)
+		testkit.Has(t, d.log.String(), "the time to stop is over")
 	})
 }
 

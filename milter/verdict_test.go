@@ -1,11 +1,13 @@
 package milter_test
 
 import (
+	"fmt"
 	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/milter"
 	"blockd/policy/rule"
 )
@@ -18,16 +20,10 @@ func TestClearSenderCostsOneRoundTrip(t *testing.T) {
 	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
 	m := d.greet("192.0.2.1")
 	for range 3 {
-		if got := m.mail("friend@there.example", "friend@there.example"); got != "a" {
-			t.Fatalf("MAIL answered %q, want accept", got)
-		}
+		testkit.MustEqual(t, "MAIL answered", m.mail("friend@there.example", "friend@there.example"), "a")
 	}
-	if m.events != 3 {
-		t.Errorf("%d answers for three messages, want 3", m.events)
-	}
-	if got := d.metric("blockd_milter_senders_total", "passed"); got != 3 {
-		t.Errorf("passed = %v, want 3", got)
-	}
+	testkit.Equal(t, "answers for three messages", m.events, 3)
+	testkit.Equal(t, "passed", d.metric("blockd_milter_senders_total", "passed"), 3)
 }
 
 // The table of docs/milter.md: what Postfix passes, and what is looked up.
@@ -68,9 +64,7 @@ func TestWhichSenderIsLookedUp(t *testing.T) {
 			lines := strings.Count(d.log.String(), `msg="sender not understood" door=milter`)
 			got := m.mail(tt.argument, tt.macro)
 			if got == "c" {
-				if exempt := m.rcpt("postmaster@here.example"); exempt != "c" {
-					t.Errorf("postmaster: %q, want continue", exempt)
-				}
+				testkit.Equal(t, "postmaster", m.rcpt("postmaster@here.example"), "c")
 				got = m.rcpt("bob@here.example")
 			}
 			if !strings.HasPrefix(got, tt.want) || tt.want == "550" && !refused.MatchString(got) {
@@ -163,9 +157,7 @@ func TestWhereIsRefused(t *testing.T) {
 		if got := m.mail("a b", "a b"); !strings.HasPrefix(got, "553 5.1.7 ") {
 			t.Errorf("MAIL with no address: %q", got)
 		}
-		if got := m.mail("a@there.example", "a@there.example"); got != "a" {
-			t.Errorf("a clear sender behind it: %q", got)
-		}
+		testkit.Equal(t, "a clear sender behind it", m.mail("a@there.example", "a@there.example"), "a")
 	})
 	t.Run("client at connect", func(t *testing.T) {
 		d := open(t, setup{lists: lists, settings: milter.Settings{ClientRejectAt: "connect"}})
@@ -176,9 +168,7 @@ func TestWhereIsRefused(t *testing.T) {
 				t.Errorf("connect from %s: %q, want %s", client, got, want)
 			}
 		}
-		if got := d.metric("blockd_milter_clients_refused_total"); got != 1 {
-			t.Errorf("clients refused = %v, want 1", got)
-		}
+		testkit.Equal(t, "clients refused", d.metric("blockd_milter_clients_refused_total"), 1)
 	})
 	t.Run("client put off at connect", func(t *testing.T) {
 		d := open(t, setup{lists: lists, rules: map[string]rule.List{"bad": {OnMatch: rule.Tempfail}},
@@ -205,8 +195,6 @@ func TestEntriesOwnWords(t *testing.T) {
 		m := d.greet("192.0.2.1")
 		m.macro('M', "{mail_addr}", tt.sender)
 		m.event('M', "<"+tt.sender+">\x00"+tt.parameters+"\x00")
-		if got := m.rcpt("bob@here.example"); got != tt.want {
-			t.Errorf("%s %s: %q, want %q", tt.sender, tt.parameters, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s %s", tt.sender, tt.parameters), m.rcpt("bob@here.example"), tt.want)
 	}
 }
