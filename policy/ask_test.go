@@ -127,9 +127,7 @@ func TestAskedAsIndexed(t *testing.T) {
 		entries := testkit.Value(live.Open(live.Settings{Folder: t.TempDir()}))(t)
 		if rng.IntN(2) == 0 {
 			e := modelEntries()[rng.IntN(6)]
-			if _, err := entries.Apply(live.Change{Entry: e.text, Action: lists.Action(rng.IntN(2))}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Value(entries.Apply(live.Change{Entry: e.text, Action: lists.Action(rng.IntN(2))}))(t)
 		}
 		s.Live = entries
 		indexed, _ := checker(t, build(t, inIndex...), s)
@@ -319,7 +317,5 @@ func TestClearSendersCostNoAllocationBesideStores(t *testing.T) {
 	set, _ := askedList(t, block("asked", "a@b.example\nb.example\noffers@"), nil)
 	c, _ := checker(t, build(t, block("bad", "bad.example")), policy.Settings{Stores: ask.NewSets([]*ask.Set{set}, []string{"bad", "asked"})})
 	q := policy.Question{Text: "ann@mail.clear.example"}
-	if n := testing.AllocsPerRun(1000, func() { c.Ask(q) }); n != 0 {
-		t.Errorf("%v allocations for a clear sender, want 0", n)
-	}
+	testkit.Equal(t, "allocations for a clear sender", testing.AllocsPerRun(1000, func() { c.Ask(q) }), 0)
 }

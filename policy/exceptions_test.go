@@ -5,11 +5,11 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
 	"blockd/index"
 	"blockd/index/live"
+	"blockd/internal/testkit"
 	"blockd/policy"
 	"blockd/policy/rule"
 	"blockd/policy/verdict"
@@ -120,9 +120,7 @@ func TestShadowBesideOwnException(t *testing.T) {
 	if d := c.Recipient(v, "bob@here.example"); d.Outcome != policy.Accept || !d.Shadow || d.Event(v) != "sender would be blocked" {
 		t.Errorf("%+v, %s", d, d.Event(v))
 	}
-	if line := slog.GroupValue(v.AppendLog(nil)...).String(); !strings.Contains(line, "list=s") || !strings.Contains(line, "mode=shadow") {
-		t.Error(line)
-	}
+	testkit.Has(t, slog.GroupValue(v.AppendLog(nil)...).String(), "list=s", "mode=shadow")
 }
 
 // TestProofOfOwnExceptions: only what could change the decision is looked for, and an
@@ -150,7 +148,5 @@ func TestProofOfOwnExceptions(t *testing.T) {
 	if proved.Kind != verdict.Blocked || proved.ListName(proved.Decider) != "b" {
 		t.Errorf("with proof: %s", proved.Kind)
 	}
-	if some := c.For(proved, "some@here.example"); some.Kind != verdict.Allowed {
-		t.Errorf("with proof, list a alone: %s", some.Kind)
-	}
+	testkit.Equal(t, "with proof, list a alone", c.For(proved, "some@here.example").Kind, verdict.Allowed)
 }

@@ -120,9 +120,7 @@ func TestFirstSeenIsNoMatterOf(t *testing.T) {
 	for _, defers := range []bool{true, false} {
 		known := domains.Known(t)
 		c, _ := checker(t, build(t), policy.Settings{FirstSeen: policy.FirstSeen{Domains: known, Defers: defers}})
-		if d := c.Begin(table, policy.Client{}).Mail(policy.Mail{Sender: "a@new.example"}); d.Outcome != policy.Accept {
-			t.Errorf("a table says %v", d.Outcome)
-		}
+		testkit.Equal(t, "a table", c.Begin(table, policy.Client{}).Mail(policy.Mail{Sender: "a@new.example"}).Outcome, policy.Accept)
 		if v := c.Ask(policy.Question{Text: "a@new.example", Recipient: "bob@here.example"}); v.Outcome != "accept" {
 			t.Errorf("a question is answered %v", v.Outcome)
 		}
@@ -183,9 +181,7 @@ func TestFirstSeenIsTold(t *testing.T) {
 		!strings.Contains(text, "ref="+d.Ref) {
 		t.Errorf("log: %s", text)
 	}
-	if n := testkit.Samples(t, reg, "blockd_first_seen_total", "deferred")[0]; n != 1 {
-		t.Errorf("%v counted", n)
-	}
+	testkit.Equal(t, "counted", testkit.Samples(t, reg, "blockd_first_seen_total", "deferred")[0], 1)
 	long := strings.Repeat("a", 64) + "@" + strings.Repeat("b", 60) + ".example"
 	x.Mail(policy.Mail{Sender: long, Written: long})
 	d = x.Recipient("bob@here.example")

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/policy"
 	"blockd/policy/rule"
 	"blockd/policy/verdict"
@@ -34,9 +35,7 @@ func TestNeedsOfMessages(t *testing.T) {
 		{"nobody to ask", author, verdict.DKIMProof, rule.Auth{}, false},
 	} {
 		c, _ := checker(t, build(t, tt.lists...), requiring(tt.require, tt.auth))
-		if got := c.Needs().Message; got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
+		testkit.Equal(t, tt.name, c.Needs().Message, tt.want)
 	}
 }
 
@@ -77,9 +76,7 @@ func TestToldRemembersTenASecond(t *testing.T) {
 		for range 25 {
 			told.Listed(&v)
 		}
-		if len(records) != 20 {
-			t.Fatalf("%d records of two seconds, want 20", len(records))
-		}
+		testkit.MustEqual(t, "records of two seconds", len(records), 20)
 		r := records[0]
 		if r.Door != "dns" || r.Outcome != "listed" || r.Sender != "a.bulk.example" || r.List != "spam" || r.Line != 1 || r.Ref != "" {
 			t.Errorf("record: %+v", r)

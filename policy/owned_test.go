@@ -146,9 +146,7 @@ func TestAliasesLeadToOwners(t *testing.T) {
 		"sales@here.example": "refuse", "sales+x@here.example": "refuse", "anna@old.example": "refuse", "Anna+t@OLD.example": "refuse",
 		"bob@here.example": "accept", "bob@old.example": "accept",
 	} {
-		if v := c.Ask(policy.Question{Text: "x@bulk.example", Recipient: recipient}); v.Outcome != want {
-			t.Errorf("%s: %s, want %s", recipient, v.Outcome, want)
-		}
+		testkit.Equal(t, recipient, c.Ask(policy.Question{Text: "x@bulk.example", Recipient: recipient}).Outcome, want)
 	}
 	for _, text := range []string{"a@b.example\n", "a@b.example,b.example\n", "@b.example,a@b.example\n", "a b,c@d.example\n"} {
 		if _, err := rule.ReadAliases(strings.NewReader(text)); err == nil {
@@ -177,8 +175,6 @@ func TestExplainOwners(t *testing.T) {
 		"eve@here.example":        `owner "eve@here.example" of "eve@here.example" no  []; owner "here.example" of "here.example"   []; recipient "recipient:eve@here.example" of "" no  []; `,
 		"postmaster@here.example": "",
 	} {
-		if got := keys(recipient); got != want {
-			t.Errorf("%q: %s\nwant %s", recipient, got, want)
-		}
+		testkit.Equal(t, recipient, keys(recipient), want)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy"
 	"blockd/policy/rule"
@@ -224,9 +225,7 @@ func TestPercentShows(t *testing.T) {
 	if a := v.Answer("x"); a.Matches[0].Mode != "percent" || a.Matches[0].Percent != 10 {
 		t.Errorf("%+v", a)
 	}
-	if line := slog.GroupValue(v.AppendLog(nil)...).String(); !strings.Contains(line, "mode=percent") {
-		t.Error(line)
-	}
+	testkit.Has(t, slog.GroupValue(v.AppendLog(nil)...).String(), "mode=percent")
 	if v := askSender(c, "boss@bulk.example"); v.Kind != verdict.Allowed || v.Mode(0) != "" {
 		t.Errorf("the exception: %s, %q", v.Kind, v.Mode(0))
 	}
@@ -234,9 +233,7 @@ func TestPercentShows(t *testing.T) {
 		t.Errorf("Percent: %v, %v", c.Percent("a"), c.Percent("none"))
 	}
 	c.Renew(policy.Settings{})
-	if v := askSender(c, "x@mx."+out); v.Kind != verdict.Blocked {
-		t.Errorf("afterwards: %s", v.Kind)
-	}
+	testkit.Equal(t, "afterwards", askSender(c, "x@mx."+out).Kind, verdict.Blocked)
 }
 
 // TestPausedList holds a paused list against one from which its blocks were taken: the verdicts are the same, for all
@@ -306,9 +303,7 @@ func TestPausedShows(t *testing.T) {
 	if a := v.Answer("x@bulk.example"); a.Matches[0].Mode != "paused" {
 		t.Errorf("%+v", a)
 	}
-	if line := slog.GroupValue(v.AppendLog(nil)...).String(); !strings.Contains(line, "mode=paused") {
-		t.Error(line)
-	}
+	testkit.Has(t, slog.GroupValue(v.AppendLog(nil)...).String(), "mode=paused")
 	if v := askSender(c, "boss@bulk.example"); v.Kind != verdict.Allowed || v.Mode(0) != "" {
 		t.Errorf("the exception: %s, %q", v.Kind, v.Mode(0))
 	}
@@ -317,7 +312,5 @@ func TestPausedShows(t *testing.T) {
 		t.Errorf("in a batch: %s", all[0].Kind)
 	}
 	paused = nil
-	if v := askSender(c, "x@bulk.example"); v.Kind != verdict.Blocked {
-		t.Errorf("afterwards: %s", v.Kind)
-	}
+	testkit.Equal(t, "afterwards", askSender(c, "x@bulk.example").Kind, verdict.Blocked)
 }

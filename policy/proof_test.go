@@ -3,6 +3,7 @@ package policy_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/mail/msgauth"
 	"blockd/policy"
 	"blockd/policy/rule"
@@ -68,9 +70,7 @@ func TestPrecedence(t *testing.T) {
 			}
 			c, _ := checker(t, build(t, all...), requiring(tt.require, tt.auth))
 			v := askSender(c, tt.sender)
-			if v.Wants != tt.wants {
-				t.Errorf("Wants = %q, want %q", v.Wants, tt.wants)
-			}
+			testkit.Equal(t, "Wants", v.Wants, tt.wants)
 			const all5 = spf | dkim | client | auth | aligned
 			v = v.Prove(verdict.Evidence{Tried: all5, Found: tt.found})
 			if v.Kind != tt.want || v.Wants != 0 {
@@ -203,9 +203,7 @@ func TestProofIsWantedByTheRecipientsLists(t *testing.T) {
 		if got := c.For(proved, "bob@strict.example").Kind == verdict.Allowed; got != login {
 			t.Errorf("login %v: allowed %v", login, got)
 		}
-		if proved.Kind != verdict.Allowed {
-			t.Errorf("login %v: the envelope is %s", login, proved.Kind)
-		}
+		testkit.Equal(t, fmt.Sprintf("login %v: the envelope", login), proved.Kind, verdict.Allowed)
 	}
 }
 
@@ -241,7 +239,5 @@ func TestProvedAllowIsLogged(t *testing.T) {
 	c := policy.New(func() *index.Index { return ix }, requiring(verdict.SPFProof, rule.Auth{}), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	v := askSender(c, "a@x.example").Prove(verdict.Evidence{Tried: verdict.SPFProof, Found: verdict.SPFProof, SPF: msgauth.SPF{Proof: msgauth.Pass}})
 	slog.New(slog.NewTextHandler(&log, nil)).Info("accepted", slog.GroupAttrs("", v.AppendLog(nil)...))
-	if !strings.Contains(log.String(), "proof=spf") {
-		t.Errorf("%s", &log)
-	}
+	testkit.Has(t, log.String(), "proof=spf")
 }

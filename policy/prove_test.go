@@ -111,9 +111,7 @@ func TestProofsAreCounted(t *testing.T) {
 	for client, sender := range map[string]string{"192.0.2.7": "a@x.example", "198.51.100.7": "b@x.example", "192.0.2.8": "c@broken.x.example"} {
 		o := policy.Origin{Client: netip.MustParseAddr(client)}
 		v := c.ProveOrigin(t.Context(), askEnvelope(c, o.Client, sender), "", o)
-		if _, err := c.ProveMessage(t.Context(), v, "", o, strings.NewReader(p.letter(t, sender, "x.example"))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(c.ProveMessage(t.Context(), v, "", o, strings.NewReader(p.letter(t, sender, "x.example"))))(t)
 	}
 	wantMetric(t, reg, "blockd_proofs_total", `
 		blockd_proofs_total{kind="auth",result="no"} 3

@@ -103,9 +103,7 @@ func TestReplyIsShortenedSenderFirst(t *testing.T) {
 	for _, tt := range tests {
 		c, _ := checker(t, build(t, block(tt.list, "bulk.example\nmailing-platform.example")), policy.Settings{})
 		d := c.Recipient(askSender(c, tt.sender), "bob@here.example")
-		if got := strings.Replace(d.Reply.String(), d.Ref, "REF", 1); got != tt.want {
-			t.Errorf("reply is\n%s, want\n%s", got, tt.want)
-		}
+		testkit.Equal(t, "reply", strings.Replace(d.Reply.String(), d.Ref, "REF", 1), tt.want)
 	}
 }
 
@@ -178,9 +176,7 @@ func TestAnswer(t *testing.T) {
 			testkit.Must(t, e.Encode(v.Answer(tt.input)))
 			got := files.ReplaceAllString(strings.TrimSpace(b.String()), `"file":"FILE"`)
 			got = strings.Replace(got, v.Generation, "GEN", 1)
-			if got != tt.want {
-				t.Errorf("Answer(%q) is\n%s, want\n%s", tt.input, got, tt.want)
-			}
+			testkit.Equal(t, fmt.Sprintf("Answer(%q)", tt.input), got, tt.want)
 		})
 	}
 }
@@ -191,9 +187,7 @@ func TestExplain(t *testing.T) {
 	got := fmt.Sprint(e.Keys, e.Decider, e.Shadow, " ", e.Reply)
 	want := "[{x@a.sub.example addr    []} {x@ addr  perhaps listed [1]} {a.sub.example domain    []} " +
 		"{sub.example domain  perhaps listed [0]} {example domain    []}] 0 -1 550 5.7.1 <x@a.sub.example>: Sender address rejected: listed in a (ref ID)"
-	if got != want {
-		t.Errorf("Explain = %s, want %s", got, want)
-	}
+	testkit.Equal(t, "Explain", got, want)
 	if e := explain(c, policy.Question{Text: "no sender"}); e.Error == "" || e.Decider != -1 || len(e.Keys) != 0 {
 		t.Errorf("of what is no sender: %+v", e)
 	}
@@ -215,9 +209,7 @@ func TestExplainClientsPatternsAndDomains(t *testing.T) {
 		{"nothing", policy.Question{}, "[]"},
 	}
 	for _, tt := range tests {
-		if got := fmt.Sprint(explain(c, tt.q).Keys); got != tt.want {
-			t.Errorf("%s: keys are\n%s, want\n%s", tt.name, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: keys", tt.name), fmt.Sprint(explain(c, tt.q).Keys), tt.want)
 	}
 	// The generation that can say how the verdict came about is gone.
 	var b policy.Batch
@@ -262,8 +254,6 @@ func TestLogLine(t *testing.T) {
 			t.Errorf("generation %q", v.Generation)
 		}
 		log.Info("decision", slog.GroupAttrs("", v.AppendLog(nil)...))
-		if got := strings.TrimSpace(b.String()); got != tt.want {
-			t.Errorf("log line of %s is\n%s, want\n%s", tt.sender, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("log line of %s", tt.sender), strings.TrimSpace(b.String()), tt.want)
 	}
 }

@@ -100,9 +100,7 @@ func TestMostSpecificPolicyDecides(t *testing.T) {
 			case own.Kind != verdict.Clear || c.Recipient(v, tt.recipient).Outcome != policy.Accept:
 				got = fmt.Sprint(own.Kind)
 			}
-			if got != tt.want {
-				t.Errorf("%s goes by the policy of %s, want %s", tt.recipient, got, tt.want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s goes by the policy of", tt.recipient), got, tt.want)
 		})
 	}
 }

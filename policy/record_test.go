@@ -76,9 +76,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	atMail.SeesHeader = false
 	x := c.Begin(&atMail, policy.Client{Addr: client})
 	for sender, passes := range map[string]bool{"pass@ok.example": true, "x@bad.example": false} {
-		if d := x.Mail(policy.Mail{Sender: sender}); d.Passed != passes {
-			t.Errorf("MAIL of %s: passed %v", sender, d.Passed)
-		}
+		testkit.Equal(t, fmt.Sprintf("MAIL of %s: passed", sender), x.Mail(policy.Mail{Sender: sender}).Passed, passes)
 	}
 	for _, sender := range []string{"map@ok.example", "map@tag.example"} {
 		x := c.Begin(table, policy.Client{})
@@ -156,9 +154,7 @@ func TestRememberingDoesNotAllocate(t *testing.T) {
 		}
 		testkit.Must(t, l.Flush())
 	}
-	if n := testing.AllocsPerRun(1000, ask); n != 0 {
-		t.Errorf("%v allocations, want 0", n)
-	}
+	testkit.Equal(t, "allocations", testing.AllocsPerRun(1000, ask), 0)
 }
 
 // TestRepeatedRefusalsAreFolded: a client that is refused again and again reads the
@@ -202,9 +198,7 @@ func TestRepeatedRefusalsAreFolded(t *testing.T) {
 	}
 	table.Flush(slog.New(slog.DiscardHandler), l.Add)
 	all := records()
-	if len(all) != repeat.PerSender+300+1 {
-		t.Fatalf("%d decisions kept", len(all))
-	}
+	testkit.MustEqual(t, "decisions kept", len(all), repeat.PerSender+300+1)
 	if last := all[len(all)-1]; last.Repeated != folded || last.Ref != first || last.Recipient != "bob@here.example" {
 		t.Errorf("the last is %+v", last)
 	}
@@ -246,9 +240,7 @@ func TestHits(t *testing.T) {
 		}
 	}
 	const want = "a 5 1 3, b 6 2 2, c 2 0 0, d 2 1 1, new 1 1 0"
-	if got := strings.Join(got, ", "); got != want {
-		t.Errorf("hits are %s, want %s", got, want)
-	}
+	testkit.Equal(t, "hits", strings.Join(got, ", "), want)
 	wantMetric(t, reg, "blockd_list_sole_hits_total", `
 		blockd_list_sole_hits_total{list="a"} 1
 		blockd_list_sole_hits_total{list="b"} 2
@@ -324,9 +316,7 @@ func TestRecipientsOfUsersAreLearned(t *testing.T) {
 		send(login, "incomplete@there.example", false)
 		for recipient, want := range map[string]bool{"login@there.example": true, "own@there.example": true, "stranger@there.example": false,
 			"incomplete@there.example": !door.HearsEnd} {
-			if got := set.Has(sender(t, recipient)); got != want {
-				t.Errorf("%s: %s is learned: %v, want %v", name, recipient, got, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: %s is learned", name, recipient), set.Has(sender(t, recipient)), want)
 		}
 	}
 }
@@ -364,9 +354,7 @@ func TestCorrespondentWithProof(t *testing.T) {
 				testkit.Must(t, x.Examine(t.Context(), strings.NewReader(p.letter(t, tt.sender, tt.signed))))
 				d = x.Message()
 			}
-			if d.Outcome != tt.want {
-				t.Fatalf("%v, want %v", d.Outcome, tt.want)
-			}
+			testkit.MustEqual(t, "d.Outcome", d.Outcome, tt.want)
 			if known := tt.sender == "bob@x.example"; last.Correspondent != known || last.Pardoned != (tt.want == policy.Accept) || last.List != "bad" {
 				t.Errorf("the history has %+v", last)
 			}

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -61,9 +62,7 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 			if want.Outcome == policy.Discard {
 				want = said{policy.Decision{Outcome: policy.Refuse}, refused}
 			}
-			if got := named(c.Recipient(askSender(c, "x@bad.example"), "bob@here.example")); got != want {
-				t.Errorf("at a door that cannot discard: %+v, want %+v", got, want)
-			}
+			testkit.Equal(t, "at a door that cannot discard", named(c.Recipient(askSender(c, "x@bad.example"), "bob@here.example")), want)
 		})
 	}
 }
@@ -129,27 +128,15 @@ func TestListsAreAskedAboutTheirSources(t *testing.T) {
 		{"f@x.example", clear, blocked, clear},
 		{"b@x.example", blocked, clear, blocked},
 	} {
-		if got := askSender(c, tt.sender).Kind; got != tt.envelope {
-			t.Errorf("Sender(%q) = %s, want %s", tt.sender, got, tt.envelope)
-		}
+		testkit.Equal(t, fmt.Sprintf("Sender(%q)", tt.sender), askSender(c, tt.sender).Kind, tt.envelope)
 		var b policy.Batch
-		if got := c.AskAll(&b, []policy.Question{{Text: tt.sender}})[0].Kind; got != tt.envelope {
-			t.Errorf("Ask(%q) = %s, want %s", tt.sender, got, tt.envelope)
-		}
-		if got := c.Header(verdict.FromSource, tt.sender).Kind; got != tt.from {
-			t.Errorf("From: %q = %s, want %s", tt.sender, got, tt.from)
-		}
-		if got := c.Header(verdict.ReplyToSource, tt.sender).Kind; got != tt.replyTo {
-			t.Errorf("Reply-To: %q = %s, want %s", tt.sender, got, tt.replyTo)
-		}
+		testkit.Equal(t, fmt.Sprintf("Ask(%q)", tt.sender), c.AskAll(&b, []policy.Question{{Text: tt.sender}})[0].Kind, tt.envelope)
+		testkit.Equal(t, fmt.Sprintf("From: %q", tt.sender), c.Header(verdict.FromSource, tt.sender).Kind, tt.from)
+		testkit.Equal(t, fmt.Sprintf("Reply-To: %q", tt.sender), c.Header(verdict.ReplyToSource, tt.sender).Kind, tt.replyTo)
 		parsed := testkit.Value(addr.Parse(tt.sender))(t)
-		if got := len(set.Blocks(ix, parsed, netip.Addr{})) > 0; got != (tt.envelope == blocked) {
-			t.Errorf("Blocks(%q) = %v", tt.sender, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("Blocks(%q)", tt.sender), len(set.Blocks(ix, parsed, netip.Addr{})) > 0, tt.envelope == blocked)
 	}
-	if got := askClient(c, netip.MustParseAddr("192.0.2.1")).Kind; got != clear {
-		t.Errorf("a client in a list for headers: %s", got)
-	}
+	testkit.Equal(t, "a client in a list for headers", askClient(c, netip.MustParseAddr("192.0.2.1")).Kind, clear)
 	x := c.Begin(relay, policy.Client{})
 	x.Mail(policy.Mail{Sender: "e@there.example"})
 	recipients(x, "bob")
@@ -171,13 +158,9 @@ func TestHeaderDecision(t *testing.T) {
 	}
 	c.Recipient(c.Header(verdict.FromSource, "a@there.example"), "bob@here.example")
 	c.Completed(c.Header(verdict.FromSource, "a@there.example"))
-	if len(accepted) != 0 {
-		t.Errorf("remembered %q", accepted)
-	}
+	testkit.Equal(t, fmt.Sprintf("remembered %q", accepted), len(accepted), 0)
 	for _, v := range testkit.Samples(t, reg, "blockd_verdicts_total") {
-		if v != 0 {
-			t.Errorf("a header is counted as an envelope: %v", v)
-		}
+		testkit.Equal(t, "a header is counted as an envelope", v, 0)
 	}
 }
 
@@ -191,13 +174,9 @@ func TestPasses(t *testing.T) {
 		"a@there.example": true, "": true, "a@bad.example": false, "a@shadow.example": false, "a@good.example": false, "a b": false,
 	} {
 		x := c.Begin(mailer, policy.Client{})
-		if got := x.Mail(policy.Mail{Sender: sender}).Passed; got != want {
-			t.Errorf("MAIL of %q: passed %v, want %v", sender, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("MAIL of %q: passed", sender), x.Mail(policy.Mail{Sender: sender}).Passed, want)
 	}
-	if len(accepted) != 0 {
-		t.Errorf("told of %q before there was a message", accepted)
-	}
+	testkit.Equal(t, fmt.Sprintf("told of %q before there was a message", accepted), len(accepted), 0)
 	for _, sender := range []string{"a@there.example", "", "a@bad.example", "a@shadow.example", "a@good.example", "a b"} {
 		if got, want := c.WantsCompleted(askSender(c, sender)), sender == "a@there.example"; got != want {
 			t.Errorf("WantsCompleted(%q) = %v, want %v", sender, got, want)
@@ -228,9 +207,7 @@ func TestGroups(t *testing.T) {
 				t.Errorf("%s and %s: one group %v, one decision %v", a, b, got, same)
 			}
 		}
-		if got := c.Group(a) == policy.Unread; got != (c.Recipient(v, a).Outcome == policy.Accept) {
-			t.Errorf("%s: unread %v", a, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: unread", a), c.Group(a) == policy.Unread, c.Recipient(v, a).Outcome == policy.Accept)
 		if c.Group(a) == 0 {
 			t.Errorf("%s: nobody's group", a)
 		}

@@ -3,6 +3,7 @@ package policy_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
@@ -314,9 +315,7 @@ func TestClearSenderDoesNotAllocate(t *testing.T) {
 				}
 				c.Completed(v)
 			})
-			if n != 0 {
-				t.Errorf("Envelope(%v, %q): %v allocations, want 0", client, sender, n)
-			}
+			testkit.Equal(t, fmt.Sprintf("Envelope(%v, %q): allocations", client, sender), n, 0)
 		}
 	}
 	if told == 0 {

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
@@ -97,9 +98,7 @@ func TestSharing(t *testing.T) {
 				} else {
 					got = recipients(x, tt.recipients)
 				}
-				if got != door.want {
-					t.Errorf("%s: at %s (marks: %v): %s, want %s", tt.name, door.Name, door.Marks, got, door.want)
-				}
+				testkit.Equal(t, fmt.Sprintf("%s: at %s (marks: %v)", tt.name, door.Name, door.Marks), got, door.want)
 				x.Reset()
 			}
 		}
@@ -168,9 +167,7 @@ func TestTheMessageDecides(t *testing.T) {
 				testkit.Must(t, x.Examine(t.Context(), strings.NewReader(p.letter(t, tt.from, tt.signedBy))))
 				got += " " + word(x.Message())
 			}
-			if got != door.want {
-				t.Errorf("%s, at %s: %s, want %s", tt.name, door.Name, got, door.want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s, at %s", tt.name, door.Name), got, door.want)
 		}
 	}
 }
@@ -184,16 +181,12 @@ func TestOneGenerationATransaction(t *testing.T) {
 	x := c.Begin(relay, policy.Client{})
 	x.Mail(policy.Mail{Sender: "a@there.example"})
 	ix = next
-	if got := recipients(x, "bob"); got != "A" {
-		t.Errorf("RCPT: %s", got)
-	}
+	testkit.Equal(t, "RCPT", recipients(x, "bob"), "A")
 	if d := x.Header([]header.Field{{Name: "From", Text: "a@from.example"}}, reply.Reply{}); d.Refuses() {
 		t.Errorf("header: %s", d.Reply)
 	}
 	x.Mail(policy.Mail{Sender: "a@there.example"})
-	if got := recipients(x, "bob"); got != "R" {
-		t.Errorf("the next message: %s", got)
-	}
+	testkit.Equal(t, "the next message", recipients(x, "bob"), "R")
 }
 
 // TestTransactionAgreesWithModel asks in random worlds about each recipient by itself: two
@@ -297,9 +290,7 @@ func TestClearTransactionDoesNotAllocate(t *testing.T) {
 			x.Completed()
 			x.Reset()
 		})
-		if got != 0 {
-			t.Errorf("at %s: %v allocations", door.Name, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("at %s: allocations", door.Name), got, 0)
 	}
 }
 
@@ -375,12 +366,8 @@ func TestAtMailNothingIsPutOff(t *testing.T) {
 	if d := x.Recipient(""); d.Refuses() {
 		t.Errorf("MAIL: %s", d.Reply)
 	}
-	if d := x.Recipient("postmaster@here.example"); d.Outcome != policy.Accept {
-		t.Errorf("postmaster: %s", d.Outcome)
-	}
-	if d := x.Recipient("bob@here.example"); d.Outcome != policy.Defer {
-		t.Errorf("bob: %s", d.Outcome)
-	}
+	testkit.Equal(t, "postmaster", x.Recipient("postmaster@here.example").Outcome, policy.Accept)
+	testkit.Equal(t, "bob", x.Recipient("bob@here.example").Outcome, policy.Defer)
 }
 
 // A recipient has one line, and the history one record, whatever becomes of it.
@@ -404,9 +391,7 @@ func TestOneLineARecipient(t *testing.T) {
 			_, rest, _ := strings.Cut(line, `msg="`)
 			event, rest, _ := strings.Cut(rest, `"`)
 			events = append(events, event)
-			if !strings.Contains(rest, " door=smtp client=unknown helo=mx.there.example session=s1 ref=") || !strings.Contains(rest, " sender="+sender+" recipient=") {
-				t.Errorf("%s", line)
-			}
+			testkit.Has(t, rest, " door=smtp client=unknown helo=mx.there.example session=s1 ref=", " sender="+sender+" recipient=")
 		}
 		if got := strings.Join(events, ", "); got != want || len(kept) != 3 {
 			t.Errorf("%s: %d records, lines %s; want 3 and %s", sender, len(kept), got, want)

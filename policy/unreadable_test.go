@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode"
 
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 	"blockd/mail/header"
 	"blockd/policy"
@@ -136,9 +137,7 @@ func TestWhatShowsNothingChangesNoVerdict(t *testing.T) {
 		{"<", "promo\uFF20shop.example", ">"}, {"<", "=?utf-8?Q?promo?=@shop.example", ">"}, {"a@b.example, <", "=?utf-8?Q?promo=40shop.example?=", ">"},
 	}
 	for _, f := range fields {
-		if got := kindOf(f.before + f.address + f.behind); got != verdict.Blocked {
-			t.Errorf("%q: %s", f.before+f.address+f.behind, got)
-		}
+		testkit.Equal(t, f.before+f.address+f.behind, kindOf(f.before+f.address+f.behind), verdict.Blocked)
 		for at := range f.address + " " {
 			for i, r := range all {
 				if i%7 != at%7 && r != '\u00AD' && r != '\u200D' { // all of them within seven places
@@ -155,13 +154,9 @@ func TestWhatShowsNothingChangesNoVerdict(t *testing.T) {
 		"=?utf-8?Q?promo=40shop.example?= <x@there.example>", "\"promo\uFF20shop.example\" <x@there.example>",
 		"x@there.example (promo@shop.\u200Bexample)", "promo@there.example\u200B",
 	} {
-		if got := kindOf(text); got != verdict.Clear {
-			t.Errorf("%q: %s", text, got)
-		}
+		testkit.Equal(t, text, kindOf(text), verdict.Clear)
 	}
 	for _, text := range []string{"x@نامه\u200Cای.example", "<x@نامه\u200Cا\u00ADی.example>", "x\u200D@نامه\u200Cای.example"} {
-		if got := kindOf(text); got != verdict.Blocked {
-			t.Errorf("%q: %s", text, got)
-		}
+		testkit.Equal(t, text, kindOf(text), verdict.Blocked)
 	}
 }

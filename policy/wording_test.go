@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"blockd/internal/testkit"
 	"blockd/policy"
 	"blockd/policy/rule"
 	"blockd/policy/verdict"
@@ -64,9 +65,7 @@ func TestWhatTheRefusedReads(t *testing.T) {
 			v := askSender(c, "x@bad.example")
 			v.Seen.UTF8 = tt.utf8
 			d := c.Recipient(v, "bob@here.example")
-			if got := strings.ReplaceAll(d.Reply.String(), d.Ref, "REF"); got != tt.want {
-				t.Errorf("\n got %s\nwant %s", got, tt.want)
-			}
+			testkit.Equal(t, "reply", strings.ReplaceAll(d.Reply.String(), d.Ref, "REF"), tt.want)
 		})
 	}
 }
@@ -135,9 +134,7 @@ func TestTextOfAllLists(t *testing.T) {
 	} {
 		c, _ := checker(t, build(t, block("a", tt.entry)), policy.Settings{Lists: map[string]rule.List{"a": tt.rule}, Contact: "tel:1", Text: tt.text})
 		d := c.Recipient(askSender(c, tt.sender), "bob@here.example")
-		if got := strings.ReplaceAll(d.Reply.String(), d.Ref, "REF"); got != tt.want {
-			t.Errorf("\n got %s\nwant %s", got, tt.want)
-		}
+		testkit.Equal(t, "reply", strings.ReplaceAll(d.Reply.String(), d.Ref, "REF"), tt.want)
 	}
 }
 

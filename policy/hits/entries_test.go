@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // TestTopEntries holds what is promised against exact counts: the true count lies between Hits-Over and Hits, and
@@ -44,9 +46,7 @@ func TestTopEntries(t *testing.T) {
 		}
 	}
 	for at, e := range top.entries {
-		if top.places[entryKey{e.List, e.Text}] != int32(at) {
-			t.Fatalf("%s is not at its place", e.Text)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("%s is not at its place", e.Text), top.places[entryKey{e.List, e.Text}], int32(at))
 	}
 	if got := firsts(&top, 3); len(got) != 3 || got[0] != all[0] {
 		t.Errorf("first(3) = %+v", got)

@@ -92,9 +92,7 @@ func TestKeep(t *testing.T) {
 		}
 		hit(first)
 		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, <-done)
 		second := NewTable(prometheus.NewRegistry())
 		testkit.Must(t, second.Load(path))
 		hit(second)
@@ -110,9 +108,7 @@ func TestKeep(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- now.Keep(ctx, path, slog.New(slog.DiscardHandler)) }()
-		if err := now.Restore(former.State()); err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, now.Restore(former.State()))
 		stop()
 		if err := errors.Join(<-done, next.Load(path)); err != nil || len(next.Lists()) != 1 || next.Lists()[0].Hits != 7 {
 			t.Errorf("after the last report and a restart: %+v, %v", next.Lists(), err)
@@ -144,9 +140,7 @@ func TestForget(t *testing.T) {
 	if n, err := table.Forget(is, path); n != 2 || err != nil {
 		t.Fatalf("Forget = %d, %v", n, err)
 	}
-	if n, err := table.Forget(is, path); n != 0 || err != nil {
-		t.Errorf("once more: %d, %v", n, err)
-	}
+	testkit.Equal(t, "once more", testkit.Value(table.Forget(is, path))(t), 0)
 	table.top.count("bad", "dora@there.example", 1, true, false, now) // its place is known
 	next := NewTable(prometheus.NewRegistry())
 	testkit.Must(t, next.Load(path))

@@ -1,7 +1,6 @@
 package junk
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -62,19 +61,13 @@ func TestBox(t *testing.T) {
 		{func() { b.Decide(promo, Adopted, "jo", now.Add(90*day), now.Add(2*time.Second)) }, "promo@bulk.example adopted 0/0/0"},
 	} {
 		step.do()
-		if got := shown(t, b, now.Add(3*time.Second)); got != step.want {
-			t.Fatalf("%q, want %q", got, step.want)
-		}
+		testkit.MustEqual(t, "shown(t, b, now.Add(3*time.Second))", shown(t, b, now.Add(3*time.Second)), step.want)
 		if got := shown(t, NewBox(b.settings), now.Add(3*time.Second)); got != step.want { // another process
 			t.Fatalf("read again: %q, want %q", got, step.want)
 		}
 	}
-	if _, err := b.Decide(promo, Adopted, "jo", time.Time{}, now); !errors.Is(err, ErrDecided) {
-		t.Errorf("decided twice: %v", err)
-	}
-	if _, err := b.Decide(other, Adopted, "jo", time.Time{}, now); !errors.Is(err, ErrNoProposal) {
-		t.Errorf("nobody is proposed: %v", err)
-	}
+	testkit.Fails(b.Decide(promo, Adopted, "jo", time.Time{}, now))(t, "decided twice", ErrDecided)
+	testkit.Fails(b.Decide(other, Adopted, "jo", time.Time{}, now))(t, "nobody is proposed", ErrNoProposal)
 	// Voices end.
 	for i := range 3 {
 		say(other, fmt.Sprintf("u@%d.example", i), Moved, now.Add(-time.Duration(i)*10*day))
@@ -123,9 +116,7 @@ func TestBoxShared(t *testing.T) {
 			b, random := NewBox(first.settings), rand.New(rand.NewPCG(1, uint64(w)))
 			for i := range words {
 				entry := fmt.Sprintf("s%d@bulk.example", random.IntN(5))
-				if err := b.Say(entry, fmt.Sprintf("u%d@x.example", w), Moved, now.Add(time.Duration(i)*time.Second)); err != nil {
-					t.Error(err)
-				}
+				testkit.Should(t, b.Say(entry, fmt.Sprintf("u%d@x.example", w), Moved, now.Add(time.Duration(i)*time.Second)))
 			}
 		})
 	}
@@ -146,9 +137,7 @@ func TestBoxShared(t *testing.T) {
 		t.Fatalf("%d senders, want %d; %d damaged, %v", len(got), len(want), damaged, err)
 	}
 	for _, p := range got {
-		if p.Users != len(want[p.Entry]) {
-			t.Errorf("%s: %d users, want %d", p.Entry, p.Users, len(want[p.Entry]))
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: users", p.Entry), p.Users, len(want[p.Entry]))
 	}
 	if text, _ := os.ReadFile(first.settings.Path); strings.Count(string(text), "\n") > tidyFrom+1 {
 		t.Errorf("%d lines for %d words that count", strings.Count(string(text), "\n"), writers*5)
@@ -162,9 +151,7 @@ func TestDecisionStands(t *testing.T) {
 	for _, user := range []string{"a@x.example", "b@x.example"} {
 		testkit.Must(t, b.Say("promo@bulk.example", user, Moved, now.Add(-130*day)))
 	}
-	if _, err := b.Decide("promo@bulk.example", Declined, "op", time.Time{}, now.Add(-120*day)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(b.Decide("promo@bulk.example", Declined, "op", time.Time{}, now.Add(-120*day)))(t)
 	testkit.Must(t, b.Say("z@other.example", "c@x.example", Moved, now))
 	none := func(string) bool { return false }
 	if n, err := b.Forget(none, func(a string) bool { return a == "c@x.example" }); err != nil || n != 1 { // which writes the file anew

@@ -1,9 +1,11 @@
 package reply_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/policy/reply"
 )
 
@@ -23,9 +25,7 @@ func TestCheckText(t *testing.T) {
 		if err := reply.CheckText(text); err != nil {
 			got = err.Error()
 		}
-		if got != want {
-			t.Errorf("CheckText(%q) = %q, want %q", text, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("CheckText(%q)", text), got, want)
 	}
 	for contact, want := range map[string]string{
 		"":                                "",
@@ -39,8 +39,6 @@ func TestCheckText(t *testing.T) {
 		if err := reply.CheckContact(contact); err != nil {
 			got = err.Error()
 		}
-		if got != want {
-			t.Errorf("CheckContact(%q) = %q, want %q", contact, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("CheckContact(%q)", contact), got, want)
 	}
 }
