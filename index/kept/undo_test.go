@@ -125,9 +125,7 @@ func TestDamagedContentIsNeverServed(t *testing.T) {
 				}
 				return
 			}
-			if got := k.differs(was, now); got != want {
-				t.Fatalf("%s, %s at %d: %d entries differ, want %d", form, what, at, got, want)
-			}
+			testkit.MustEqual(t, fmt.Sprintf("%s, %s at %d: entries differ", form, what, at), k.differs(was, now), want)
 			testkit.Must(t, k.ChangePins(func([]kept.Pin) ([]kept.Pin, error) { return nil, nil }))
 		}
 		for i := 0; i < len(good); i += 1 + len(good)/40 {
@@ -202,9 +200,7 @@ func TestBoundsLeaveWhatIsPinned(t *testing.T) {
 				got = append(got, i)
 			}
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: contents %v are kept, want %v", when, got, want)
-		}
+		testkit.EqualSlices(t, fmt.Sprintf("%s: contents: are kept", when), got, want)
 	}
 	for i := 3; i < 6; i++ {
 		all = append(all, k.serve(names(i, 200)...))
@@ -234,17 +230,13 @@ func TestKilledBetweenSteps(t *testing.T) {
 		s := &kept.Store{Folder: where, Keep: 3, Bytes: 1 << 30}
 		tell := func(kept.Point) error { fmt.Println("step"); return nil }
 		for {
-			if _, err := s.Rollback(t.Context(), "bulk", os.Getenv(childIn+"_TO"), kept.Who{}, time.Now(), tell); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Value(s.Rollback(t.Context(), "bulk", os.Getenv(childIn+"_TO"), kept.Who{}, time.Now(), tell))(t)
 			fmt.Println("step")
 			if _, err := s.Adopt(t.Context(), "bulk", "", false, kept.Who{}, time.Now(), func(string) error { fmt.Println("step"); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			fmt.Println("step")
-			if _, err := s.Tidy(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Value(s.Tidy(t.Context()))(t)
 			fmt.Println("step")
 		}
 	}
@@ -255,9 +247,7 @@ func TestKilledBetweenSteps(t *testing.T) {
 	for kill := range 25 {
 		if !k.free() { // a child begins with a rollback
 			pinned++
-			if _, err := k.Adopt(t.Context(), "bulk", "", false, kept.Who{}, k.now, func(string) error { return nil }); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Value(k.Adopt(t.Context(), "bulk", "", false, kept.Who{}, k.now, func(string) error { return nil }))(t)
 		}
 		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), childIn+"="+k.Folder, childIn+"_TO="+was[0].Segment)
@@ -265,9 +255,7 @@ func TestKilledBetweenSteps(t *testing.T) {
 		testkit.Must(t, cmd.Start())
 		steps, lines := 0, bufio.NewScanner(out)
 		for steps <= kill && lines.Scan() {
-			if lines.Text() != "step" {
-				t.Errorf("the child says %q", lines.Text())
-			}
+			testkit.Equal(t, "the child", lines.Text(), "step")
 			steps++
 		}
 		cmd.Process.Kill()
@@ -279,9 +267,7 @@ func TestKilledBetweenSteps(t *testing.T) {
 		if g, err := k.Generations(); err != nil || len(g) != 2 {
 			t.Fatalf("killed after step %d: generations %+v, %v", steps, g, err)
 		}
-		if n := k.differs(was, now); n != 5 {
-			t.Fatalf("killed after step %d: %d entries differ", steps, n)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("killed after step %d: entries differ", steps), k.differs(was, now), 5)
 	}
 	t.Logf("%d of 25 kills left the list pinned", pinned)
 }

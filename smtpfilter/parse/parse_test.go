@@ -247,13 +247,9 @@ func TestBlockedSenderInQuotesIsForwardedAsItStands(t *testing.T) {
 	if got, want := "MAIL FROM:"+string(c.Path.Raw), line; got != want {
 		t.Errorf("raw path gives %s, want %s", got, want)
 	}
-	a, err := addr.Parse(string(c.Path.Raw))
-	if err != nil || a.Domain() != "good.example" {
-		t.Errorf("Parse(%s) = %s, %v, want domain good.example", c.Path.Raw, a, err)
-	}
-	if c.Params != 0 {
-		t.Errorf("parameters %b, want none", c.Params)
-	}
+	a := testkit.Value(addr.Parse(string(c.Path.Raw)))(t)
+	testkit.Equal(t, fmt.Sprintf("Parse(%s) = %s, want domain good.example", c.Path.Raw, a), a.Domain(), "good.example")
+	testkit.Equal(t, "parameters", c.Params, 0)
 }
 
 func TestUnannounced(t *testing.T) {
@@ -270,9 +266,7 @@ func TestUnannounced(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.params.Unannounced(announced); got != tt.want {
-				t.Errorf("Unannounced(%b) = %v, want %v", tt.params, got, tt.want)
-			}
+			testkit.Equal(t, fmt.Sprintf("Unannounced(%b)", tt.params), tt.params.Unannounced(announced), tt.want)
 		})
 	}
 	if got := (mailParams | rcptParams).Unannounced(func(string) bool { return true }); got != nil {
@@ -309,9 +303,7 @@ func TestVerbNames(t *testing.T) {
 			t.Errorf("verbOf(%s) = %v", v, got)
 		}
 	}
-	if got := Verb(200).String(); got != "unknown" {
-		t.Errorf("Verb(200) = %s", got)
-	}
+	testkit.Equal(t, "Verb(200)", Verb(200).String(), "unknown")
 }
 
 func TestLineDoesNotAllocate(t *testing.T) {
@@ -321,9 +313,7 @@ func TestLineDoesNotAllocate(t *testing.T) {
 		"EHLO mail.bulk.test", "DATA", "NONSENSE", "MAIL FROM:<a@b> X=1",
 	} {
 		b := []byte(line)
-		if got := testing.AllocsPerRun(100, func() { _, _ = Line(b) }); got != 0 {
-			t.Errorf("Line(%q): %v allocations, want 0", line, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("Line(%q): allocations", line), testing.AllocsPerRun(100, func() { _, _ = Line(b) }), 0)
 	}
 }
 

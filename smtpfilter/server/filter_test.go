@@ -104,11 +104,7 @@ func TestCountsAreExactAfterAStorm(t *testing.T) {
 	wg.Wait()
 	testkit.Eventually(t, "all places are free", func() bool { return r.clients.open() == 0 })
 	r.clients.mu.Lock()
-	if n := len(r.clients.each); n != 0 {
-		t.Errorf("%d clients are still known", n)
-	}
+	testkit.Equal(t, "clients are still known", len(r.clients.each), 0)
 	r.clients.mu.Unlock()
-	if got := mails(t, maildir); len(got) != clients/4 {
-		t.Errorf("%d messages, want %d", len(got), clients/4)
-	}
+	testkit.Equal(t, "messages", len(mails(t, maildir)), clients/4)
 }

@@ -135,9 +135,7 @@ func behindProxy(t *testing.T, r *running, header []byte) *bufio.Reader {
 	conn := testkit.Value(net.Dial("tcp", r.address))(t)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(time.Minute))
-	if _, err := conn.Write(header); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(conn.Write(header))(t)
 	return bufio.NewReader(conn)
 }
 
@@ -160,9 +158,7 @@ func TestClientBehindAProxy(t *testing.T) {
 			t.Errorf("%q: answered with %q, %v, want a closed connection", header, got, err)
 		}
 	}
-	if got := r.metric(t, "blockd_smtp_connections_refused_total", "why=proxy"); got != 2 {
-		t.Errorf("refused{proxy} = %v, want 2", got)
-	}
+	testkit.Equal(t, "refused{proxy}", r.metric(t, "blockd_smtp_connections_refused_total", "why=proxy"), 2)
 }
 
 // Without trust a header is only what a client says.

@@ -2,9 +2,12 @@ package server
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 func TestRateOfNewConnections(t *testing.T) {
@@ -29,9 +32,7 @@ func TestRateOfNewConnections(t *testing.T) {
 	}
 	for _, s := range steps {
 		now = now.Add(s.after)
-		if got := r.allow(s.client, now); got != s.want {
-			t.Fatalf("%s: allowed %v, want %v", s.name, got, s.want)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("%s: allowed", s.name), r.allow(s.client, now), s.want)
 	}
 	if off := newRates(0); !off.allow(a, now) || off.due != nil {
 		t.Error("no rate: refused, or remembered")

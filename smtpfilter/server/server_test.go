@@ -204,9 +204,7 @@ func TestConnectionLimits(t *testing.T) {
 			var open []net.Conn
 			for range tt.served {
 				conn, line := r.dial(t)
-				if line != "220 127.0.0.1" {
-					t.Fatalf("connection %d: %q", len(open)+1, line)
-				}
+				testkit.MustEqual(t, fmt.Sprintf("connection %d", len(open)+1), line, "220 127.0.0.1")
 				open = append(open, conn)
 			}
 			for range 5 {
@@ -219,9 +217,7 @@ func TestConnectionLimits(t *testing.T) {
 				}
 				conn.Close()
 			}
-			if got := r.metric(t, "blockd_smtp_connections_refused_total", "why="+tt.why); got != 5 {
-				t.Errorf("refused{%s} = %v, want 5", tt.why, got)
-			}
+			testkit.Equal(t, fmt.Sprintf("refused{%s}", tt.why), r.metric(t, "blockd_smtp_connections_refused_total", "why="+tt.why), 5)
 			if got := r.metric(t, "blockd_smtp_connections", ""); got != float64(tt.served) {
 				t.Errorf("connections = %v, want %d", got, tt.served)
 			}
@@ -241,9 +237,7 @@ func TestConnectionLimits(t *testing.T) {
 func TestRefusalsDoNotBlock(t *testing.T) {
 	r := start(t, Settings{MaxPerClient: 1}, echo, (&peer{}).embedded())
 	first, line := r.dial(t)
-	if line != "220 127.0.0.1" {
-		t.Fatal(line)
-	}
+	testkit.MustEqual(t, "line", line, "220 127.0.0.1")
 	for range 2 * maxRefusing {
 		conn := testkit.Value(net.Dial("tcp", r.address))(t)
 		defer conn.Close()
@@ -252,9 +246,7 @@ func TestRefusalsDoNotBlock(t *testing.T) {
 		return r.metric(t, "blockd_smtp_connections_refused_total", "why=client") == 2*maxRefusing
 	})
 	io.WriteString(first, "still here\r\n")
-	if got, err := bufio.NewReader(first).ReadString('\n'); err != nil || got != "still here\r\n" {
-		t.Errorf("the client that is served reads %q, %v", got, err)
-	}
+	testkit.Equal(t, "the client that is served reads", testkit.Value(bufio.NewReader(first).ReadString('\n'))(t), "still here\r\n")
 }
 
 // Neither a session that forgets to close nor one with a defect keeps its place, or its client.
@@ -269,9 +261,7 @@ func TestPlaceIsFreeWhenRunReturns(t *testing.T) {
 		r := start(t, Settings{MaxConnections: 1}, run, (&peer{}).embedded())
 		for range 3 {
 			conn, line := r.dial(t)
-			if line != "220 x" {
-				t.Errorf("%s: first line %q", name, line)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: first line", name), line, "220 x")
 			if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
 				t.Errorf("%s: Read = %v, want EOF", name, err)
 			}
@@ -312,9 +302,7 @@ func TestStopWaitsForSessions(t *testing.T) {
 	default:
 	}
 	close(finish)
-	if got, err := bufio.NewReader(conn).ReadString('\n'); err != nil || got != "250 done\r\n" {
-		t.Errorf("client reads %q, %v", got, err)
-	}
+	testkit.Equal(t, "client reads", testkit.Value(bufio.NewReader(conn).ReadString('\n'))(t), "250 done\r\n")
 	if err := r.end(t); err != nil {
 		t.Errorf("Serve: %v, want nil", err)
 	}
@@ -360,12 +348,8 @@ func TestOwnListenerIsNoUpstream(t *testing.T) {
 	l := testkit.Listen(t)
 	up := upstream.New(upstream.Settings{Network: "tcp", Address: l.Addr().String()})
 	s := New(Settings{}, up, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	if err := s.Serve(t.Context(), echo, l); !errors.Is(err, upstream.ErrOwnListener) {
-		t.Errorf("Serve: %v, want ErrOwnListener", err)
-	}
-	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Accept: %v, want the listener closed", err)
-	}
+	testkit.IsError(t, "Serve", s.Serve(t.Context(), echo, l), upstream.ErrOwnListener)
+	testkit.Fails(l.Accept())(t, "Accept", net.ErrClosed)
 	if err := s.Serve(t.Context(), echo); err == nil || errors.Is(err, upstream.ErrOwnListener) {
 		t.Errorf("second Serve: %v, want an error of its own", err)
 	}
@@ -393,9 +377,7 @@ func TestClientsAgreeWithAModel(t *testing.T) {
 			if len(inside) >= 7 {
 				want = overTotal
 			}
-			if got := c.enter(ip); got != want {
-				t.Fatalf("step %d: enter(%s) = %d, want %d", i, ip, got, want)
-			}
+			testkit.MustEqual(t, fmt.Sprintf("step %d: enter(%s)", i, ip), c.enter(ip), want)
 			if want == admitted {
 				inside = append(inside, ip)
 			}
@@ -404,9 +386,7 @@ func TestClientsAgreeWithAModel(t *testing.T) {
 			c.leave(inside[j])
 			inside = append(inside[:j], inside[j+1:]...)
 		}
-		if c.open() != len(inside) {
-			t.Fatalf("step %d: open() = %d, want %d", i, c.open(), len(inside))
-		}
+		testkit.MustEqual(t, fmt.Sprintf("step %d: open()", i), c.open(), len(inside))
 	}
 	for _, ip := range inside {
 		c.leave(ip)

@@ -97,9 +97,7 @@ func TestStartTLS(t *testing.T) {
 	r, maildir, trust := withTLS(t, Settings{}, session.Limits{})
 	c := dialTalk(t, r.address)
 	c.want("", "220 ")
-	if got := c.want("EHLO c\r\n", "250 "); !strings.Contains(got, "STARTTLS\r\n") {
-		t.Errorf("EHLO in the clear: %q, want STARTTLS offered", got)
-	}
+	testkit.Has(t, c.want("EHLO c\r\n", "250 "), "STARTTLS\r\n")
 	c.want("STARTTLS\r\n", "220 2.0.0 ")
 	c.secure(trust)
 	c.want("MAIL FROM:<a@b.example>\r\n", "503 5.5.1 Send EHLO")
@@ -118,9 +116,7 @@ func TestStartTLS(t *testing.T) {
 	if got := mails(t, maildir); len(got) != 1 || len(got[0]) != 15+12*10_000 {
 		t.Errorf("%d messages in the Maildir", len(got))
 	}
-	if got := r.metric(t, "blockd_smtp_tls_handshakes_total", "result=done"); got != 1 {
-		t.Errorf("handshakes done = %v, want 1", got)
-	}
+	testkit.Equal(t, "handshakes done", r.metric(t, "blockd_smtp_tls_handshakes_total", "result=done"), 1)
 }
 
 // Whatever goes wrong around STARTTLS, not one command that came in the clear
@@ -336,15 +332,11 @@ func TestConnectionRate(t *testing.T) {
 	r := start(t, Settings{MaxRate: 2}, echo, (&peer{}).embedded())
 	for range 2 {
 		conn, line := r.dial(t)
-		if line != "220 127.0.0.1" {
-			t.Errorf("first line %q", line)
-		}
+		testkit.Equal(t, "first line", line, "220 127.0.0.1")
 		conn.Close()
 	}
 	if _, line := r.dial(t); line != "421 4.7.0 us.example Too many new connections from your address, try again later" {
 		t.Errorf("third within the minute: %q", line)
 	}
-	if got := r.metric(t, "blockd_smtp_connections_refused_total", "why=rate"); got != 1 {
-		t.Errorf("refused{rate} = %v, want 1", got)
-	}
+	testkit.Equal(t, "refused{rate}", r.metric(t, "blockd_smtp_connections_refused_total", "why=rate"), 1)
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -67,12 +68,8 @@ func TestOpenUpstreamCanBeAllowed(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("Serve: %v", err)
 	}
-	if !strings.Contains(log.String(), "self-test of upstream is switched off") {
-		t.Errorf("log %q does not say that there is no test", log.String())
-	}
-	if p.sessions != 1 {
-		t.Errorf("%d sessions, want the probe alone", p.sessions)
-	}
+	testkit.Has(t, log.String(), "self-test of upstream is switched off")
+	testkit.Equal(t, "sessions", p.sessions, 1)
 }
 
 // watched plays with a watch that runs on p and tests it, though p is reached without a
@@ -130,9 +127,7 @@ func TestWatchFollowsUpstream(t *testing.T) {
 			}
 			// What a session gets.
 			conn, err := w.up.Open(ctx, upstream.Client{})
-			if (err == nil) != step.ready {
-				t.Errorf("%s: Open: %v", step.what, err)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: Open: %v", step.what, err), err == nil, step.ready)
 			if err == nil {
 				conn.Close()
 			}
@@ -179,9 +174,7 @@ func TestInconclusiveSelfTestIsRepeated(t *testing.T) {
 		if err := w.status().Err; err == nil {
 			t.Error("ready without an answer")
 		}
-		if _, err := w.up.Open(ctx, upstream.Client{}); !errors.Is(err, upstream.ErrUntested) {
-			t.Errorf("Open: %v, want ErrUntested", err)
-		}
+		testkit.Fails(w.up.Open(ctx, upstream.Client{}))(t, "Open", upstream.ErrUntested)
 		p.set("550 5.7.1 no", false)
 		wait(probeAgain)
 		if err := w.status().Err; err != nil {
@@ -197,9 +190,7 @@ func TestUndecidedSelfTestIsServedAndRepeated(t *testing.T) {
 	p := &peer{rcpt: "451 4.7.1 greylisted"}
 	watched(t, p, log.Logger(), func(ctx context.Context, w *watch, wait func(time.Duration)) {
 		wait(5*time.Minute + time.Second)
-		if err := w.status().Err; !errors.Is(err, upstream.ErrUndecided) {
-			t.Errorf("status: %v, want ErrUndecided", err)
-		}
+		testkit.IsError(t, "status", w.status().Err, upstream.ErrUndecided)
 		conn, err := w.up.Open(ctx, upstream.Client{})
 		if err != nil {
 			t.Fatalf("Open: %v, want a session", err)
@@ -210,9 +201,7 @@ func TestUndecidedSelfTestIsServedAndRepeated(t *testing.T) {
 		}
 		p.set("250 ok", false)
 		wait(probeEvery)
-		if _, err := w.up.Open(ctx, upstream.Client{}); !errors.Is(err, upstream.ErrOpenRelay) {
-			t.Errorf("Open: %v, want ErrOpenRelay when the greylisting is over", err)
-		}
+		testkit.Fails(w.up.Open(ctx, upstream.Client{}))(t, "Open", upstream.ErrOpenRelay)
 	})
 }
 
@@ -239,7 +228,5 @@ func TestOwnListenerFoundLaterIsNotServed(t *testing.T) {
 	if _, line := r.dial(t); line != "421 4.3.0 us.example Service not available, try again later" {
 		t.Errorf("after: %q", line)
 	}
-	if _, err := up.Open(t.Context(), upstream.Client{}); !errors.Is(err, upstream.ErrOwnListener) {
-		t.Errorf("Open: %v, want ErrOwnListener", err)
-	}
+	testkit.Fails(up.Open(t.Context(), upstream.Client{}))(t, "Open", upstream.ErrOwnListener)
 }

@@ -1,10 +1,13 @@
 package upstream
 
 import (
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 var allXCLIENT = Caps{Lines: []string{"XCLIENT NAME ADDR PORT PROTO HELO"}}
@@ -58,9 +61,7 @@ func TestHelloName(t *testing.T) {
 		{"xclient", strings.Repeat("x", 256), "us.example"},
 	} {
 		d := New(Settings{Hostname: "us.example", ClientInfo: tt.clientInfo})
-		if got := d.helloName(Client{Helo: tt.helo}); got != tt.want {
-			t.Errorf("helloName(%q) with %q = %q, want %q", tt.helo, tt.clientInfo, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("helloName(%q) with %q", tt.helo, tt.clientInfo), d.helloName(Client{Helo: tt.helo}), tt.want)
 	}
 }
 
@@ -127,9 +128,7 @@ func FuzzXCLIENT(f *testing.F) {
 			t.Errorf("HELO %q was left out", helo)
 		}
 		if !c.Addr.IsValid() {
-			if value["ADDR"] != unavailable {
-				t.Errorf("ADDR reads as %q, want it unknown", value["ADDR"])
-			}
+			testkit.Equal(t, "ADDR reads as", value["ADDR"], unavailable)
 			return
 		}
 		addr, err := netip.ParseAddr(strings.TrimPrefix(value["ADDR"], "IPV6:"))

@@ -1,9 +1,11 @@
 package upstream
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/smtpfilter/wire"
 )
 
@@ -81,9 +83,7 @@ func TestRefusalOf(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.server, func(t *testing.T) {
 			reply := scripted(tt.reply)
-			if got := refusalOf(reply, false); got != tt.want {
-				t.Errorf("refusalOf(%q) = %d, want %d", tt.reply, got, tt.want)
-			}
+			testkit.Equal(t, fmt.Sprintf("refusalOf(%q)", tt.reply), refusalOf(reply, false), tt.want)
 		})
 	}
 	if got := refusalOf(scripted("550 Invalid recipient: <a@b.example>"), true); got != refusesRelay {

@@ -76,9 +76,7 @@ func (s script) pipe(t *testing.T) (dial func(context.Context) (net.Conn, error)
 	}
 	return dial, func() {
 		t.Helper()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, <-done)
 	}
 }
 
@@ -91,9 +89,7 @@ func (s script) listen(t *testing.T) (address string) {
 			if err != nil {
 				return
 			}
-			if err := s.run(conn); err != nil {
-				t.Error(err)
-			}
+			testkit.Should(t, s.run(conn))
 		}
 	}()
 	return l.Addr().String()

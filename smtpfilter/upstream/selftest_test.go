@@ -54,9 +54,7 @@ func TestSelfTest(t *testing.T) {
 				t.Error("CanRelay() = false for an SMTP server")
 			}
 			d.RequireSelfTest()
-			if _, err := d.Open(t.Context(), client); !errors.Is(err, ErrUntested) {
-				t.Errorf("Open before the test: %v, want ErrUntested", err)
-			}
+			testkit.Fails(d.Open(t.Context(), client))(t, "Open before the test", ErrUntested)
 			err := d.SelfTest(t.Context())
 			gate := *d.gate.Load()
 			switch {
@@ -81,9 +79,7 @@ func TestSelfTestPresentsADocumentationAddress(t *testing.T) {
 		"S: 220 again", "C: EHLO [203.0.113.9]", "S: 250 them", "C: MAIL FROM:<>", "S: 250 ok",
 		"C: RCPT TO:<blockd-selftest@selftest.invalid>", "S: 550 5.7.1 no", "C: RSET", "S: 250 ok", "C: QUIT", "S: 221 bye", "close"}
 	d := New(Settings{Network: "tcp", Address: s.listen(t), Hostname: "us.example", ClientInfo: ClientInfoXCLIENT})
-	if err := d.SelfTest(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, d.SelfTest(t.Context()))
 }
 
 // An open relay that starts to greylist is still one.
@@ -92,12 +88,8 @@ func TestUndecidedDoesNotUndoAnOpenRelay(t *testing.T) {
 		"C: RCPT TO:<blockd-selftest@selftest.invalid>", "S: 451 come again", "C: RSET", "S: 250 ok", "C: QUIT", "S: 221 bye", "close"}
 	d := New(Settings{Network: "tcp", Address: hello.listen(t), Hostname: "us.example"})
 	d.setGate(ErrOpenRelay)
-	if err := d.SelfTest(t.Context()); !errors.Is(err, ErrUndecided) {
-		t.Errorf("SelfTest: %v, want ErrUndecided", err)
-	}
-	if _, err := d.Open(t.Context(), client); !errors.Is(err, ErrOpenRelay) {
-		t.Errorf("Open: %v, want ErrOpenRelay", err)
-	}
+	testkit.IsError(t, "SelfTest", d.SelfTest(t.Context()), ErrUndecided)
+	testkit.Fails(d.Open(t.Context(), client))(t, "Open", ErrOpenRelay)
 }
 
 // A name that comes to mean our own address closes the way, and another address
@@ -109,9 +101,7 @@ func TestOwnListenerClosesTheWay(t *testing.T) {
 	if err := d.CheckListeners(t.Context(), []net.Addr{own}); !errors.Is(err, ErrOwnListener) {
 		t.Fatalf("CheckListeners: %v, want ErrOwnListener", err)
 	}
-	if _, err := d.Open(t.Context(), client); !errors.Is(err, ErrOwnListener) {
-		t.Errorf("Open: %v, want ErrOwnListener", err)
-	}
+	testkit.Fails(d.Open(t.Context(), client))(t, "Open", ErrOwnListener)
 	testkit.Must(t, d.CheckListeners(t.Context(), nil))
 	conn, err := d.Open(t.Context(), client)
 	if err != nil {
@@ -125,9 +115,7 @@ func TestSelfTestWithoutConsequence(t *testing.T) {
 	s := script{"S: 220 hi", "C: EHLO us.example", "S: 250 them", "C: MAIL FROM:<>", "S: 250 ok",
 		"C: RCPT TO:<blockd-selftest@selftest.invalid>", "S: 250 ok", "C: RSET", "S: 250 ok", "C: QUIT", "S: 221 bye", "close"}
 	d := New(Settings{Network: "tcp", Address: s.listen(t), Hostname: "us.example"})
-	if err := d.SelfTest(t.Context()); !errors.Is(err, ErrOpenRelay) {
-		t.Errorf("SelfTest: %v, want ErrOpenRelay", err)
-	}
+	testkit.IsError(t, "SelfTest", d.SelfTest(t.Context()), ErrOpenRelay)
 	if d.gate.Load() != nil {
 		t.Error("Open is closed by a test that nobody required")
 	}
@@ -231,9 +219,7 @@ func TestReleaseGivesTheReaderAwayOnce(t *testing.T) {
 		t.Error("two connections share a reader")
 	}
 	for _, c := range []*Conn{second, third} {
-		if line, err := c.R.ReadString('\n'); line != "250 not asked for\r\n" || err != nil {
-			t.Errorf("its own reply is %q, %v", line, err)
-		}
+		testkit.Equal(t, "its own reply", testkit.Value(c.R.ReadString('\n'))(t), "250 not asked for\r\n")
 		c.Release()
 		if _, err := c.Read(make([]byte, 1)); err != io.ErrClosedPipe {
 			t.Errorf("a released connection reads with %v", err)

@@ -43,9 +43,7 @@ func (s secret) dial(t *testing.T) (dial func(context.Context) (net.Conn, error)
 	dial = func(context.Context) (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) }
 	return dial, func() {
 		t.Helper()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, <-done)
 	}
 }
 
@@ -186,12 +184,8 @@ func TestProbeAndSelfTestUseTLS(t *testing.T) {
 			}()
 			s := set
 			s.Address = l.Addr().String()
-			if err := tt.call(New(s)); err != nil {
-				t.Error(err)
-			}
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			testkit.Should(t, tt.call(New(s)))
+			testkit.Should(t, <-done)
 		})
 	}
 }

@@ -114,9 +114,7 @@ func TestProbeNamesNoClient(t *testing.T) {
 		"C: XCLIENT NAME=[UNAVAILABLE] PORT=[UNAVAILABLE] PROTO=ESMTP HELO=[UNAVAILABLE] ADDR=[UNAVAILABLE]",
 		"S: 220 again", "C: EHLO us.example", "S: 250 them", "C: QUIT", "S: 221 bye"}.pipe(t)
 	d := New(Settings{Dial: dial, Hostname: "us.example", ClientInfo: ClientInfoXCLIENT})
-	if err := d.Probe(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, d.Probe(t.Context()))
 	check()
 }
 
@@ -184,9 +182,7 @@ func TestSessionOutlivesTheContextOfOpen(t *testing.T) {
 		conn := testkit.Value(New(Settings{Dial: dial, Hostname: "us.example"}).Open(ctx, client))(t)
 		cancel()
 		<-time.After(24 * time.Hour) // no deadline is left behind either
-		if _, err := io.WriteString(conn, "NOOP\r\n"); err != nil {
-			t.Error(err)
-		}
+		testkit.Value(io.WriteString(conn, "NOOP\r\n"))(t)
 		if reply, err := wire.ReadReply(conn.R); err != nil || reply.Code != 250 {
 			t.Errorf("NOOP: %v, %v, want 250", reply, err)
 		}
@@ -224,9 +220,7 @@ func TestEachAddressIsTried(t *testing.T) {
 	address := script{"S: 220 hi", "C: EHLO us.example", "S: 250 them", "C: QUIT", "S: 221 bye", "close"}.listen(t)
 	_, port, _ := net.SplitHostPort(address)
 	d := New(Settings{Network: "tcp", Address: "localhost:" + port, Hostname: "us.example"})
-	if err := d.Probe(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, d.Probe(t.Context()))
 }
 
 func TestNobodyListens(t *testing.T) {
@@ -286,9 +280,7 @@ func TestPROXYHeader(t *testing.T) {
 func TestPROXYNeedsAnAddress(t *testing.T) {
 	dial, _ := script{"hang"}.pipe(t)
 	d := New(Settings{Dial: dial, Hostname: "us.example", ClientInfo: ClientInfoPROXY})
-	if _, err := d.Open(t.Context(), Client{}); !errors.Is(err, ErrNoAddress) {
-		t.Errorf("Open for an unknown client: %v, want ErrNoAddress", err)
-	}
+	testkit.Fails(d.Open(t.Context(), Client{}))(t, "Open for an unknown client", ErrNoAddress)
 }
 
 // An LMTP server of another make, over a unix socket.
@@ -347,9 +339,7 @@ func TestParseCaps(t *testing.T) {
 func TestHasComparesWholeKeywords(t *testing.T) {
 	c := Caps{Lines: []string{"8bitmime", "SIZE 10", "XCLIENT-FOO ADDR"}}
 	for keyword, want := range map[string]bool{"8BITMIME": true, "SIZE": true, "XCLIENT": false, "10": false, "": false, "SIZE 10": false} {
-		if got := c.Has(keyword); got != want {
-			t.Errorf("Has(%q) = %v, want %v", keyword, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("Has(%q)", keyword), c.Has(keyword), want)
 	}
 }
 
@@ -444,13 +434,9 @@ func TestSend(t *testing.T) {
 			var codes []int
 			for i, o := range all {
 				codes = append(codes, o.Reply.Code)
-				if o.Recipient != tt.mail.Recipients[i] {
-					t.Errorf("outcome %d is of %q", i, o.Recipient)
-				}
+				testkit.Equal(t, fmt.Sprintf("outcome %d is of", i), o.Recipient, tt.mail.Recipients[i])
 			}
-			if fmt.Sprint(codes) != fmt.Sprint(tt.codes) {
-				t.Errorf("codes %v, want %v", codes, tt.codes)
-			}
+			testkit.Equal(t, "codes", fmt.Sprint(codes), fmt.Sprint(tt.codes))
 		})
 	}
 }

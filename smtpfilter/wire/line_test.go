@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"blockd/internal/testkit"
 )
 
 func TestLine(t *testing.T) {
@@ -69,9 +71,7 @@ func TestLongLineInAWideBuffer(t *testing.T) {
 	if r.Narrow() != nil {
 		t.Error("the lent buffer came back before it was empty enough")
 	}
-	if _, err := r.Line(); !errors.Is(err, ErrLongLine) {
-		t.Errorf("first line: %v, want %v", err, ErrLongLine)
-	}
+	testkit.Fails(r.Line())(t, "first line", ErrLongLine)
 	if r.Narrow() == nil {
 		t.Error("the lent buffer did not come back")
 	}
@@ -90,9 +90,7 @@ func TestIdleReaderIsSmall(t *testing.T) {
 		src := &waitingReader{text: input}
 		r := NewReader(src)
 		src.idle = func() {
-			if len(r.buf) != ownBuffer {
-				t.Errorf("waits with a buffer of %d octets, want %d", len(r.buf), ownBuffer)
-			}
+			testkit.Equal(t, "waits with a buffer of: octets", len(r.buf), ownBuffer)
 		}
 		for err := error(nil); err == nil; {
 			_, err = r.Line()
@@ -122,12 +120,8 @@ func (w *waitingReader) Read(p []byte) (int, error) {
 }
 
 func TestSourceErrorsComeAsTheyAre(t *testing.T) {
-	if _, err := NewReader(iotest.ErrReader(io.ErrClosedPipe)).Line(); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("Line = %v, want %v", err, io.ErrClosedPipe)
-	}
-	if _, err := NewReader(stuckReader{}).Line(); !errors.Is(err, io.ErrNoProgress) {
-		t.Errorf("Line = %v, want %v", err, io.ErrNoProgress)
-	}
+	testkit.Fails(NewReader(iotest.ErrReader(io.ErrClosedPipe)).Line())(t, "Line", io.ErrClosedPipe)
+	testkit.Fails(NewReader(stuckReader{}).Line())(t, "Line", io.ErrNoProgress)
 }
 
 type stuckReader struct{}
@@ -234,9 +228,7 @@ func TestWipeLeavesNothingOfWhatWasConsumed(t *testing.T) {
 			}
 			r.Widen(lent)
 		}
-		if _, err := r.Line(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(r.Line())(t)
 		r.Wipe()
 		if bytes.Contains(r.own, []byte("c2Vj")) || bytes.Contains(lent, []byte("c2Vj")) {
 			t.Errorf("wide %v: the line is still there", wide)

@@ -82,9 +82,7 @@ func TestBlocksAreInOneHandEach(t *testing.T) {
 	}
 	p.drop(first)
 	for i, chunk := range p.chunks {
-		if chunk.used != 0 {
-			t.Errorf("chunk %d: %d blocks in use", i, chunk.used)
-		}
+		testkit.Equal(t, fmt.Sprintf("chunk %d: blocks in use", i), chunk.used, 0)
 	}
 }
 
@@ -97,13 +95,9 @@ func TestDroppedPartIsNotLoaded(t *testing.T) {
 	copy(b, "abc")
 	testkit.Must(t, s.finish())
 	for _, part := range []int{0, 1} {
-		if _, err := loadPart(s, part); err != nil {
-			t.Error(err)
-		}
+		testkit.Value(loadPart(s, part))(t)
 		s.drop(part)
-		if _, err := loadPart(s, part); !errors.Is(err, errDropped) {
-			t.Errorf("part %d, dropped: %v", part, err)
-		}
+		testkit.Fails(loadPart(s, part))(t, fmt.Sprintf("part %d, dropped", part), errDropped)
 	}
 }
 
@@ -139,9 +133,7 @@ func TestKeptHashesAreTheFilter(t *testing.T) {
 				full, empty := got.Filter(), bloom.NewBuilder(uint64(keys), 12).Filter()
 				want.Filter().WriteTo(&a)
 				full.WriteTo(&b)
-				if a.String() != b.String() {
-					t.Errorf("%s: another filter", name)
-				}
+				testkit.Equal(t, fmt.Sprintf("%s: another filter", name), a.String(), b.String())
 				if err := k.ask(t.Context(), workers, full, 0, added); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -243,12 +235,8 @@ func TestReadAheadEnds(t *testing.T) {
 	s := spilledScatter(t, 7, 90_000)
 	ctx, cancel := context.WithCancel(t.Context())
 	r := s.reader(ctx)
-	if _, err := r.load(nil, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(r.load(nil, 0))(t)
 	cancel()
-	if _, err := r.load(nil, 127); !errors.Is(err, context.Canceled) {
-		t.Errorf("load of a part that was never read: %v", err)
-	}
+	testkit.Fails(r.load(nil, 127))(t, "load of a part that was never read", context.Canceled)
 	r.end() // returns only when they have ended
 }

@@ -1,7 +1,6 @@
 package build
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,9 +34,7 @@ func TestEqualHashesAreNotEqualKeys(t *testing.T) {
 		b.in.End(i, true)
 	}
 	testkit.Must(t, b.in.records.finish())
-	if _, err := b.in.numberReasons(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(b.in.numberReasons())(t)
 	parts := b.in.records.reader(t.Context())
 	defer parts.end()
 	m := merger{in: b.in, parts: parts, rows: b.Rows, worth: format.NewWorthCounter(b.Rows)}
@@ -72,9 +69,7 @@ func TestDamagedSpillFile(t *testing.T) {
 	if file.written() == 0 {
 		t.Fatal("nothing was spilled")
 	}
-	if _, err := loadPart(s, 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(loadPart(s, 1))(t)
 	// Memory that does not begin at a page is for the system's cache.
 	first, odd := make([]byte, s.block), make([]byte, s.block+1)[1:]
 	for _, b := range [][]byte{first, odd} {
@@ -82,16 +77,10 @@ func TestDamagedSpillFile(t *testing.T) {
 			t.Fatalf("a block that was written: %v", err)
 		}
 	}
-	if _, err := unix.Pwrite(file.fd, []byte{1}, file.written()/2+100); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := loadPart(s, 1); !errors.Is(err, errSpill) {
-		t.Errorf("load of a damaged file: %v", err)
-	}
+	testkit.Value(unix.Pwrite(file.fd, []byte{1}, file.written()/2+100))(t)
+	testkit.Fails(loadPart(s, 1))(t, "load of a damaged file", errSpill)
 	testkit.Must(t, unix.Ftruncate(file.fd, 1000))
-	if _, err := loadPart(s, 1); !errors.Is(err, errSpill) {
-		t.Errorf("load of a file that was cut off: %v", err)
-	}
+	testkit.Fails(loadPart(s, 1))(t, "load of a file that was cut off", errSpill)
 }
 
 // Counts of parts and places of records are 64 bits wide wherever they are added up.
@@ -130,9 +119,7 @@ func TestSpillFileWithAName(t *testing.T) {
 	folder := t.TempDir()
 	fd := testkit.Value(unlinkedFile(filepath.Join(folder, "x.bdx")))(t)
 	defer unix.Close(fd)
-	if _, err := unix.Pwrite(fd, []byte("x"), 10); err != nil {
-		t.Error(err)
-	}
+	testkit.Value(unix.Pwrite(fd, []byte("x"), 10))(t)
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
 		t.Errorf("%v is left, %v", left, err)
 	}

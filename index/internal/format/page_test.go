@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -31,9 +32,7 @@ func TestPagesFindEveryRecord(t *testing.T) {
 		overflow, err := cutter.Cut(buf, records, 0, 1)
 		pages := cutter.Pages
 		if err != nil {
-			if size := len(pages) / PageSize; size != 1+MaxOverflow {
-				t.Fatalf("crowded at %d pages", size)
-			}
+			testkit.MustEqual(t, "crowded at: pages", len(pages)/PageSize, 1+MaxOverflow)
 			continue
 		}
 		chains += int(overflow)
@@ -128,9 +127,7 @@ func TestBentReasonsAreNotFollowed(t *testing.T) {
 		table.Add(fmt.Sprint("reason ", i))
 	}
 	var section bytes.Buffer
-	if err := table.EncodeTo(&section); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, table.EncodeTo(&section))
 	for at := 0; at < reasonHead+8*4; at += 8 {
 		for _, v := range []uint64{0, 1, 1 << 20, 1 << 40, 1 << 63, 1<<64 - 1} {
 			bent := bytes.Clone(section.Bytes())

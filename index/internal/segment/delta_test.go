@@ -102,15 +102,11 @@ func TestDeltaMakesTheOldOfTheNew(t *testing.T) {
 			bad[rng.IntN(len(bad))] ^= 1 << rng.IntN(8)
 			f := tempFile(t)
 			if err := apply(t, f, bad, base, 1); err != nil {
-				if !errors.Is(err, ErrDamaged) {
-					t.Errorf("seed %d: %v", seed, err)
-				}
+				testkit.IsError(t, fmt.Sprintf("seed %d", seed), err, ErrDamaged)
 				continue
 			}
 			s := testkit.Value(OpenFile(f.Name()))(t)
-			if got := held(t, s); !slices.Equal(got, held(t, target)) {
-				t.Errorf("seed %d: a flipped bit makes other entries", seed)
-			}
+			testkit.EqualSlices(t, fmt.Sprintf("seed %d: a flipped bit makes other entries", seed), held(t, s), held(t, target))
 			s.Close()
 		}
 	}
@@ -140,12 +136,8 @@ func TestPackIsWhole(t *testing.T) {
 	testkit.Must(t, Unpack(f, bytes.NewReader(text.Bytes())))
 	again := testkit.Value(OpenFile(f.Name()))(t)
 	defer again.Close()
-	if !slices.Equal(held(t, again), held(t, s)) {
-		t.Error("other entries")
-	}
-	if err := Unpack(tempFile(t), bytes.NewReader(text.Bytes()[:text.Len()/2])); !errors.Is(err, ErrDamaged) {
-		t.Errorf("half of it: %v", err)
-	}
+	testkit.EqualSlices(t, "other entries", held(t, again), held(t, s))
+	testkit.IsError(t, "half of it", Unpack(tempFile(t), bytes.NewReader(text.Bytes()[:text.Len()/2])), ErrDamaged)
 }
 
 // What differs is what two sets say.
@@ -230,25 +222,19 @@ func FuzzDelta(f *testing.F) {
 	testkit.Must(f, WriteDelta(f.Context(), &text, base, segmentOf(f, rng, 1, old)))
 	z := testkit.Value(unpacker(&text))(f)
 	var plain bytes.Buffer
-	if _, err := plain.ReadFrom(z); err != nil {
-		f.Fatal(err)
-	}
+	testkit.Value(plain.ReadFrom(z))(f)
 	f.Add(plain.Bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d, err := parseDelta(data)
 		if err != nil {
-			if !errors.Is(err, ErrDamaged) {
-				t.Error(err)
-			}
+			testkit.IsError(t, "a damaged difference", err, ErrDamaged)
 			return
 		}
 		path := filepath.Join(t.TempDir(), "s")
 		to := testkit.Value(os.Create(path))(t)
 		defer to.Close()
 		if err := d.Apply(t.Context(), to, base, 1); err != nil {
-			if !errors.Is(err, ErrDamaged) {
-				t.Error(err)
-			}
+			testkit.IsError(t, "a damaged difference", err, ErrDamaged)
 			return
 		}
 		s := testkit.Value(OpenFile(path))(t)
@@ -280,14 +266,10 @@ func FuzzSegment(f *testing.F) {
 		}
 		file := testkit.Value(os.Create(filepath.Join(t.TempDir(), "s")))(t)
 		defer file.Close()
-		if _, err := file.Write(data); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(file.Write(data))(t)
 		m, err := read(file, id)
 		if err != nil {
-			if !errors.Is(err, ErrDamaged) {
-				t.Error(err)
-			}
+			testkit.IsError(t, "a damaged difference", err, ErrDamaged)
 			return
 		}
 		again := Meta{}
@@ -318,9 +300,6 @@ func FuzzSegment(f *testing.F) {
 func TestSegmentKeepsSelfTests(t *testing.T) {
 	for _, text := range []string{"<>", "x@bulk.test", `"a b"@bulk.test`, "x@[198.51.100.23]", "root"} {
 		a := testkit.Value(addr.Parse(text))(t)
-		got, err := addr.Parse(a.String())
-		if err != nil || got != a {
-			t.Errorf("%s becomes %v, %v", text, got, err)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s becomes", text), testkit.Value(addr.Parse(a.String()))(t), a)
 	}
 }

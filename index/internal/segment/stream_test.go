@@ -89,9 +89,7 @@ func TestStreamGivesEntriesInOrderOfLines(t *testing.T) {
 		s := testkit.Value(segmentOf(t, rng, 1+rng.IntN(8), entries).stream(9))(t)
 		sums := map[uint64]string{}
 		got := drain(t, s, rng)
-		if len(got) != len(entries) {
-			t.Fatalf("seed %d: %d entries, want %d", seed, len(got), len(entries))
-		}
+		testkit.MustEqual(t, fmt.Sprintf("seed %d: entries", seed), len(got), len(entries))
 		for i, e := range entries {
 			said := fmt.Sprint(e.key, e.scope, e.action, e.reason)
 			if other, known := sums[got[i].sum]; got[i].line != e.line || known && other != said {
@@ -227,9 +225,7 @@ func TestDamagedSegmentEndsAStream(t *testing.T) {
 	for range 200 {
 		at := rng.Int64N(size)
 		var b [1]byte
-		if _, err := m.f.ReadAt(b[:], at); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(m.f.ReadAt(b[:], at))(t)
 		bent := []byte{b[0] ^ 1<<rng.IntN(8)}
 		m.f.WriteAt(bent, at)
 		s, err := m.stream(9)
@@ -254,9 +250,7 @@ func TestLineMap(t *testing.T) {
 		}
 	}
 	for old, want := range map[int]int{1: 1, 4: 4, 5: 7, 8: 10, 9: 10, 11: 12, 12: 12, 1000: 1000} {
-		if got := m.Line(old); got != want {
-			t.Errorf("line(%d) = %d, want %d", old, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("line(%d)", old), m.Line(old), want)
 	}
 	var full LineMap
 	for i := range maxLineShifts {
