@@ -174,18 +174,7 @@ func TestServeFetchesAList(t *testing.T) {
 		answer            http.HandlerFunc
 	}{
 		{"an error page", "html", "web page", body("<!doctype html>\n<title>Bulk.example is down</title>\n")},
-		{"an error in words", "refused", "only-errors: ", body("Sorry, we are down.\nTry again later.\n")},
 		{"a poisoned list", "refused", "protected: ", body("bulk.example\ngmail.com\noutlook.com\nyahoo.com\nicloud.com\naol.com\nhotmail.com\n")},
-		{"an empty list", "refused", "empty: no entry is left of 1", body("# nothing yet\n")},
-		{"half a list", "truncated", "cut after 4 octets", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "100")
-			w.Write([]byte("more"))
-			w.(http.Flusher).Flush()
-			panic(http.ErrAbortHandler)
-		}},
-		{"a list without end", "too-big", "536870912", func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "600000000")
-		}},
 		{"a fault of the server", "status", "503", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}},
