@@ -68,9 +68,7 @@ func TestBatchErrorIsTheSendersOwn(t *testing.T) {
 	f := testkit.Value(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer f.Close()
 	for page := uint64(0); page < s.Items; page += 10 {
-		if _, err := f.WriteAt([]byte{0xff, 0xff, 0xff}, int64(s.Offset+page*format.PageSize+format.PageSize-8)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(f.WriteAt([]byte{0xff, 0xff, 0xff}, int64(s.Offset+page*format.PageSize+format.PageSize-8)))(t)
 	}
 	ix := opened(t, path)
 	senders := make([]addr.Addr, n)
@@ -113,9 +111,7 @@ func TestClearBatchAllocatesNothing(t *testing.T) {
 	}
 	measure := func(state string) {
 		ask() // makes room
-		if allocs := allocations(ask); allocs != 0 {
-			t.Errorf("%s: a batch of %d clear senders allocates %v times", state, len(senders), allocs)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: a batch of %d clear senders allocates: times", state, len(senders)), allocations(ask), 0)
 	}
 	measure("filter in the mapping")
 	testkit.Must(t, ix.Promote(t.Context()))

@@ -3,6 +3,7 @@ package index
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,9 +87,7 @@ func TestWhatAChangeOfSourceOrSettingsCosts(t *testing.T) {
 	}
 	build(0, a, b, small)
 	build(3, a, b, small)
-	if n := len(segments(t, o.Cache)); n != 4 {
-		t.Errorf("%d files, want three segments and the memo", n)
-	}
+	testkit.Equal(t, "files", len(segments(t, o.Cache)), 4)
 	rewrite(t, b, "c.test\n") // of the same size, and perhaps within a tick of the clock
 	ix := build(2, a, b, small)
 	if got, err := ix.Lookup(nil, sender(t, "x@c.test"), testTime); err != nil || len(got) != 1 {
@@ -97,9 +96,7 @@ func TestWhatAChangeOfSourceOrSettingsCosts(t *testing.T) {
 	if got, err := ix.Lookup(nil, sender(t, "x@b.test"), testTime); err != nil || len(got) != 0 {
 		t.Errorf("Lookup of what was removed = %v, %v", got, err)
 	}
-	if n := len(segments(t, o.Cache)); n != 4 {
-		t.Errorf("%d files, want three segments and the memo", n)
-	}
+	testkit.Equal(t, "files", len(segments(t, o.Cache)), 4)
 	a.Settings.Reason = "another"
 	build(2, a, b, small)
 	old(t, []Source{a, b})
@@ -108,13 +105,9 @@ func TestWhatAChangeOfSourceOrSettingsCosts(t *testing.T) {
 	build(2, b, a)
 	d := testkit.Value(Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), []Source{longList(t, "d"), a, b}, o))(t)
 	d.Discard()
-	if n := len(segments(t, o.Cache)); n != 3 {
-		t.Errorf("%d files after a draft that was discarded, want two segments and the memo", n)
-	}
+	testkit.Equal(t, "files after a draft that was discarded", len(segments(t, o.Cache)), 3)
 	build(1, a)
-	if n := len(segments(t, o.Cache)); n != 2 {
-		t.Errorf("%d files, want a segment and the memo", n)
-	}
+	testkit.Equal(t, "files", len(segments(t, o.Cache)), 2)
 }
 
 // Whatever happens to the files of the cache, the index is the same.
@@ -173,10 +166,8 @@ func TestRefusedSourceKeepsItsLastGoodEntries(t *testing.T) {
 	holds := func(ix *Index, names ...string) {
 		t.Helper()
 		for _, name := range []string{"a", "a2", "b", "b2"} {
-			got, err := ix.Lookup(nil, sender(t, "x@"+name+".test"), testTime)
-			if err != nil || (len(got) > 0) != slices.Contains(names, name) {
-				t.Errorf("%s: %v, %v; want %v", name, got, err, names)
-			}
+			got := testkit.Value(ix.Lookup(nil, sender(t, "x@"+name+".test"), testTime))(t)
+			testkit.Equal(t, fmt.Sprintf("%s: %v; want %v", name, got, names), (len(got) > 0), slices.Contains(names, name))
 		}
 	}
 	holds(build("", a, b), "a", "b")

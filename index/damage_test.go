@@ -240,16 +240,12 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 	}
 	for n := rand.IntN(step); n < 8*len(s.data); n += step {
 		offset, bit := n/8, byte(1)<<(n%8)
-		if _, err := f.WriteAt([]byte{s.data[offset] ^ bit}, int64(offset)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(f.WriteAt([]byte{s.data[offset] ^ bit}, int64(offset)))(t)
 		what := fmt.Sprintf("byte %d, bit %d flipped", offset, n%8)
 		if err := s.judge(t, what); (err != nil) != inUse(h, uint64(offset)) {
 			t.Errorf("%s: error %v", what, err)
 		}
-		if _, err := f.WriteAt(s.data[offset:offset+1], int64(offset)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(f.WriteAt(s.data[offset:offset+1], int64(offset)))(t)
 		if n%4096 < step {
 			runtime.GC() // so that unmapping keeps up
 		}
@@ -372,9 +368,7 @@ func TestWildCountsAreRefusedWithoutMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range runs {
-		if _, err := format.DecodeHeader(data, format.PageSize); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("2^60 of everything: %v", err)
-		}
+		testkit.Fails(format.DecodeHeader(data, format.PageSize))(t, "2^60 of everything", ErrCorrupt)
 	}
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > bound {
@@ -459,9 +453,7 @@ func TestUnknownSectionThatMayBePassedOver(t *testing.T) {
 	binary.LittleEndian.PutUint64(data[16:], uint64(len(data)))
 	correctSums(data)
 	s.write(t, data)
-	if err := s.judge(t, "unknown section 900"); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, s.judge(t, "unknown section 900"))
 }
 
 func TestPageInAnotherPlaceIsSeen(t *testing.T) {
@@ -578,15 +570,11 @@ func TestOverflowPagesInACircle(t *testing.T) {
 	ix = opened(t, path)
 	hi, _ := bits.Div64(number, 0, uint64(p.Pages))
 	hash := bloom.Hash{Hi: hi&^0xffff + 1<<17 - 1} // on that page, with the highest tag
-	if got := format.PageOf(hash.Hi, 0, uint64(p.Pages)); got != number {
-		t.Fatalf("hash %x is of page %d, want %d", hash.Hi, got, number)
-	}
+	testkit.MustEqual(t, fmt.Sprintf("hash %x is of page", hash.Hi), format.PageOf(hash.Hi, 0, uint64(p.Pages)), number)
 	if _, _, err := ix.find(hash, "absent"); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("find = %v, want ErrCorrupt", err)
 	}
-	if err := ix.Verify(t.Context()); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("Verify = %v, want ErrCorrupt", err)
-	}
+	testkit.IsError(t, "Verify", ix.Verify(t.Context()), ErrCorrupt)
 }
 
 // FuzzOpen damages the specimen: data is a row of four bytes each, an offset and

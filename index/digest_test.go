@@ -47,9 +47,7 @@ func TestAddressesAreFoundByTheirDigests(t *testing.T) {
 	if keys, entries := ix.Counts(); keys != 8 || entries != 9 || ix.Digests() != 3*6 {
 		t.Errorf("%d keys with %d entries and %d digests", keys, entries, ix.Digests())
 	}
-	if err := ix.Verify(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, ix.Verify(t.Context()))
 }
 
 func TestNoDigestsWithoutTheirAlgorithm(t *testing.T) {
@@ -135,9 +133,7 @@ func TestOtherHashesAreBuiltFromTheCache(t *testing.T) {
 		t.Errorf("Update: %v", err)
 	}
 	d := built(t, path, []Source{list}, o)
-	if d.Report.Cached != 1 {
-		t.Errorf("%d sources from the cache", d.Report.Cached)
-	}
+	testkit.Equal(t, "sources from the cache", d.Report.Cached, 1)
 	if a, found, err := d.Index().AddressOf(digest.Of(digest.SHA1, "promo@bulk.test")); err != nil || !found || a.String() != "promo@bulk.test" {
 		t.Errorf("AddressOf = %v, %v, %v", a, found, err)
 	}

@@ -38,10 +38,8 @@ func TestFailureLeavesOldOrNew(t *testing.T) {
 			}
 			serves := func() int {
 				ix := opened(t, path)
-				got, err := ix.Lookup(nil, sender(t, "x@bulk.test"), testTime)
-				if err != nil || len(got) != 1 {
-					t.Fatalf("Lookup = %v, %v", got, err)
-				}
+				got := testkit.Value(ix.Lookup(nil, sender(t, "x@bulk.test"), testTime))(t)
+				testkit.MustEqual(t, fmt.Sprintf("Lookup = %v", got), len(got), 1)
 				return got[0].Line
 			}
 			testkit.Must(t, publish(1, build.Hooks{}))
@@ -64,9 +62,7 @@ func TestFailureLeavesOldOrNew(t *testing.T) {
 			if failing == "sync folder" {
 				want = 2 // the rename has happened
 			}
-			if got := serves(); got != want {
-				t.Errorf("after the failure line %d serves, want %d", got, want)
-			}
+			testkit.Equal(t, "after the failure line: serves", serves(), want)
 			if left := temporaryFiles(t, folder); len(left) > 0 {
 				t.Errorf("%q is left", left)
 			}
@@ -98,9 +94,7 @@ func TestStaleDraftsAreRemoved(t *testing.T) {
 func TestOneBuildOfAPathAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.bdx")
 	first := testkit.Value(Build(t.Context(), path, nil, Options{}))(t)
-	if _, err := Build(t.Context(), path, nil, Options{}); !errors.Is(err, ErrLocked) {
-		t.Errorf("second build: %v, want ErrLocked", err)
-	}
+	testkit.Fails(Build(t.Context(), path, nil, Options{}))(t, "second build", ErrLocked)
 	first.Discard()
 	first.Discard()
 	if err := first.Publish(); err == nil {
@@ -123,9 +117,7 @@ func TestOneBuildOfAPathAtATime(t *testing.T) {
 }
 
 func TestBuildIntoMissingFolder(t *testing.T) {
-	if _, err := Build(t.Context(), filepath.Join(t.TempDir(), "none", "x.bdx"), nil, Options{}); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Build = %v", err)
-	}
+	testkit.Fails(Build(t.Context(), filepath.Join(t.TempDir(), "none", "x.bdx"), nil, Options{}))(t, "Build", os.ErrNotExist)
 }
 
 // Root may build in a folder that is another user's: no link there has it make a file elsewhere.
@@ -137,9 +129,7 @@ func TestBuildLocksNoLink(t *testing.T) {
 		d.Discard()
 		t.Error("a link was taken for the lock")
 	}
-	if _, err := os.Lstat(elsewhere); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("made elsewhere: %v", err)
-	}
+	testkit.Fails(os.Lstat(elsewhere))(t, "made elsewhere", os.ErrNotExist)
 }
 
 // flip flips one bit of the draft of an index at path.
@@ -148,13 +138,9 @@ func flip(t testing.TB, path string, offset int64) {
 	f := testkit.Value(os.OpenFile(fmt.Sprintf("%s%s%d", path, build.TempMark, os.Getpid()), os.O_RDWR, 0))(t)
 	defer f.Close()
 	var b [1]byte
-	if _, err := f.ReadAt(b[:], offset); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(f.ReadAt(b[:], offset))(t)
 	b[0] ^= 4
-	if _, err := f.WriteAt(b[:], offset); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(f.WriteAt(b[:], offset))(t)
 }
 
 // A disk that gives back other octets than were written ends the build, wherever

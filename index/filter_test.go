@@ -35,9 +35,7 @@ func TestFirstAnswerReadsNoMoreThanItNeeds(t *testing.T) {
 	if n := ix.filter.chunks(); n < 9 {
 		t.Fatalf("a filter of %d chunks proves nothing", n)
 	}
-	if n := ix.filter.touched(); n != 0 {
-		t.Errorf("Open sums %d chunks of the filter, want 0", n)
-	}
+	testkit.Equal(t, "Open sums: chunks of the filter", ix.filter.touched(), 0)
 	if got, err := ix.Lookup(nil, sender(t, "x@"+manyName(7)), testTime); err != nil || len(got) != 1 {
 		t.Fatalf("Lookup = %v, %v", got, err)
 	}
@@ -54,9 +52,7 @@ func TestDamagedFilterIsSeenAtFirstTouch(t *testing.T) {
 	path, s := built.mapping.name, built.file.Sections[format.SecFilter]
 	f := testkit.Value(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer f.Close()
-	if _, err := f.WriteAt(make([]byte, format.ChunkBytes), int64(s.Offset+format.ChunkBytes)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(f.WriteAt(make([]byte, format.ChunkBytes), int64(s.Offset+format.ChunkBytes)))(t)
 	ix := opened(t, path)
 	ask := func(when string) {
 		t.Helper()
@@ -85,9 +81,7 @@ func TestDamagedFilterIsSeenAtFirstTouch(t *testing.T) {
 		t.Errorf("Promote = %v, want ErrRead and ErrCorrupt", err)
 	}
 	ask("after Promote")
-	if err := ix.Verify(t.Context()); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("Verify = %v, want ErrCorrupt", err)
-	}
+	testkit.IsError(t, "Verify", ix.Verify(t.Context()), ErrCorrupt)
 }
 
 // After Promote the filter needs the file no more.
@@ -104,9 +98,7 @@ func TestPromotedFilterOutlivesItsFile(t *testing.T) {
 	if got, err := ix.Lookup(nil, clear, testTime); err != nil || len(got) > 0 {
 		t.Errorf("a clear sender after the cut: %v, %v", got, err)
 	}
-	if _, err := ix.Lookup(nil, sender(t, "x@"+manyName(7)), testTime); !errors.Is(err, ErrRead) {
-		t.Errorf("a listed sender after the cut: %v, want ErrRead", err)
-	}
+	testkit.Fails(ix.Lookup(nil, sender(t, "x@"+manyName(7)), testTime))(t, "a listed sender after the cut", ErrRead)
 }
 
 func TestPromoteEnds(t *testing.T) {
@@ -114,9 +106,7 @@ func TestPromoteEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	ix := opened(t, built.mapping.name)
-	if err := ix.Promote(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Promote under an ended context = %v", err)
-	}
+	testkit.IsError(t, "Promote under an ended context", ix.Promote(ctx), context.Canceled)
 	if got, err := ix.Lookup(nil, sender(t, "x@"+manyName(7)), testTime); err != nil || len(got) != 1 {
 		t.Errorf("Lookup afterwards = %v, %v", got, err)
 	}
@@ -213,9 +203,7 @@ func TestFileOver4GiB(t *testing.T) {
 		t.Fatalf("file of %d octets, %v; the report says %d", info.Size(), err, d.Report.Bytes)
 	}
 	ix := opened(t, path)
-	if err := ix.Verify(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, ix.Verify(t.Context()))
 	for _, e := range entries {
 		got, err := ix.lookup(nil, []addr.Key{e.key}, 0)
 		if err != nil || len(got) != 1 || got[0].Line != e.line || got[0].Reason != "why" {

@@ -87,9 +87,7 @@ func TestGoldenFiles(t *testing.T) {
 			}
 
 			ix := opened(t, golden)
-			if err := ix.Verify(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testkit.Should(t, ix.Verify(t.Context()))
 			if got := ix.Lists(); !reflect.DeepEqual(got, goldenRows()) {
 				t.Errorf("list table\n%+v\nwant\n%+v", got, goldenRows())
 			}

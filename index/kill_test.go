@@ -88,13 +88,9 @@ func TestKilledBetweenAnyTwoSteps(t *testing.T) {
 			if step == "sync folder" {
 				want = "new" // the rename has happened
 			}
-			if got := served(t, folder); got != want {
-				t.Errorf("serves %s, want %s", got, want)
-			}
+			testkit.Equal(t, "serves", served(t, folder), want)
 			testkit.Must(t, publishLarge(t, folder, "last", build.Hooks{}))
-			if got := served(t, folder); got != "last" {
-				t.Errorf("the next build serves %s", got)
-			}
+			testkit.Equal(t, "the next build serves", served(t, folder), "last")
 			if left, err := filepath.Glob(filepath.Join(folder, "*"+build.TempMark+"*")); err != nil || len(left) > 0 {
 				t.Errorf("%q is left", left)
 			}
@@ -113,9 +109,7 @@ func smallDisk(t *testing.T, octets int) string {
 		t.Skip("a small file system wants the rights to mount one: ", err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(folder, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
+		testkit.Should(t, unix.Unmount(folder, unix.MNT_DETACH))
 	})
 	return folder
 }
@@ -140,9 +134,7 @@ func TestFullDiskLeavesTheOldIndex(t *testing.T) {
 				t.Errorf("%d octets: %v", size, err)
 			}
 		}
-		if got := served(t, folder); got != want {
-			t.Errorf("%d octets: serves %s, want %s", size, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%d octets: serves", size), served(t, folder), want)
 		if left := temporaryFiles(t, folder); len(left) > 0 {
 			t.Errorf("%d octets: %q is left", size, left)
 		}

@@ -244,10 +244,8 @@ func TestEntriesOfAListEnd(t *testing.T) {
 			{"ends@bulk.test", ends, false},
 			{"stays@bulk.test", ends, true},
 		} {
-			got, err := ix.Lookup(nil, sender(t, tt.sender), tt.at)
-			if err != nil || len(got) > 0 != tt.listed {
-				t.Errorf("%s: %s at %v: %v, %v", what, tt.sender, tt.at, got, err)
-			}
+			got := testkit.Value(ix.Lookup(nil, sender(t, tt.sender), tt.at))(t)
+			testkit.Equal(t, fmt.Sprintf("%s: %s at %v: %v", what, tt.sender, tt.at, got), len(got) > 0, tt.listed)
 		}
 		for e, err := range ix.Entries(t.Context(), nil) {
 			if err != nil || e.Item.Name() == "ends@bulk.test" && e.Item.Expires != ends.Unix() {

@@ -167,9 +167,7 @@ func TestLongestPattern(t *testing.T) {
 		entries = append(entries, listed{row: row, pattern: text, line: 1 << 40, reason: fmt.Sprint(row), expiry: 1 << 40})
 	}
 	ix := indexOf(t, seeded(1), rowsNamed(70), entries)
-	if err := ix.Verify(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, ix.Verify(t.Context()))
 	entries[0].pattern = "/a" + text[1:]
 	if _, err := tryDraft(t, filepath.Join(t.TempDir(), "x.bdx"), seeded(1), build.Hooks{}, rowsNamed(1), entries[:1]); err == nil || err.Error() != "pattern of 1003 octets with scope 0" {
 		t.Errorf("a pattern that is too long: %v", err)

@@ -56,9 +56,7 @@ func TestSelfTests(t *testing.T) {
 		t.Run(tt.rule, func(t *testing.T) {
 			err := tested(t, tt.s, tt.text)
 			if tt.want == "" {
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Should(t, err)
 				return
 			}
 			var refused *SourcesError
@@ -134,9 +132,7 @@ func TestSelfTestsOfACrowdedKey(t *testing.T) {
 		sources = append(sources, plain(fmt.Sprint("l", i), path))
 	}
 	d := built(t, filepath.Join(t.TempDir(), "x.bdx"), sources, Options{})
-	if d.Report.Dropped != 2 {
-		t.Errorf("%d dropped: the test tests nothing", d.Report.Dropped)
-	}
+	testkit.Equal(t, "dropped: the test tests nothing", d.Report.Dropped, 2)
 }
 
 // A guard is named in the row, so that a reader sees that another one was asked.

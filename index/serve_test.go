@@ -72,9 +72,7 @@ func TestFileCutOffWhileItServes(t *testing.T) {
 	if got, err := ix.Lookup(nil, sender(t, "someone@clear.example.org"), testTime); err != nil || len(got) > 0 {
 		t.Errorf("a clear sender needs the filter alone: %v, %v", got, err)
 	}
-	if err := ix.Verify(t.Context()); !errors.Is(err, ErrRead) {
-		t.Errorf("Verify = %v, want ErrRead", err)
-	}
+	testkit.IsError(t, "Verify", ix.Verify(t.Context()), ErrRead)
 	if debug.SetPanicOnFault(false) {
 		t.Error("the goroutine was left with panics on faults")
 	}
@@ -110,12 +108,8 @@ func TestOtherPanicsGoOn(t *testing.T) {
 
 func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	folder := t.TempDir()
-	if _, err := Open(folder); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("Open of a folder = %v", err)
-	}
-	if _, err := Open(filepath.Join(folder, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Open of nothing = %v", err)
-	}
+	testkit.Fails(Open(folder))(t, "Open of a folder", ErrCorrupt)
+	testkit.Fails(Open(filepath.Join(folder, "none")))(t, "Open of nothing", os.ErrNotExist)
 	fifo := filepath.Join(folder, "fifo")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Skip("no FIFO here: ", err)
@@ -217,9 +211,7 @@ func TestSwapUnderReaders(t *testing.T) {
 		left = fmt.Sprintf("%d mappings of files, %d open files, %d MiB without a name", files, open, grown>>20)
 		return files <= 1 && open == 0 && grown <= others
 	})
-	if _, err := current.Lookup(nil, senders[0], testTime); err != nil {
-		t.Error(err)
-	}
+	testkit.Value(current.Lookup(nil, senders[0], testTime))(t)
 }
 
 // allocations is how often a call of f allocates: the least of some measurements.

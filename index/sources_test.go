@@ -49,9 +49,7 @@ func TestBuildFromLists(t *testing.T) {
 	if want := []string{"read", "write", "verify"}; !reflect.DeepEqual(stages, want) {
 		t.Errorf("stages %q, want %q", stages, want)
 	}
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("before Publish the target exists: %v", err)
-	}
+	testkit.Fails(os.Stat(path))(t, "before Publish the target exists", fs.ErrNotExist)
 	publish(t, d)
 	ix := opened(t, path)
 	if ix.Generation() != d.Index().Generation() || len(ix.Generation()) != 32 {
@@ -144,9 +142,7 @@ func TestRefusedSources(t *testing.T) {
 	if keys, _ := d.Index().Counts(); keys != 1 {
 		t.Errorf("%d keys, want the good list's alone", keys)
 	}
-	if n := d.Index().file.Sections[format.SecReasons].Items; n != 0 {
-		t.Errorf("%d reasons of refused lists are in the file", n)
-	}
+	testkit.Equal(t, "reasons of refused lists are in the file", d.Index().file.Sections[format.SecReasons].Items, 0)
 	for text, want := range map[string]int{"x@bulk.test": 1, "x@d7.torn.test": 0} {
 		if got, err := d.Index().Lookup(nil, sender(t, text), testTime); err != nil || len(got) != want {
 			t.Errorf("Lookup(%s) = %v, %v, want %d", text, got, err, want)
@@ -206,9 +202,7 @@ func TestBuildEndsWithItsContext(t *testing.T) {
 				cancel()
 			}
 		}})
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled in stage %s: Build = %v", stage, err)
-		}
+		testkit.IsError(t, fmt.Sprintf("cancelled in stage %s: Build", stage), err, context.Canceled)
 		if left := temporaryFiles(t, folder); len(left) > 0 {
 			t.Errorf("cancelled in stage %s: %q is left", stage, left)
 		}
@@ -260,8 +254,6 @@ func TestAnyRead(t *testing.T) {
 		"": true, "good": true, "half": true, "empty": true, "binary": false, "gone": false, "no-row": false, "optional": false,
 		"binary gone no-row": false, "gone good": true,
 	} {
-		if got := d.Index().AnyRead(strings.Fields(names)); got != want {
-			t.Errorf("%q: %t", names, got)
-		}
+		testkit.Equal(t, names, d.Index().AnyRead(strings.Fields(names)), want)
 	}
 }

@@ -82,10 +82,8 @@ func TestLargestRecords(t *testing.T) {
 	}
 	ix := indexOf(t, seeded(1), rowsNamed(rows), entries)
 	for _, e := range entries[:keys] {
-		got, err := ix.lookup(nil, []addr.Key{{Text: "own.test", Kind: addr.Domain, Labels: 2}, e.key}, 0)
-		if err != nil || len(got) != rows {
-			t.Fatalf("%d matches, %v, want %d", len(got), err, rows)
-		}
+		got := testkit.Value(ix.lookup(nil, []addr.Key{{Text: "own.test", Kind: addr.Domain, Labels: 2}, e.key}, 0))(t)
+		testkit.MustEqual(t, "matches", len(got), rows)
 		for row, m := range got {
 			if want := (Match{Row: row, Kind: lists.Domain, Key: e.key, Scope: e.scope, Action: e.action, Line: e.line, Reason: fmt.Sprint("reason ", row)}); m != want {
 				t.Fatalf("match %d = %v, want %v", row, m, want)
@@ -179,10 +177,8 @@ func TestMoreThan64Sources(t *testing.T) {
 	if d.Report.Entries != 64 || d.Report.Dropped != 136 {
 		t.Errorf("%d entries, %d dropped, want 64 and 136", d.Report.Entries, d.Report.Dropped)
 	}
-	matches, err := d.Index().Lookup(nil, sender(t, "x@bulk.test"), testTime)
-	if err != nil || len(matches) != 64 {
-		t.Fatalf("%d matches, %v", len(matches), err)
-	}
+	matches := testkit.Value(d.Index().Lookup(nil, sender(t, "x@bulk.test"), testTime))(t)
+	testkit.MustEqual(t, "matches", len(matches), 64)
 	var tail []int
 	for i, m := range matches {
 		if i > 0 && m.Row <= matches[i-1].Row {
@@ -204,12 +200,8 @@ func TestExpiredEntriesAreNotBuiltIn(t *testing.T) {
 	} {
 		ix := indexOf(t, seeded(1), rowsNamed(1), []listed{{key: key, expiry: tt.expiry}})
 		keys, _ := ix.Counts()
-		if expired := tt.expiry != 0 && tt.expiry <= testTime.Unix(); expired != (keys == 0) {
-			t.Errorf("expiry %d: %d keys", tt.expiry, keys)
-		}
-		if ix.file.Expiry != tt.earliest {
-			t.Errorf("expiry %d: header says %d, want %d", tt.expiry, ix.file.Expiry, tt.earliest)
-		}
+		testkit.Equal(t, fmt.Sprintf("expiry %d: %d keys", tt.expiry, keys), tt.expiry != 0 && tt.expiry <= testTime.Unix(), keys == 0)
+		testkit.Equal(t, fmt.Sprintf("expiry %d: header", tt.expiry), ix.file.Expiry, tt.earliest)
 	}
 }
 
@@ -228,9 +220,7 @@ func TestKindsThatNoListHoldsAreNotAsked(t *testing.T) {
 		{"names of four labels", listed{key: domainKey(t, "a.b.bulk.test")}, 0},
 	} {
 		ix := indexOf(t, seeded(1), rowsNamed(1), []listed{tt.entry})
-		if _, err := ix.Lookup(nil, sender(t, "x@y.example.org"), testTime); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(ix.Lookup(nil, sender(t, "x@y.example.org"), testTime))(t)
 		if _, asked := ix.FalsePositives(); asked != tt.asked {
 			t.Errorf("a list of %s: %d keys asked, want %d", tt.name, asked, tt.asked)
 		}
@@ -243,9 +233,7 @@ func TestFalsePositivesAreCounted(t *testing.T) {
 	senders := make([]addr.Addr, 10)
 	for i := range senders {
 		senders[i] = sender(t, fmt.Sprintf("x@y%d.example", i))
-		if _, err := ix.Lookup(nil, senders[i], testTime); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(ix.Lookup(nil, senders[i], testTime))(t)
 	}
 	if fp, asked := ix.FalsePositives(); fp != 10 || asked != 10 { // names of two labels alone
 		t.Errorf("FalsePositives() = %d, %d, want 10, 10", fp, asked)
@@ -273,9 +261,7 @@ func TestClearSendersAllocateNothing(t *testing.T) {
 					t.Fatalf("Lookup(%s) = %v, %v", a, got, err)
 				}
 			})
-			if allocs != 0 {
-				t.Errorf("%s: Lookup(%s) allocates %v times", name, a, allocs)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: Lookup(%s) allocates: times", name, a), allocs, 0)
 		}
 	}
 	measure("filter says no")

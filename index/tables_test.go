@@ -39,9 +39,7 @@ func TestEveryFlippedBitOfTheTablesIsSeen(t *testing.T) {
 		}
 	}
 	s.write(t, s.data)
-	if err := s.judge(t, "nothing"); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, s.judge(t, "nothing"))
 }
 
 // Tables whose sums are right and which say something else, as only a hostile
@@ -138,9 +136,7 @@ func TestVerifyHoldsTheTablesAgainstTheStore(t *testing.T) {
 			t.Errorf("%s: Open = %v", name, err)
 			continue
 		}
-		if err := ix.Verify(t.Context()); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%s: Verify = %v, want ErrCorrupt", name, err)
-		}
+		testkit.IsError(t, fmt.Sprintf("%s: Verify", name), ix.Verify(t.Context()), ErrCorrupt)
 	}
 }
 
@@ -151,7 +147,5 @@ func TestFileWithoutTables(t *testing.T) {
 	if ix.patterns != nil || ix.file.Networks.V4 != nil || ix.file.Sections[format.SecNetworks] != (format.Section{}) || ix.file.Sections[format.SecPatterns] != (format.Section{}) {
 		t.Error("a table without entries")
 	}
-	if _, err := os.Stat(s.path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(os.Stat(s.path))(t)
 }

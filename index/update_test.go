@@ -517,9 +517,7 @@ func TestRefusedLinesAreToldFromAnySource(t *testing.T) {
 				t.Fatalf("refused lines %+v", want)
 			}
 		}
-		if d.Report.Cached != 2*round {
-			t.Errorf("%s: %d sources from segments", how, d.Report.Cached)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: sources from segments", how), d.Report.Cached, 2*round)
 		for _, table := range [][]ListInfo{d.Report.Lists, d.Index().Lists(), opened.Lists()} {
 			if got := table[0].Summary.Dropped; !reflect.DeepEqual(got, want) {
 				t.Errorf("%s: %+v, want %+v", how, got, want)

@@ -100,9 +100,7 @@ func TestEntriesAreWhatWasRead(t *testing.T) {
 	if !slices.Equal(have, want) {
 		t.Errorf("%d entries, want %d", len(have), len(want))
 		for i := range min(len(have), len(want)) {
-			if have[i] != want[i] {
-				t.Fatalf("entry %d is %s, want %s", i, have[i], want[i])
-			}
+			testkit.MustEqual(t, fmt.Sprintf("entry %d", i), have[i], want[i])
 		}
 	}
 	if again != agains || agains == 0 {
@@ -148,17 +146,13 @@ func TestEntriesEnd(t *testing.T) {
 			t.Errorf("entry or error %d after the end: %v", n, err)
 		}
 	}
-	if n != 1 {
-		t.Errorf("%d entries and errors after the end, want the one error", n)
-	}
+	testkit.Equal(t, "entries and errors after the end", n, 1)
 	n = 0
 	for range ix.Entries(t.Context(), nil) {
 		n++
 		break
 	}
-	if n != 1 {
-		t.Errorf("%d entries after the caller has enough", n)
-	}
+	testkit.Equal(t, "entries after the caller has enough", n, 1)
 }
 
 // TestEntriesOfADamagedFile: whatever bit flips, a walk has all entries as they
@@ -289,9 +283,7 @@ func TestLinesAreWhatWasRead(t *testing.T) {
 		t.Errorf("%d lines of the other list, %v", held, err)
 	}
 	enough := errors.New("enough")
-	if err := ix.Lines(t.Context(), 0, 1, nil, func(int, []byte) error { return enough }); err != enough {
-		t.Errorf("an error of use: %v", err)
-	}
+	testkit.Equal(t, "an error of use", ix.Lines(t.Context(), 0, 1, nil, func(int, []byte) error { return enough }), enough)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if err := ix.Lines(ended, 0, 1, nil, func(int, []byte) error { return nil }); !errors.Is(err, context.Canceled) {
