@@ -2,6 +2,7 @@ package lists
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"blockd/internal/testkit"
@@ -28,9 +29,7 @@ func TestParseAnswer(t *testing.T) {
 		{"550\t5.7.1  two  blanks", Answer{550, "5.7.1", "two  blanks"}},
 		{"550 551 no", Answer{550, "", "551 no"}},
 	} {
-		if got := ParseAnswer(tt.text); got != tt.want {
-			t.Errorf("ParseAnswer(%q) = %+v, want %+v", tt.text, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("ParseAnswer(%q)", tt.text), ParseAnswer(tt.text), tt.want)
 	}
 }
 

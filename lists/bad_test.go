@@ -86,9 +86,7 @@ func lintOutput(t *testing.T, path string, s lists.Settings) []byte {
 		}
 		return enc.Encode(l)
 	})
-	if (err != nil) != (sum.Verdict == lists.Refused) {
-		t.Errorf("verdict %s with %v", sum.Verdict, err)
-	}
+	testkit.Equal(t, fmt.Sprintf("verdict %s with %v", sum.Verdict, err), err != nil, sum.Verdict == lists.Refused)
 	end := lintSummary{File: file}
 	end.Summary.Format, end.Summary.Lines, end.Summary.Entries, end.Summary.Keys = sum.Format, sum.Lines, sum.Entries, keys
 	end.Summary.Errors, end.Summary.Skipped, end.Summary.Verdict, end.Summary.Why = sum.Errors, sum.Skipped, string(sum.Verdict), sum.Why
@@ -171,9 +169,7 @@ func TestWords(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]lists.Action{"": lists.Block, "block": lists.Block, "allow": lists.Allow} {
-		if got, err := lists.ParseAction(text); err != nil || got != want {
-			t.Errorf("ParseAction(%q) = %v, %v", text, got, err)
-		}
+		testkit.Equal(t, fmt.Sprintf("ParseAction(%q)", text), testkit.Value(lists.ParseAction(text))(t), want)
 	}
 	for _, text := range []string{"Block", "tempfail", "discard", "deny"} {
 		if _, err := lists.ParseAction(text); err == nil {
@@ -219,9 +215,7 @@ func TestAbout(t *testing.T) {
 		"a megabyte":         {"# Title: One\n# Homepage: https://" + strings.Repeat("x", 1<<20) + "\n# License: MIT\nbad.example\n", "plain", lists.About{Title: "One"}},
 		"a long line":        {"# " + strings.Repeat("x", 70_000) + "\n# Title: late\nbad.example\n", "plain", lists.About{}},
 	} {
-		if got := aboutOf(t, tt.text, tt.format); got != tt.want {
-			t.Errorf("%s:\n got %+v\nwant %+v", name, got, tt.want)
-		}
+		testkit.Equal(t, name, aboutOf(t, tt.text, tt.format), tt.want)
 	}
 }
 
@@ -233,9 +227,7 @@ func TestForbids(t *testing.T) {
 		"": false, "MIT": false, "CC0-1.0": false, "CC BY-SA 4.0": false, "GPL-3.0": false, "Unlicense": false, "https://unlicense.org": false,
 		"Redistribution and use in source and binary forms": false,
 	} {
-		if got := (lists.About{Licence: licence}).Forbids(); got != want {
-			t.Errorf("Forbids of %q = %v, want %v", licence, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("Forbids of %q", licence), (lists.About{Licence: licence}).Forbids(), want)
 	}
 }
 

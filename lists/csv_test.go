@@ -144,9 +144,7 @@ func TestJSON(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, _, err := items(t, tt.text, lists.Settings{Format: tt.format})
 			testkit.Must(t, err)
-			if got := strings.Join(got, " + "); got != tt.want {
-				t.Errorf("%s\n got %s\nwant %s", tt.text, got, tt.want)
-			}
+			testkit.Equal(t, tt.text, strings.Join(got, " + "), tt.want)
 		})
 	}
 }

@@ -2,6 +2,7 @@ package lists_test
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -91,9 +92,7 @@ func TestRealLists(t *testing.T) {
 				t.Errorf("%+v, %d keys; want %d entries, %d keys, %d errors", sum, len(keys), tt.entries, tt.keys, tt.errors)
 			}
 			if tt.auto == "" {
-				if got := refused(t, path, lists.Settings{}); got != lists.Ambiguous {
-					t.Errorf("guessed: refused as %s", got)
-				}
+				testkit.Equal(t, "guessed: refused as", refused(t, path, lists.Settings{}), lists.Ambiguous)
 			} else if got, guessed := keysOf(t, path, "auto"); guessed.Format != tt.auto || !maps.Equal(got, keys) {
 				t.Errorf("guessed: %+v, and other keys", guessed)
 			}
@@ -173,9 +172,7 @@ func TestShippedLists(t *testing.T) {
 		if err != nil || sum.Entries != tt.entries || sum.Errors != 0 {
 			t.Errorf("%s: %+v, %v, want %d entries", tt.name, sum, err, tt.entries)
 		}
-		if !strings.Contains(string(readme), "| `"+tt.name+"` | "+tt.format+" | ") {
-			t.Errorf("README.md does not have %s", tt.name)
-		}
+		testkit.Has(t, string(readme), "| `"+tt.name+"` | "+tt.format+" | ")
 	}
 	got, _, err := items(t, string(testkit.Read(t, testkit.Root(t)+"/testdata/lists/example.txt")), lists.Settings{Format: "plain"})
 	testkit.Must(t, err)
@@ -203,9 +200,7 @@ func TestShippedListsMeetNoHam(t *testing.T) {
 	defer ham.Close()
 	for _, tt := range shipped {
 		keys, _ := keysOf(t, filepath.Join(testkit.Root(t), "testdata/lists", tt.name), tt.format)
-		if _, err := ham.Seek(0, io.SeekStart); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(ham.Seek(0, io.SeekStart))(t)
 		met := 0
 		for lines := bufio.NewScanner(ham); lines.Scan(); {
 			a := testkit.Value(addr.Parse(lines.Text()))(t)
@@ -220,9 +215,7 @@ func TestShippedListsMeetNoHam(t *testing.T) {
 		if tt.name == "disposable_email_blocklist.conf" {
 			want = 3 // which README.md says
 		}
-		if met != want {
-			t.Errorf("%s covers %d senders of ham, want %d", tt.name, met, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s covers: senders of ham", tt.name), met, want)
 	}
 }
 

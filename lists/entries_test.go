@@ -75,9 +75,7 @@ func TestEntriesAcrossBlocks(t *testing.T) {
 			}
 		}
 	}
-	if _, err := entryLines(t, lists.EntriesHead+"\n"+strings.Join(lines, ""), 3); err != nil {
-		t.Error(err)
-	}
+	testkit.Value(entryLines(t, lists.EntriesHead+"\n"+strings.Join(lines, ""), 3))(t)
 }
 
 // TestEntriesAreWrittenOnce: of two with one key, action and scope the one that ends last stays.
@@ -90,13 +88,9 @@ func TestEntriesAreWrittenOnce(t *testing.T) {
 	}{{90, "ends first"}, {1000, "ends last"}, {999, "ends before"}} {
 		it := testkit.Value(lists.ParseEntry("bulk.test", lists.Settings{}))(t)
 		it.Expires, it.Origin, it.Reason = e.expires, e.origin, "tab\tend\\t"
-		if _, err := w.Write(&it); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(w.Write(&it))(t)
 		it.Action, it.Expires = lists.Allow, e.expires%999
-		if _, err := w.Write(&it); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(w.Write(&it))(t)
 	}
 	const said = `tab\tend\\t`
 	want := lists.EntriesHead + "\nbulk.test\ta\tt\t\tends before\t" + said + "\nbulk.test\tb\tt\t1000\tends last\t" + said + "\n"
@@ -170,9 +164,7 @@ func (rs rows) run(t *testing.T, s lists.Settings) {
 			}
 			got, _, err := items(t, tt.line+"\n"+last+"\n", s)
 			testkit.Must(t, err)
-			if got := strings.Join(got[:max(len(got)-1, 0)], " + "); got != tt.want {
-				t.Errorf("%s line %q:\n got %s\nwant %s", s.Format, tt.line, got, tt.want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s line %q", s.Format, tt.line), strings.Join(got[:max(len(got)-1, 0)], " + "), tt.want)
 		})
 	}
 }
@@ -188,7 +180,5 @@ var lastLine = map[string]string{
 
 func equal(t testing.TB, got, want []string) {
 	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
-	}
+	testkit.Equal(t, "entries", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 }

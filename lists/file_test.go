@@ -82,9 +82,7 @@ func TestOpenRefusesAtOnce(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.want != "" {
-				if got := refused(t, at(tt.name), lists.Settings{}); got != tt.want {
-					t.Errorf("refused as %s, want %s", got, tt.want)
-				}
+				testkit.Equal(t, "refused as", refused(t, at(tt.name), lists.Settings{}), tt.want)
 				_, err := lists.HashFile(t.Context(), at(tt.name))
 				if fe, ok := errors.AsType[*lists.FileError](err); !ok || fe.Class != tt.want {
 					t.Errorf("HashFile: %v, want %s", err, tt.want)
@@ -167,9 +165,7 @@ func TestTornFileThatChangedIsChanged(t *testing.T) {
 	_, err := lists.ReadFile(t.Context(), path, lists.Settings{Format: "json"}, func(*lists.Item) error {
 		return os.WriteFile(path, []byte(`["a.test", "b.test"]`), 0o600)
 	})
-	if !errors.Is(err, lists.ErrChanged) {
-		t.Errorf("%v, want ErrChanged", err)
-	}
+	testkit.IsError(t, "a torn file", err, lists.ErrChanged)
 }
 
 func TestErrorsOfTheCallerComeBackAsTheyAre(t *testing.T) {
@@ -215,9 +211,7 @@ func pack(t testing.TB, texts ...string) string {
 	var b bytes.Buffer
 	for _, text := range texts {
 		w := gzip.NewWriter(&b)
-		if _, err := w.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(w.Write([]byte(text)))(t)
 		testkit.Must(t, w.Close())
 	}
 	return b.String()
@@ -376,9 +370,7 @@ func TestFileVerdicts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, s, _ := items(t, tt.text, lists.Settings{Format: tt.format})
 			got := fmt.Sprintf("%s %s %d %d %d %d %s", s.Verdict, s.Format, s.Lines, s.Entries, s.Errors, s.Skipped, s.Why)
-			if got != tt.want {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
-			}
+			testkit.Equal(t, "class", got, tt.want)
 		})
 	}
 }
@@ -392,8 +384,6 @@ func TestFileErrorIsOneLine(t *testing.T) {
 		{lists.FileError{Path: "l.txt", Line: 7, Class: lists.JSON, Err: errors.New("torn")}, "l.txt:7: json: torn"},
 		{lists.FileError{Path: "a\nb", Class: lists.Gzip, Err: errors.New("x")}, `"a\nb": gzip: x`},
 	} {
-		if got := tt.err.Error(); got != tt.want {
-			t.Errorf("got %s, want %s", got, tt.want)
-		}
+		testkit.Equal(t, "tt.err.Error()", tt.err.Error(), tt.want)
 	}
 }

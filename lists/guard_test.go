@@ -79,9 +79,7 @@ func TestGuardJudgesEntries(t *testing.T) {
 				s := lists.Settings{Format: tt.format, Guard: guard}
 				got, _, err := items(t, tt.line+"\nlast.test"+tail[tt.format]+"\n", s)
 				testkit.Must(t, err)
-				if got := strings.Join(got[:max(len(got)-1, 0)], " + "); got != want {
-					t.Errorf("%q: got %s, want %s", tt.line, got, want)
-				}
+				testkit.Equal(t, tt.line, strings.Join(got[:max(len(got)-1, 0)], " + "), want)
 			}
 		})
 	}
@@ -121,9 +119,7 @@ func TestGuardSettings(t *testing.T) {
 		"order":              func(s *lists.GuardSettings) { slices.Reverse(s.Protected) },
 		"spelling and twice": func(s *lists.GuardSettings) { s.Protected = append(s.Protected, "GMAIL.com.") },
 	} {
-		if id(change) != same {
-			t.Errorf("%s change the ID: a generation would be built anew for nothing", what)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s change the ID: a generation would be built anew for nothing", what), id(change), same)
 	}
 	seen := map[uint64]string{0: "nil", same: "default"}
 	for what, change := range map[string]func(*lists.GuardSettings){
@@ -138,9 +134,7 @@ func TestGuardSettings(t *testing.T) {
 		}
 		seen[id(change)] = what
 	}
-	if (*lists.Guard)(nil).ID() != 0 {
-		t.Error("the nil Guard has an ID")
-	}
+	testkit.Equal(t, "the nil Guard has an ID", (*lists.Guard)(nil).ID(), 0)
 }
 
 // TestShippedProtected reviews the table by what can be checked: every name is a

@@ -56,9 +56,7 @@ func TestRegistrableDomain(t *testing.T) {
 		"mx1.Mail.Example.CO.UK.": "example.co.uk", "here.example": "here.example", "mx.city.kobe.jp": "city.kobe.jp",
 		"co.uk": "", "mailhost": "", "": "", "x y": "", "shop.公司.cn": "shop.xn--55qx5d.cn",
 	} {
-		if got := RegistrableDomain(name); got != want {
-			t.Errorf("RegistrableDomain(%q) = %q, want %q", name, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("RegistrableDomain(%q)", name), RegistrableDomain(name), want)
 	}
 }
 
@@ -158,9 +156,7 @@ func TestSuffixVectors(t *testing.T) {
 			want = key.Text
 		}
 		n++
-		if got := RegistrableDomain(name); got != want {
-			t.Errorf("RegistrableDomain(%q) = %q, want %q", name, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("RegistrableDomain(%q)", name), RegistrableDomain(name), want)
 		key, err := addr.DomainKey(name)
 		if err != nil || key.Labels == 1 {
 			continue

@@ -225,9 +225,7 @@ func TestRangeIsCoveredOnce(t *testing.T) {
 		covered := map[netip.Addr]int{}
 		nets := rangeNets(at(from), at(to))
 		for _, n := range nets {
-			if n != n.Masked() {
-				t.Fatalf("%d-%d: %v has host bits", from, to, n)
-			}
+			testkit.MustEqual(t, fmt.Sprintf("%d-%d: has host bits", from, to), n, n.Masked())
 			for a := n.Addr(); n.Contains(a); a = a.Next() {
 				covered[a]++
 			}
@@ -280,9 +278,7 @@ func TestSummaryTellsOfRefusedLines(t *testing.T) {
 		if want := []int{1000, 2000, 3000, 4000, 4321, 5000, 6000, 7000, 8000, 9000}; !reflect.DeepEqual(lines, want) {
 			t.Errorf("%d workers: lines %v, want %v", workers, lines, want)
 		}
-		if d.First[4].Text != "a..test" {
-			t.Errorf("%d workers: text %q", workers, d.First[4].Text)
-		}
+		testkit.Equal(t, fmt.Sprintf("%d workers: text", workers), d.First[4].Text, "a..test")
 	}
 }
 

@@ -80,9 +80,7 @@ func TestOwnersColumnIsNeverDropped(t *testing.T) {
 		"plain without owners":          {"bulk.example\n", lists.Settings{Format: "plain", PerRecipient: true}, lists.Owner},
 	} {
 		path := testkit.File(t, "list", c.text)
-		if got := refused(t, path, c.s); got != c.want {
-			t.Errorf("%s: class %q, want %q", name, got, c.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: class", name), refused(t, path, c.s), c.want)
 	}
 }
 
@@ -135,9 +133,7 @@ func TestEntriesOfOwners(t *testing.T) {
 		for i := range n {
 			it := testkit.Value(lists.ParseEntry(fmt.Sprintf("sender-%05d@bulk.example", i), lists.Settings{}))(t)
 			testkit.Must(t, it.SetOwner(fmt.Sprintf("user%d@here.example", owner)))
-			if _, err := w.Write(&it); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Value(w.Write(&it))(t)
 		}
 	}
 	testkit.Must(t, w.Close())

@@ -65,9 +65,7 @@ func TestSelfTestLines(t *testing.T) {
 	} {
 		t.Run(tt.rule, func(t *testing.T) {
 			got, _ := tests(t, tt.format, tt.line+"\nlast.test"+tail[tt.format]+"\n")
-			if got := strings.Join(got, "; "); got != tt.want {
-				t.Errorf("%s: got %q, want %q", tt.format, got, tt.want)
-			}
+			testkit.Equal(t, tt.format, strings.Join(got, "; "), tt.want)
 		})
 	}
 }

@@ -236,9 +236,7 @@ func TestMostSpecificNameDecides(t *testing.T) {
 					}
 				}
 			}
-			if names != len(lines) {
-				t.Errorf("refused lines %q", lines)
-			}
+			testkit.Equal(t, fmt.Sprintf("refused lines %q", lines), names, len(lines))
 			for _, workers := range []int{2, 5} { // and several workers read the same
 				n, err := lists.ReadBlocks(t.Context(), list, lists.Settings{Format: format}, workers, func(int, *lists.Item) error { return nil })
 				if err != nil || n.Entries != sum.Entries || n.Errors != sum.Errors {

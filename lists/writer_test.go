@@ -213,9 +213,7 @@ func TestWriterRefuses(t *testing.T) {
 	} {
 		w := testkit.Value(NewWriter(io.Discard, tt.format, ""))(t)
 		items := entriesOf(t, tt.from, tt.text)
-		if len(items) != 1 {
-			t.Fatalf("%s: %d entries", tt.text, len(items))
-		}
+		testkit.MustEqual(t, fmt.Sprintf("%s: entries", tt.text), len(items), 1)
 		if _, err := w.Write(&items[0]); !errors.Is(err, ErrUnsayable) {
 			t.Errorf("%s as %s: %v, although %s", tt.text, tt.format, err, tt.why)
 		}
@@ -240,9 +238,7 @@ func TestWriterNarrows(t *testing.T) {
 				t.Errorf("%s: narrowed %t, %v, %+v", format, narrowed, err, back)
 			}
 		case "rbldnsd:ip4set":
-			if !errors.Is(err, ErrUnsayable) {
-				t.Errorf("%s: %v", format, err)
-			}
+			testkit.IsError(t, format, err, ErrUnsayable)
 		default:
 			if narrowed || err != nil {
 				t.Errorf("%s: narrowed %t, %v", format, narrowed, err)
@@ -271,13 +267,9 @@ func TestWriterKeepsReasons(t *testing.T) {
 		var b bytes.Buffer
 		w := testkit.Value(NewWriter(&b, tt.format, ""))(t)
 		items := entriesOf(t, tt.from, tt.text)
-		if _, err := w.Write(&items[0]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(w.Write(&items[0]))(t)
 		w.Close()
-		if b.String() != tt.want {
-			t.Errorf("%s as %s: %q, want %q", tt.text, tt.format, b.String(), tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s as %s", tt.text, tt.format), b.String(), tt.want)
 		back := entriesOf(t, tt.format, b.String())
 		if tt.format != "plain" && (len(back) != 1 || back[0].Reason != items[0].Reason) {
 			t.Errorf("%s as %s came back as %+v", tt.text, tt.format, back)

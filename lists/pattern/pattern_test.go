@@ -59,9 +59,7 @@ func TestMatch(t *testing.T) {
 					t.Errorf("%s matches %s", p, text)
 				}
 			}
-			if got := fmt.Sprint(p.Needs()); got != tt.needs {
-				t.Errorf("needs %s, want %s", got, tt.needs)
-			}
+			testkit.Equal(t, "needs", fmt.Sprint(p.Needs()), tt.needs)
 		})
 	}
 }
@@ -93,9 +91,7 @@ func TestParseRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Parse(Glob, strings.Repeat("a", 1001)); !errors.Is(err, ErrTooLong) {
-		t.Errorf("a glob of 1001 octets: %v", err)
-	}
+	testkit.Fails(Parse(Glob, strings.Repeat("a", 1001)))(t, "a glob of 1001 octets", ErrTooLong)
 }
 
 func TestTooBroad(t *testing.T) {
@@ -113,9 +109,7 @@ func TestTooBroad(t *testing.T) {
 	}
 	for _, tt := range tests {
 		p := testkit.Value(Parse(tt.kind, tt.text))(t)
-		if got := p.TooBroad(); got != tt.want {
-			t.Errorf("%s: too broad %v, want %v", p, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: too broad", p), p.TooBroad(), tt.want)
 	}
 }
 
