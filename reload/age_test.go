@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // date sets a file's time to so long ago.
@@ -158,9 +160,7 @@ func TestTouchedFileIsYoungAgain(t *testing.T) {
 	generation := d.Status().Generation
 	d.write("a.txt", "old.example\n")
 	d.wantMetric(`blockd_list_stale{list="a"}`, "0")
-	if d.Status().Generation != generation {
-		t.Error("a new generation of the same list")
-	}
+	testkit.Equal(t, "a new generation of the same list", d.Status().Generation, generation)
 }
 
 // TestAskingForTheSame says what came of a SIGHUP, which is never nothing.

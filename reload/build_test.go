@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/mail/digest"
 )
@@ -58,9 +59,7 @@ func TestBrokenListDoesNotHoldBackTheOthers(t *testing.T) {
 			tt.spoil(d)
 			d.waitProblem("list a", tt.class)
 			d.looks(2)
-			if d.Status().Generation != first {
-				t.Error("a generation of nothing new")
-			}
+			testkit.Equal(t, "a generation of nothing new", d.Status().Generation, first)
 			for i := 1; i <= 3; i++ {
 				d.served("b.txt", fmt.Sprintf("b%d.example\n", i), fmt.Sprintf("x@b%d.example", i))
 				d.waitProblem("list a", tt.class)
@@ -73,9 +72,7 @@ func TestBrokenListDoesNotHoldBackTheOthers(t *testing.T) {
 			}
 			generation := d.Status().Generation
 			d.looks(2)
-			if d.Status().Generation != generation {
-				t.Error("built again without a change")
-			}
+			testkit.Equal(t, "built again without a change", d.Status().Generation, generation)
 			if n := d.count("level=ERROR"); n != 1 || d.count("hint=") != 1 || d.count("class=") != 1 || d.count("file=") != 1 {
 				t.Errorf("%d log lines for one problem, want one with file, class and hint:\n%s", n, d.log)
 			}
@@ -276,9 +273,7 @@ func TestListThatIsAwayDuringABuild(t *testing.T) {
 // is there serves on. Small changes act on digests too.
 func TestHashesAreBuiltWhenTheyAreConfigured(t *testing.T) {
 	d := small(t, map[string]string{"a.txt": "x@bad.example\n"}).open()
-	if d.Live().Hashes() != 0 {
-		t.Fatalf("hashes %v", d.Live().Hashes())
-	}
+	testkit.MustEqual(t, "hashes", d.Live().Hashes(), 0)
 	for _, hashes := range []digest.Set{digest.SetOf(digest.SHA1), digest.SetOf(digest.MD5, digest.SHA1), 0} {
 		d.settings.Hashes = hashes
 		d.open()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -113,9 +114,7 @@ func TestChangesAreServed(t *testing.T) {
 				}
 				d.waitWell()
 				d.wantMetric("blockd_reload_last_attempt_success", "1")
-				if d.Status().Generation != d.Live().Generation() {
-					t.Error("status is of another generation")
-				}
+				testkit.Equal(t, "status is of another generation", d.Status().Generation, d.Live().Generation())
 			})
 		}
 	}
@@ -151,9 +150,7 @@ func TestSameContentIsNotBuilt(t *testing.T) {
 	d.looks(1)
 	d.Now()
 	d.looks(1)
-	if got := d.Status().Generation; got != generation {
-		t.Errorf("generation %s after rewriting the same, want %s", got, generation)
-	}
+	testkit.Equal(t, "generation: after rewriting the same", d.Status().Generation, generation)
 	d.wantMetric(`blockd_reloads_total{result="swapped"}`, "1")
 }
 

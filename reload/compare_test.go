@@ -296,9 +296,7 @@ func TestCorrespondentsSpeakAgainstALoad(t *testing.T) {
 			d.look(t.Context(), true) // builds what memory has, if it was an update
 			names := d.heldNames()
 			for _, want := range []string{"a:bob@there.example:", "a:far.example:", "a:eve@:", "a:198.51.100.0/24:", "a:*wrot*@*:"} {
-				if !strings.Contains(names, want) {
-					t.Errorf("held %s, and not %s", names, want)
-				}
+				testkit.Has(t, names, want)
 			}
 			if d.listed("bob@there.example") || d.listed("eve@mail.far.example") || !d.listed("carl@there.example") || !d.listed("a@new.example") || !d.listed("stranger@lately.example") {
 				t.Errorf("held %s: wrong answers", names)
@@ -306,9 +304,7 @@ func TestCorrespondentsSpeakAgainstALoad(t *testing.T) {
 			if remarks := strings.Join(d.Status().Remarks, "\n"); !strings.Contains(remarks, "correspondents, to whom users of this server write") || len(d.Status().Problems) > 0 {
 				t.Errorf("remarks %q, problems %q", remarks, d.Status().Problems)
 			}
-			if log := d.log.String(); !strings.Contains(log, "class=correspondents") {
-				t.Errorf("the log does not say why:\n%s", log)
-			}
+			testkit.Has(t, d.log.String(), "class=correspondents")
 		})
 	}
 }

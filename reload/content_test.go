@@ -46,9 +46,7 @@ func TestMoved(t *testing.T) {
 			var c fileCache
 			c.read(t.Context(), d.sources())
 			tt.do(d)
-			if got := c.moved(d.sources()); got != tt.moved {
-				t.Errorf("moved = %v, want %v", got, tt.moved)
-			}
+			testkit.Equal(t, "moved", c.moved(d.sources()), tt.moved)
 			if c.moved(d.sources()) {
 				t.Error("moved twice")
 			}
@@ -67,9 +65,7 @@ func TestMovedKnowsFilesThatComeAndGo(t *testing.T) {
 		sources []index.Source
 		moved   bool
 	}{{"the same", twice, false}, {"one less", both[:1], true}, {"one more", both, true}, {"as before", both, false}} {
-		if got := c.moved(tt.sources); got != tt.moved {
-			t.Errorf("%s: moved = %v, want %v", tt.name, got, tt.moved)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: moved", tt.name), c.moved(tt.sources), tt.moved)
 	}
 }
 
@@ -93,9 +89,7 @@ func TestHashIsKeptForAnOldStamp(t *testing.T) {
 	}
 	d.write("a.txt", "two.example\n")
 	d.old("a.txt")
-	if hash() != first {
-		t.Error("a file whose stamp is as before was read again")
-	}
+	testkit.Equal(t, "a file whose stamp is as before was read again", hash(), first)
 	c.forget()
 	if hash() == first {
 		t.Error("forget has not forgotten")
@@ -135,9 +129,7 @@ func TestFollowTellsOfNewFoldersOnly(t *testing.T) {
 		t.Error("told of a folder that is watched already")
 	}
 	w.follow(nil)
-	if n := len(w.events.WatchList()); n != 0 {
-		t.Errorf("%d folders are watched for no list", n)
-	}
+	testkit.Equal(t, "folders are watched for no list", len(w.events.WatchList()), 0)
 }
 
 // TestFollow has two Reloaders at one index file, as two processes at an upgrade. The one that follows must come to serve

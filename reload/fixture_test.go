@@ -57,9 +57,7 @@ func (d *daemon) open() *daemon {
 	d.t.Helper()
 	d.reg, d.log = prometheus.NewRegistry(), &testkit.Log{}
 	r, err := Open(d.t.Context(), d.settings, d.log.Logger(), d.reg)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	testkit.Must(d.t, err)
 	d.Reloader = r
 	return d
 }
@@ -128,9 +126,7 @@ func (d *daemon) symlink(target, name string) {
 
 func (d *daemon) must(err error) {
 	d.t.Helper()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	testkit.Must(d.t, err)
 }
 
 // listed asks the serving generation.
@@ -146,13 +142,9 @@ func listed(t *testing.T, ix *index.Index, sender string) bool {
 
 func matches(t *testing.T, ix *index.Index, sender string) []index.Match {
 	a, err := addr.Parse(sender)
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, err)
 	found, err := ix.Lookup(nil, a, time.Now())
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, err)
 	return found
 }
 
@@ -264,9 +256,7 @@ func packed(t *testing.T, text string) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	if _, err := w.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(w.Write([]byte(text)))(t)
 	testkit.Must(t, w.Close())
 	return b.String()
 }

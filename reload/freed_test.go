@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy"
 	"blockd/records/history"
@@ -93,9 +94,7 @@ func TestLoadsThatFree(t *testing.T) {
 				}
 				problems := strings.Join(d.Status().Problems, "\n")
 				if tt.want == "" {
-					if problems != "" {
-						t.Errorf("refused: %s", problems)
-					}
+					testkit.Equal(t, "refused", problems, "")
 					return
 				}
 				if want := fmt.Sprintf(tt.want, d.path(tt.file)); !strings.HasPrefix(problems, want) || strings.Contains(problems, "\n") {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 )
 
 // bench runs a loop in a bubble and writes down when it looks.
@@ -145,9 +146,7 @@ func TestLoop(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := runLoop(t, tt.script); !slices.Equal(got, tt.want) {
-				t.Errorf("looks at %v, want %v", got, tt.want)
-			}
+			testkit.EqualSlices(t, "looks at", runLoop(t, tt.script), tt.want)
 		})
 	}
 }

@@ -191,15 +191,11 @@ func TestEveryKindOfEntryIsHeld(t *testing.T) {
 			}
 			check("after the load")
 			if from == 0 {
-				if got := d.heldNames(); got != want {
-					t.Errorf("held\n%s, want\n%s", got, want)
-				}
+				testkit.Equal(t, "held", d.heldNames(), want)
 			}
 			d.look(t.Context(), true) // builds what memory has, if it was an update
 			check("after the next look")
-			if got := d.heldNames(); got != want {
-				t.Errorf("held\n%s, want\n%s", got, want)
-			}
+			testkit.Equal(t, "held", d.heldNames(), want)
 			d.write("lists/one.txt", "old.example\nnew.example\nd1.example\nmore.example\ns2@d2.example\ns3@\n")
 			d.look(t.Context(), true)
 			check("after a change of something else")
@@ -339,9 +335,7 @@ func TestHeldEntriesAreTakenWhenAccepted(t *testing.T) {
 	if !d.listed("s0@d0.example") || d.listed("s20@d20.example") {
 		t.Errorf("a is not what serves, or b is; log:\n%s", d.log)
 	}
-	if got := d.heldNames(); got != "b:d20.example:2 b:d21.example:3 b:d22.example:4" {
-		t.Errorf("held: %s", got)
-	}
+	testkit.Equal(t, "held", d.heldNames(), "b:d20.example:2 b:d21.example:3 b:d22.example:4")
 	d.served("a.txt", domains(10)+"more.example\n", "x@more.example")
 	if !held(0, 3)() || !d.listed("s0@d0.example") {
 		t.Errorf("held %v after the next load", d.Status().Held)

@@ -54,12 +54,8 @@ func TestRollbackOutlastsARestartUntilAdopted(t *testing.T) {
 	d.write("a.txt", "new.test\n")
 	d.lookOnce()
 	d.want("the file", "new.test")
-	if _, err := store.Tidy(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.Rollback(t.Context(), "a", "", kept.Who{By: "anna"}, time.Now(), noRecord); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(store.Tidy(t.Context()))(t)
+	testkit.Value(store.Rollback(t.Context(), "a", "", kept.Who{By: "anna"}, time.Now(), noRecord))(t)
 	d.lookOnce()
 	d.want("rolled back", "old.test")
 	if _, err := store.Rollback(t.Context(), "a", "", kept.Who{}, time.Now(), noRecord); err == nil || !strings.Contains(err.Error(), "taken back already") {
@@ -82,9 +78,7 @@ func TestRollbackOutlastsARestartUntilAdopted(t *testing.T) {
 	if _, err := store.Adopt(t.Context(), "a", "0123456789abcdef", false, kept.Who{}, time.Now(), func(string) error { return nil }); err == nil {
 		t.Error("a content that nobody looked at was adopted")
 	}
-	if _, err := store.Adopt(t.Context(), "a", "", false, kept.Who{}, time.Now(), func(string) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(store.Adopt(t.Context(), "a", "", false, kept.Who{}, time.Now(), func(string) error { return nil }))(t)
 	d.lookOnce()
 	d.want("adopted", "newer.test")
 	if back := d.metric(`blockd_list_rolled_back{list="a"}`); back != "" {
@@ -103,9 +97,7 @@ func TestReviewLetsNothingInByItself(t *testing.T) {
 	}
 	adopt := func() {
 		t.Helper()
-		if _, err := store.Adopt(t.Context(), "a", "", true, kept.Who{}, time.Now(), func(string) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Value(store.Adopt(t.Context(), "a", "", true, kept.Who{}, time.Now(), func(string) error { return nil }))(t)
 		d.lookOnce()
 	}
 	adopt()
@@ -136,9 +128,7 @@ func TestDamagedPinsKeepWhatServes(t *testing.T) {
 	d.open()
 	d.write("a.txt", "new.test\n")
 	d.lookOnce()
-	if _, err := store.Rollback(t.Context(), "a", "", kept.Who{}, time.Now(), noRecord); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(store.Rollback(t.Context(), "a", "", kept.Who{}, time.Now(), noRecord))(t)
 	d.lookOnce()
 	testkit.Must(t, os.WriteFile(filepath.Join(store.Folder, "pins"), []byte("torn"), 0o600))
 	d.lookOnce()

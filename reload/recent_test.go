@@ -98,9 +98,7 @@ func TestStrangersHardlyCount(t *testing.T) {
 				})
 				all := wrote(r)
 				for i := range tt.known {
-					if n := all[fmt.Sprintf("regular%d.example", i)]; n != 2 {
-						t.Fatalf("regular%d.example wrote on %d days, want 2: it was pushed out", i, n)
-					}
+					testkit.MustEqual(t, fmt.Sprintf("regular%d.example wrote on: days", i), all[fmt.Sprintf("regular%d.example", i)], 2)
 				}
 				if got := len(all) - tt.known; got < 1 || got > tt.newcome {
 					t.Errorf("%d domains more, want 1 to %d", got, tt.newcome)
@@ -151,13 +149,9 @@ func TestDaysOfADomain(t *testing.T) {
 			t.Errorf("%d senders of one domain", len(r.senders))
 		}
 		time.Sleep((keepDays - 2) * oneDay)
-		if n := wrote(r)["letter.example"]; n != 1 {
-			t.Errorf("it wrote on %d days, want 1", n)
-		}
+		testkit.Equal(t, "it wrote on: days", wrote(r)["letter.example"], 1)
 		time.Sleep(oneDay)
-		if n := len(wrote(r)); n != 0 {
-			t.Errorf("%d domains, want none", n)
-		}
+		testkit.Equal(t, "domains", len(wrote(r)), 0)
 	})
 }
 
@@ -256,12 +250,8 @@ func TestRecentOutlivesRestarts(t *testing.T) {
 		if got := again.text(today()); len(got) != len(want) {
 			t.Errorf("after a restart\n%s, want\n%s", got, want)
 		}
-		if small := OpenRecent(path, 10, log.Logger()); len(small.senders) != 10 {
-			t.Errorf("%d senders where there is room for 10", len(small.senders))
-		}
-		if log.String() != "" {
-			t.Errorf("log:\n%s", log)
-		}
+		testkit.Equal(t, "senders where there is room for 10", len(OpenRecent(path, 10, log.Logger()).senders), 10)
+		testkit.Equal(t, fmt.Sprintf("log:\n%s", log), log.String(), "")
 	})
 }
 
@@ -284,9 +274,7 @@ func TestTornRecentBeginsAnew(t *testing.T) {
 					t.Fatalf("octet %d: %d senders, log %q", i, len(r.senders), log)
 				}
 				r.Add(parsed(t, "a@bulk.example"), clientOf(1))
-				if len(r.writers()) != 1 {
-					t.Fatal("it does not begin anew")
-				}
+				testkit.MustEqual(t, "it does not begin anew", len(r.writers()), 1)
 			}
 		}
 	})

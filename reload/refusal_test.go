@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -27,9 +28,7 @@ func TestRestoredAsItWas(t *testing.T) {
 	d.waitProblem("missing")
 	d.rename("kept", "a.txt")
 	d.waitWell()
-	if d.Status().Generation != generation {
-		t.Error("a new generation of the same lists")
-	}
+	testkit.Equal(t, "a new generation of the same lists", d.Status().Generation, generation)
 	d.wait("the end of the problem in the log", func() bool { return d.count("lists are in order again") == 1 })
 	d.wantMetric("blockd_reload_last_attempt_success", "1")
 }
@@ -211,9 +210,7 @@ func TestFirstStart(t *testing.T) {
 			t.Errorf("status %+v", s)
 		}
 		d.wantMetric("blockd_reload_last_attempt_success", "0")
-		if d.count(`serves="the other lists"`) != 1 {
-			t.Errorf("log:\n%s", d.log)
-		}
+		testkit.Equal(t, fmt.Sprintf("log:\n%s", d.log), d.count(`serves="the other lists"`), 1)
 		// The other lists live on while it lacks, and it comes when it is there.
 		d.start()
 		d.served("b.txt", "new.example\n", "x@new.example")
@@ -303,17 +300,13 @@ func TestFirstStart(t *testing.T) {
 		d := newDaemon(t, both)
 		d.remove("index")
 		_, err := Open(t.Context(), d.settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-		if !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("Open = %v", err)
-		}
+		testkit.IsError(t, "Open", err, os.ErrNotExist)
 	})
 	t.Run("so is a locked index", func(t *testing.T) {
 		d := newDaemon(t, both)
 		defer d.lock()()
 		_, err := Open(t.Context(), d.settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-		if !errors.Is(err, index.ErrLocked) {
-			t.Errorf("Open = %v", err)
-		}
+		testkit.IsError(t, "Open", err, index.ErrLocked)
 	})
 }
 
@@ -341,9 +334,7 @@ func TestRefusedLinesAreTold(t *testing.T) {
 		`level=WARN msg="line refused" list=a file=` + d.path("a.txt") + ` line=3 class=syntax error="more than one word; write one entry a line" text="no entry"`,
 		`level=WARN msg="line refused" list=a file=` + d.path("a.txt") + ` line=4 class=public-suffix error="a single label: everybody's names are below it" text=com`,
 	} {
-		if d.count(words) != 1 {
-			t.Errorf("no line %q in the log:\n%s", words, d.log)
-		}
+		testkit.Equal(t, fmt.Sprintf("no line %q in the log:\n%s", words, d.log), d.count(words), 1)
 	}
 	for _, class := range []string{"syntax", "public-suffix"} {
 		d.wantMetric(`blockd_list_refused_lines_total{class="`+class+`",list="a"}`, "1")
@@ -388,9 +379,7 @@ func TestManyRefusedLinesAreTenAndACount(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": text.String()})
 	for _, how := range []string{"built", "found on disk"} {
 		d.open()
-		if d.count("how="+quoted(how)) != 1 {
-			t.Errorf("not %s:\n%s", how, d.log)
-		}
+		testkit.Equal(t, fmt.Sprintf("not %s:\n%s", how, d.log), d.count("how="+quoted(how)), 1)
 		if n := d.count(`msg="line refused"`); n != 10 {
 			t.Errorf("%s: %d lines in the log, want 10:\n%s", how, n, d.log)
 		}
@@ -405,9 +394,7 @@ func TestManyRefusedLinesAreTenAndACount(t *testing.T) {
 	d.start()
 	d.served("a.txt", text.String()+"no entry 25\nnew.example\n", "x@new.example")
 	d.wantCount("more lines refused", 2)
-	if n := d.count(`msg="line refused"`); n != 10 {
-		t.Errorf("%d lines in the log, want still 10", n)
-	}
+	testkit.Equal(t, "lines in the log", d.count(`msg="line refused"`), 10)
 	d.wantMetric(`blockd_list_refused_lines_total{class="syntax",list="a"}`, "26")
 }
 

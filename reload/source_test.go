@@ -140,7 +140,5 @@ func TestHintsAreForTheProblem(t *testing.T) {
 			t.Errorf("no hint for %s", class)
 		}
 	}
-	if p := (problem{err: errors.New("no space left on device")}); p.hint() != "" {
-		t.Errorf("hint for a plain error: %s", p.hint())
-	}
+	testkit.Equal(t, "hint for a plain error", (problem{err: errors.New("no space left on device")}).hint(), "")
 }

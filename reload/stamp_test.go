@@ -2,6 +2,7 @@ package reload
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -184,10 +185,8 @@ func TestAcceptFollowsNoLink(t *testing.T) {
 	if text, err := os.ReadFile(elsewhere); err != nil || string(text) != "root's own\n" {
 		t.Errorf("the link's target: %q, %v", text, err)
 	}
-	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 2 {
-		t.Errorf("left behind: %v, %v", files, err)
-	}
+	files := testkit.Value(os.ReadDir(dir))(t)
+	testkit.Equal(t, fmt.Sprintf("left behind: %v", files), len(files), 2)
 	if err := Accept(filepath.Join(dir, "none", "blockd.bdx"), "g1"); err == nil {
 		t.Error("no error of a folder that is not there")
 	}

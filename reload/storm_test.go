@@ -168,9 +168,7 @@ func TestTwoDaemonsOfOneIndex(t *testing.T) {
 		d.waitWell()
 	}
 	ix := testkit.Value(index.Open(one.settings.Path))(t)
-	if err := ix.Verify(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Should(t, ix.Verify(t.Context()))
 	drafts, err := filepath.Glob(one.settings.Path + ".tmp*")
 	if err != nil || len(drafts) > 0 {
 		t.Errorf("drafts are left: %q, %v", drafts, err)
@@ -243,9 +241,7 @@ func TestFileOfTheFuture(t *testing.T) {
 		d.date("a.txt", tt.ago)
 		var c fileCache
 		c.read(t.Context(), d.sources())
-		if c.unsure != tt.unsure {
-			t.Errorf("a file of %s ago: unsure %v, want %v", tt.ago, c.unsure, tt.unsure)
-		}
+		testkit.Equal(t, fmt.Sprintf("a file of %s ago: unsure", tt.ago), c.unsure, tt.unsure)
 	}
 }
 

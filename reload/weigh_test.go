@@ -10,6 +10,7 @@ import (
 
 	"blockd/index"
 	"blockd/index/kept"
+	"blockd/internal/testkit"
 	"blockd/records/history"
 )
 
@@ -59,9 +60,7 @@ func TestProposalIsWeighedAsTheGateWould(t *testing.T) {
 			if against := strings.Join(p.Against(), "\n"); !strings.Contains(against, tt.whole) || tt.held > 0 != strings.Contains(against, "held back when it is adopted") || strings.Contains(against, "@") {
 				t.Errorf("against it: %q, want %q", against, tt.whole)
 			}
-			if _, err := store.Adopt(t.Context(), "a", p.Content.ID(), true, kept.Who{}, time.Now(), func(string) error { return nil }); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Value(store.Adopt(t.Context(), "a", p.Content.ID(), true, kept.Who{}, time.Now(), func(string) error { return nil }))(t)
 			d.lookOnce()
 			if n, first := d.HeldBack("a"); n != tt.held || !slices.Equal(first, p.Weighed.First) && tt.held > 0 {
 				t.Errorf("adopted: %d held back, %v, want %v", n, first, p.Weighed.First)
@@ -171,20 +170,14 @@ func TestAdoptionAgainstVeryManyCorrespondents(t *testing.T) {
 	d.open()
 	d.write("a.txt", "old.test\nnew.test\n"+strings.Join(all, "\n")+"\n")
 	d.lookOnce()
-	if against := strings.Join(d.proposal().Against(), "\n"); !strings.Contains(against, "an adoption would be refused: ") || !strings.Contains(against, "would refuse correspondents") {
-		t.Errorf("against it: %q", against)
-	}
-	if _, err := store.Adopt(t.Context(), "a", "", true, kept.Who{}, time.Now(), func(string) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Has(t, strings.Join(d.proposal().Against(), "\n"), "an adoption would be refused: ", "would refuse correspondents")
+	testkit.Value(store.Adopt(t.Context(), "a", "", true, kept.Who{}, time.Now(), func(string) error { return nil }))(t)
 	d.lookOnce()
 	d.want("adopted", "old.test")
 	if problems := d.Status().Refusals; len(problems) != 1 || problems[0].Class != "correspondents" {
 		t.Errorf("problems %v", problems)
 	}
-	if _, err := store.Rollback(t.Context(), "a", "0d", kept.Who{}, time.Now().Add(time.Second), noRecord); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(store.Rollback(t.Context(), "a", "0d", kept.Who{}, time.Now().Add(time.Second), noRecord))(t)
 	d.lookOnce()
 	d.want("taken back", "old.test")
 	if problems := d.Status().Problems; len(problems) > 0 {

@@ -208,9 +208,7 @@ func TestChildrenThatFail(t *testing.T) {
 					t.Errorf("%s is left behind", name)
 				}
 			}
-			if string(kept) != "what serves" {
-				t.Error("what serves was touched")
-			}
+			testkit.Equal(t, "what serves was touched", string(kept), "what serves")
 			d, err := f.build(f.builder("builder"))
 			if err != nil {
 				t.Fatal("the lock is still held, or worse:", err)
@@ -294,9 +292,7 @@ func TestLittleWorkIsPrompt(t *testing.T) {
 		{[]index.Source{{Path: more.Path, Kept: half.Path}, half}, true}, // what is read counts
 		{[]index.Source{{Path: filepath.Join(dir, "gone")}}, true},
 	} {
-		if got := prompt(tt.sources, promptBuild); got != tt.want {
-			t.Errorf("%v: %v", tt.sources, got)
-		}
+		testkit.Equal(t, tt.sources, prompt(tt.sources, promptBuild), tt.want)
 	}
 }
 
@@ -304,9 +300,7 @@ func TestMemoryIsHalfOfWhatIsLeft(t *testing.T) {
 	for _, tt := range []struct{ configured, left, want int64 }{
 		{0, 8 << 30, index.DefaultMemory}, {0, 400 << 20, 200 << 20}, {64 << 20, 8 << 30, 64 << 20}, {1 << 30, 1, minMemory},
 	} {
-		if got := memory(tt.configured, tt.left); got != tt.want {
-			t.Errorf("memory(%d, %d) = %d, want %d", tt.configured, tt.left, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("memory(%d, %d)", tt.configured, tt.left), memory(tt.configured, tt.left), tt.want)
 	}
 }
 

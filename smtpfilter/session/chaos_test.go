@@ -139,9 +139,7 @@ func TestQuarantineFaults(t *testing.T) {
 					c.want("x\r\n.", "250")
 					c.quit()
 					server.Wait()
-					if n := len(server.Messages()); n != 1 {
-						t.Errorf("%d messages arrived, want 1", n)
-					}
+					testkit.Equal(t, "messages arrived", len(server.Messages()), 1)
 					if n := r.count(t, "blockd_smtp_quarantine_errors_total", ""); n == 0 {
 						t.Error("no error was counted")
 					}

@@ -103,9 +103,7 @@ func front(b *testing.B, serve func(net.Conn), checker *policy.Checker) (address
 
 // exchange sends a command and reads its reply.
 func exchange(b *testing.B, conn net.Conn, in *bufio.Reader, line string) {
-	if _, err := io.WriteString(conn, line); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Value(io.WriteString(conn, line))(b)
 	for {
 		reply, err := in.ReadString('\n')
 		if err != nil || reply[0] > '3' {
@@ -254,9 +252,7 @@ func TestLargeMessagesTakeLittleMemory(t *testing.T) {
 		c.close()
 	})
 	upstreams.Wait()
-	if store.Used() != 0 {
-		t.Errorf("%d octets of copies are left", store.Used())
-	}
+	testkit.Equal(t, "octets of copies are left", store.Used(), 0)
 }
 
 // swallow is an upstream that keeps nothing of a message, and takes none.
@@ -340,9 +336,7 @@ func TestOctetsBehindTheEndReachNoOtherSession(t *testing.T) {
 		c.want("", "221")
 		c.close()
 	}
-	if n := len(server.Messages()); n != 20 {
-		t.Errorf("%d messages, want 20", n)
-	}
+	testkit.Equal(t, "messages", len(server.Messages()), 20)
 	if strings.Contains(strings.Join(server.Log(), "\n"), "stray") {
 		t.Error("a command behind QUIT was run")
 	}

@@ -4,11 +4,9 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,9 +53,7 @@ func TestUpstreamLearnsOfANewName(t *testing.T) {
 		want := []string{"PROTO=ESMTP HELO=[UNAVAILABLE] ADDR=[UNAVAILABLE]", // the probe
 			"PROTO=ESMTP HELO=client.example ADDR=192.0.2.7", "PROTO=ESMTP HELO=other.example ADDR=192.0.2.7",
 			"PROTO=SMTP HELO=other.example ADDR=192.0.2.7"}
-		if !slices.Equal(got, want) {
-			t.Errorf("upstream was told %q, want %q", got, want)
-		}
+		testkit.EqualSlices(t, "upstream was told", got, want)
 		if faults := server.Faults(); len(faults) > 0 {
 			t.Errorf("upstream's view: %q", faults)
 		}
@@ -99,9 +95,7 @@ func TestUpstreamsGoodbyeIsRead(t *testing.T) {
 	r.relay.Run(context.Background(), near, testClient)
 	select {
 	case err := <-ended:
-		if !errors.Is(err, io.EOF) {
-			t.Errorf("upstream's connection ends with %v", err)
-		}
+		testkit.IsError(t, "upstream's connection ends with", err, io.EOF)
 	case <-time.After(time.Minute):
 		t.Error("upstream's connection is open")
 	}

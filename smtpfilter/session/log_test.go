@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"regexp"
@@ -72,9 +73,7 @@ func TestOneLineADecision(t *testing.T) {
 			var got map[string]any
 			testkit.Must(t, json.Unmarshal([]byte(line), &got))
 			for key, value := range want[i] {
-				if got[key] != value {
-					t.Errorf("line %d: %s = %v, want %v", i+1, key, got[key], value)
-				}
+				testkit.Equal(t, fmt.Sprintf("line %d: %s", i+1, key), got[key], value)
 			}
 			if got["id"] != nil {
 				continue // about the message, which has no reference
@@ -84,13 +83,9 @@ func TestOneLineADecision(t *testing.T) {
 			}
 		}
 		for label, want := range map[string]float64{"refused": 1, "exempt": 1, "upstream-refused": 1, "accepted": 1} {
-			if got := r.count(t, "blockd_smtp_recipients_total", label); got != want {
-				t.Errorf("recipients{%s} = %v, want %v", label, got, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("recipients{%s}", label), r.count(t, "blockd_smtp_recipients_total", label), want)
 		}
-		if got := r.count(t, "blockd_smtp_messages_total", "accepted"); got != 1 {
-			t.Errorf("messages{accepted} = %v, want 1", got)
-		}
+		testkit.Equal(t, "messages{accepted}", r.count(t, "blockd_smtp_messages_total", "accepted"), 1)
 	})
 }
 
@@ -109,9 +104,7 @@ func TestWhySessionsEndByAnEntry(t *testing.T) {
 			c.want(dialogue[i], dialogue[i+1])
 		}
 		<-c.ended
-		if got := r.count(t, "blockd_smtp_sessions_ended_total", "list"); got != 1 {
-			t.Errorf("%s: sessions ended{list} = %v, want 1", sender, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: sessions ended{list}", sender), r.count(t, "blockd_smtp_sessions_ended_total", "list"), 1)
 	}
 }
 
@@ -195,9 +188,7 @@ func TestReferenceOfARuleIsFound(t *testing.T) {
 	if len(found.Records) != 1 || found.Records[0].Outcome != "refuse" || found.Records[0].Recipient != "carol@here.example" {
 		t.Errorf("of reference %s the history has %+v", told[1], found.Records)
 	}
-	if !strings.Contains(r.log.String(), " ref="+told[1]+" ") {
-		t.Errorf("reference %s is not in the log:\n%s", told[1], r.log)
-	}
+	testkit.Has(t, r.log.String(), " ref="+told[1]+" ")
 }
 
 // TestOnlyAcceptedMessagesCount: a sender has written when upstream has said 250 to the
@@ -249,9 +240,7 @@ func TestOnlyAcceptedMessagesCount(t *testing.T) {
 				}
 				c.close()
 				server.Wait()
-				if got := strings.Join(told, " "); got != tt.want {
-					t.Errorf("told of %q, want %q", got, tt.want)
-				}
+				testkit.Equal(t, "told of", strings.Join(told, " "), tt.want)
 			})
 		})
 	}

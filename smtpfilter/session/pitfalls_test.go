@@ -73,9 +73,7 @@ func TestP3ClientGoneBeforeOur250(t *testing.T) {
 		c.send("hello\r\n.\r\n")
 		c.close()
 		r.server.Wait()
-		if n := len(r.server.Messages()); n != 1 {
-			t.Errorf("%d messages accepted upstream, want 1", n)
-		}
+		testkit.Equal(t, "messages accepted upstream", len(r.server.Messages()), 1)
 	})
 }
 
@@ -96,9 +94,7 @@ func TestP4NoXCLIENTNoMail(t *testing.T) {
 		if len(server.Log()) > 0 {
 			t.Errorf("upstream read %q", server.Log())
 		}
-		if n := r.count(t, "blockd_smtp_upstream_errors_total", "probe"); n != 1 {
-			t.Errorf("upstream_errors{probe} = %v, want 1", n)
-		}
+		testkit.Equal(t, "upstream_errors{probe}", r.count(t, "blockd_smtp_upstream_errors_total", "probe"), 1)
 	})
 }
 
@@ -384,9 +380,7 @@ func TestP2ClientLostInData(t *testing.T) {
 		c.send("half\r\n.\r")
 		c.close()
 		r.server.Wait()
-		if got := r.count(t, "blockd_smtp_messages_total", "client-lost"); got != 1 {
-			t.Errorf("messages{client-lost} = %v, want 1", got)
-		}
+		testkit.Equal(t, "messages{client-lost}", r.count(t, "blockd_smtp_messages_total", "client-lost"), 1)
 		if len(r.server.Messages()) > 0 || slices.Contains(r.server.Log(), "QUIT") {
 			t.Errorf("upstream read %q", r.server.Log())
 		}
@@ -423,9 +417,7 @@ func TestP12StoreError(t *testing.T) {
 		c.want("MAIL FROM:<a@bad.example>", "250")
 		c.want("RCPT TO:<bob@here.example>", want)
 		c.close()
-		if !strings.Contains(r.log.String(), "ref=") {
-			t.Errorf("%s: no log line:\n%s", onError, r.log)
-		}
+		testkit.Has(t, r.log.String(), "ref=")
 	}
 }
 
@@ -445,9 +437,7 @@ func brokenChecker(t *testing.T, onError rule.OnError) *policy.Checker {
 	at := bytes.LastIndex(text, []byte("bad.example"))
 	f := testkit.Value(os.OpenFile(path, os.O_WRONLY, 0))(t)
 	defer f.Close()
-	if _, err := f.WriteAt([]byte("XXX"), int64(at)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(f.WriteAt([]byte("XXX"), int64(at)))(t)
 	return policy.New(func() *index.Index { return ix }, policy.Settings{OnError: onError}, discardLog(), prometheus.NewRegistry())
 }
 
@@ -466,12 +456,8 @@ func TestP15PanicEndsOneSession(t *testing.T) {
 		again.hello()
 		again.want("MAIL FROM:<a@good.example>", "250")
 		again.close()
-		if n := r.count(t, "blockd_smtp_panics_total", ""); n != 1 {
-			t.Errorf("panics_total = %v, want 1", n)
-		}
-		if log := r.log.String(); !strings.Contains(log, "session panicked") || !strings.Contains(log, "sendMail") {
-			t.Errorf("no stack in the log:\n%s", log)
-		}
+		testkit.Equal(t, "panics_total", r.count(t, "blockd_smtp_panics_total", ""), 1)
+		testkit.Has(t, r.log.String(), "session panicked", "sendMail")
 	})
 }
 
@@ -529,9 +515,7 @@ func TestGreetWait(t *testing.T) {
 		patient.hello()
 		patient.close()
 		server.Wait()
-		if server.Sessions() != 1 {
-			t.Errorf("%d upstream sessions, want the probe's only", server.Sessions())
-		}
+		testkit.Equal(t, "upstream sessions", server.Sessions(), 1)
 	})
 }
 

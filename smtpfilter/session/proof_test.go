@@ -148,15 +148,11 @@ func TestSPFIsAskedOncePerTransaction(t *testing.T) {
 	_, c := begin(t, &script.Server{}, p.checker, Settings{})
 	c.want("MAIL FROM:<a@other.example>", "250")
 	c.want("RCPT TO:<postmaster@here.example>", "250")
-	if p.Count() != 0 {
-		t.Error("an exempt recipient costs a query")
-	}
+	testkit.Equal(t, "an exempt recipient costs a query", p.Count(), 0)
 	for range 3 {
 		c.want("RCPT TO:<bob@here.example>", "550 ")
 	}
-	if n := p.Count(); n != 1 {
-		t.Errorf("%d queries", n)
-	}
+	testkit.Equal(t, "queries", p.Count(), 1)
 	c.close()
 }
 
@@ -272,12 +268,8 @@ func TestCopyAtItsBounds(t *testing.T) {
 			}
 			c.close()
 			r.server.Wait()
-			if n := len(r.server.Messages()); n != bit(tt.delivers) {
-				t.Errorf("delivered %d messages", n)
-			}
-			if store.Used() != 0 {
-				t.Errorf("%d octets of copies left", store.Used())
-			}
+			testkit.Equal(t, "delivered: messages", len(r.server.Messages()), bit(tt.delivers))
+			testkit.Equal(t, "octets of copies left", store.Used(), 0)
 		})
 	}
 }
@@ -323,9 +315,7 @@ func TestProofThatFreesFromOneList(t *testing.T) {
 			}
 			r.metrics = registry
 			for result, want := range map[string]float64{"pass": tt.pass, "no": tt.no} {
-				if got := r.count(t, "blockd_proofs_total", result); got != want {
-					t.Errorf("proofs{%s}: %v, want %v", result, got, want)
-				}
+				testkit.Equal(t, fmt.Sprintf("proofs{%s}", result), r.count(t, "blockd_proofs_total", result), want)
 			}
 		})
 	}
@@ -341,9 +331,7 @@ func TestCopyThatCannotBeWritten(t *testing.T) {
 		if got := c.data(letter(t, "a@x.example", strings.Repeat("x.example", bit(proved)), 100_000)); !strings.HasPrefix(got, "451 4.3.0") {
 			t.Errorf("answer %q", got)
 		}
-		if n := r.count(t, "blockd_smtp_copy_errors_total", ""); n != 1 {
-			t.Errorf("counted %v times", n)
-		}
+		testkit.Equal(t, "counted: times", r.count(t, "blockd_smtp_copy_errors_total", ""), 1)
 		c.mail("a@good.example")
 		if got := c.data("x\r\n"); !strings.HasPrefix(got, "250") {
 			t.Errorf("the next message: %q", got)
@@ -430,9 +418,7 @@ func TestAbortedMessagesLeaveNothing(t *testing.T) {
 	if all := r.server.Messages(); len(all) > 0 {
 		t.Errorf("%d messages were delivered", len(all))
 	}
-	if n := store.Used(); n != 0 {
-		t.Errorf("%d octets of copies are left", n)
-	}
+	testkit.Equal(t, "octets of copies are left", store.Used(), 0)
 	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
 		n, f := runtime.NumGoroutine(), testkit.OpenFiles(t)
 		if n <= goroutines && f <= files {

@@ -99,17 +99,13 @@ func TestResetUpstream(t *testing.T) {
 				if taken := strings.HasPrefix(first, "250"); taken != (tt.point == "QUIT") || !taken && !strings.HasPrefix(first, "451 4.4.") {
 					t.Errorf("first message: %q", first)
 				}
-				if n := len(server.Messages()); n != tt.arrives {
-					t.Errorf("of the first message %d have arrived, want %d", n, tt.arrives)
-				}
+				testkit.Equal(t, "of the first message: have arrived", len(server.Messages()), tt.arrives)
 				server.On("XCLIENT", again)
 				server.On("XCLIENT", again)
 				if second := send(); !strings.HasPrefix(second, "250") {
 					t.Errorf("second message: %q\n%s", second, r.log)
 				}
-				if n := len(server.Messages()); n != tt.arrives+1 {
-					t.Errorf("%d messages have arrived, want %d", n, tt.arrives+1)
-				}
+				testkit.Equal(t, "messages have arrived", len(server.Messages()), tt.arrives+1)
 			})
 		}
 	}

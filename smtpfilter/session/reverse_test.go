@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/nameserver"
 	"blockd/internal/testkit/script"
 )
@@ -60,9 +62,7 @@ func TestReverse(t *testing.T) {
 				t.Errorf("%d queries, want %d: %v", got, c.queries, server.Asked())
 			}
 			refused := strings.HasPrefix(c.want, "550 5.7.25") || c.settings.Helo != ""
-			if got := strings.Contains(r.log.String(), `msg="recipient not taken"`); got != refused {
-				t.Errorf("log: %s", r.log)
-			}
+			testkit.Equal(t, fmt.Sprintf("log: %s", r.log), strings.Contains(r.log.String(), `msg="recipient not taken"`), refused)
 			for _, line := range r.server.Log() {
 				if refused && strings.HasPrefix(line, "RCPT") {
 					t.Errorf("upstream has read %q", line)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/mail/header"
 	"blockd/smtpfilter/parse"
 )
@@ -40,9 +41,7 @@ func TestTraceHeader(t *testing.T) {
 			head := string(s.traceHeader(time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))))
 			from, with, _ := strings.Cut(tt.want, ") ")
 			want := "Received: " + from + ")\r\n\tby filter.example (blockd) with " + with + " id ref-1;\r\n\tFri, 02 Jan 2026 03:04:05 +0100\r\n"
-			if head != want {
-				t.Errorf("traceHeader = %q, want %q", head, want)
-			}
+			testkit.Equal(t, "traceHeader", head, want)
 			h := newHops("FILTER.example")
 			h.tooMany([]byte(strings.Repeat(head, 3) + "\r\n" + head))
 			if h.all != 3 || h.ours != 3 {
