@@ -1,11 +1,9 @@
 package redisclient
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -15,32 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/redisserver"
 )
-
-// answering is a server that gives every command the same answer.
-func answering(t *testing.T, answer string) (url string) {
-	t.Helper()
-	l := testkit.Listen(t)
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				in := bufio.NewReader(conn)
-				for {
-					if _, err := in.ReadString('*'); err != nil {
-						return
-					}
-					io.WriteString(conn, answer)
-				}
-			}()
-		}
-	}()
-	return "redis://user:s3cr3t@" + l.Addr().String()
-}
 
 // Whatever a server answers, the error is one line without the password, and this process lives.
 func TestRubbish(t *testing.T) {
@@ -49,7 +23,7 @@ func TestRubbish(t *testing.T) {
 		strings.Repeat("*1\r\n", 1000), strings.Repeat("x", 1<<20), "+" + strings.Repeat("x", 1<<20) + "\r\n", "$5\r\nab",
 		"220 mail.example ESMTP\r\n", "-ERR user:s3cr3t is wrong\r\n", "-ERR \x1b[2J\r\n", "%1\r\n", "_\r\n", "(1\r\n", ">1\r\n+x\r\n", "=3\r\nx\r\n", "\x00\r\n",
 	} {
-		c, err := New(Options{URL: answering(t, answer), Timeout: 50 * time.Millisecond})
+		c, err := New(Options{URL: "redis://user:s3cr3t@" + redisserver.Saying(t, answer), Timeout: 50 * time.Millisecond})
 		testkit.Must(t, err)
 		if _, err = c.Connect(t.Context()); err == nil || strings.ContainsAny(err.Error(), "\r\n\x1b") || strings.Contains(err.Error(), "s3cr3t") || len(err.Error()) > 400 {
 			t.Errorf("%.40q: %v", answer, err)

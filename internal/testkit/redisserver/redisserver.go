@@ -4,6 +4,7 @@ package redisserver
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -36,6 +37,30 @@ func (s *Server) URL() string { return "redis://" + s.Address }
 func Start(t testing.TB, options ...string) *Server {
 	t.Helper()
 	return StartAt(t, testkit.Unused(t), options...)
+}
+
+// Saying is the address of a server that gives every command the same answer.
+func Saying(t testing.TB, answer string) (address string) {
+	t.Helper()
+	l := testkit.Listen(t)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for in := bufio.NewReader(conn); ; {
+					if _, err := in.ReadString('*'); err != nil {
+						return
+					}
+					io.WriteString(conn, answer)
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
 }
 
 // Shared is a server that the tests of a package share. It outlives the test that starts it: Main ends it.

@@ -1,11 +1,9 @@
 package redis
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"strings"
@@ -20,30 +18,6 @@ import (
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/mirrortest"
 )
-
-// saying is a server that gives every command the same answer.
-func saying(t *testing.T, answer string) (address string) {
-	t.Helper()
-	l := testkit.Listen(t)
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				for in := bufio.NewReader(conn); ; {
-					if _, err := in.ReadString('*'); err != nil {
-						return
-					}
-					io.WriteString(conn, answer)
-				}
-			}()
-		}
-	}()
-	return l.Addr().String()
-}
 
 // No fault is an empty list, and none tells the password.
 func TestFaults(t *testing.T) {
@@ -76,14 +50,14 @@ func TestFaults(t *testing.T) {
 		{dsn: r.URL(), list: "wrong2", class: mirror.ClassSchema, words: "rev"},
 		{dsn: r.URL(), list: "unlogged", class: mirror.ClassSchema, words: "{blockd:unlogged}:log is not there"},
 		{dsn: r.URL(), key: "a list", class: mirror.ClassSchema, words: "is a list"},
-		{dsn: "redis://:s3cr3t@" + saying(t, "-LOADING Redis is loading the dataset in memory\r\n"), class: mirror.ClassUnreachable, words: "LOADING"},
-		{dsn: "redis://:s3cr3t@" + saying(t, "-BUSY a script\r\n"), class: mirror.ClassRefused},
-		{dsn: "redis://:s3cr3t@" + saying(t, "-ERR s3cr3t?\r\n"), class: mirror.ClassQuery},
-		{dsn: "redis://:s3cr3t@" + saying(t, "220 ESMTP\r\n"), class: mirror.ClassQuery},
-		{dsn: saying(t, "*0\r\n"), class: mirror.ClassUnreachable},
-		{dsn: saying(t, "+OK\r\n"), class: mirror.ClassQuery},
-		{dsn: saying(t, "-CLUSTERDOWN The cluster is down\r\n"), class: mirror.ClassUnreachable, words: "its Cluster lacks nodes"},
-		{dsn: saying(t, "$-1\r\n"), class: mirror.ClassQuery},
+		{dsn: "redis://:s3cr3t@" + redisserver.Saying(t, "-LOADING Redis is loading the dataset in memory\r\n"), class: mirror.ClassUnreachable, words: "LOADING"},
+		{dsn: "redis://:s3cr3t@" + redisserver.Saying(t, "-BUSY a script\r\n"), class: mirror.ClassRefused},
+		{dsn: "redis://:s3cr3t@" + redisserver.Saying(t, "-ERR s3cr3t?\r\n"), class: mirror.ClassQuery},
+		{dsn: "redis://:s3cr3t@" + redisserver.Saying(t, "220 ESMTP\r\n"), class: mirror.ClassQuery},
+		{dsn: redisserver.Saying(t, "*0\r\n"), class: mirror.ClassUnreachable},
+		{dsn: redisserver.Saying(t, "+OK\r\n"), class: mirror.ClassQuery},
+		{dsn: redisserver.Saying(t, "-CLUSTERDOWN The cluster is down\r\n"), class: mirror.ClassUnreachable, words: "its Cluster lacks nodes"},
+		{dsn: redisserver.Saying(t, "$-1\r\n"), class: mirror.ClassQuery},
 	} {
 		if !strings.Contains(test.dsn, "://") {
 			test.dsn = "redis://" + test.dsn
