@@ -303,7 +303,7 @@ func TestRemainsOfAKilledPush(t *testing.T) {
 	for _, err := range []error{c.Set(ctx, "{killed}:claim", "OLD", 0).Err(), c.Set(ctx, "{killed}:tmp:OLD", "x", 0).Err(), c.HSet(ctx, "{killed}:config:tmp:OLD", "x", "y").Err()} {
 		testkit.Must(t, err)
 	}
-	if err := pushed(ctx, s, "killed", "bitmap", OneKey, 0, 100, func(int64, int64) {
+	testkit.Must(t, pushed(ctx, s, "killed", "bitmap", OneKey, 0, 100, func(int64, int64) {
 		if keys, err := c.Keys(ctx, "{killed}:*OLD").Result(); err != nil || len(keys) > 0 {
 			t.Errorf("still there: %q, %v", keys, err)
 		}
@@ -316,9 +316,7 @@ func TestRemainsOfAKilledPush(t *testing.T) {
 				t.Errorf("%s does not end: %v, %v", keys[0], ttl, err)
 			}
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	noRemains(t, c, "killed")
 }
 
@@ -369,30 +367,10 @@ func TestRedisErrors(t *testing.T) {
 	replica := redisserver.Start(t, "--replicaof", host+" "+port, "--requirepass", "secret")
 	_, err = Dial(ctx, redisclient.Options{URL: replica.URL(), Timeout: patience})
 	want("no password", err, "NOAUTH: it wants a password")
-	_, err = Dial(ctx, redisclient.Options{URL: "redis://:wrong-secret@" + replica.Address, Timeout: patience})
-	want("wrong password", err, "WRONGPASS: it does not take this user")
 	want("a replica", pushed(ctx, connected(t, redisclient.Options{URL: "redis://:secret@" + replica.Address}), "errors-new", "bitmap", OneKey, 0, 10, silent), "READONLY: it is a replica")
 
-	_, err = Dial(ctx, redisclient.Options{URL: "redis://" + testkit.Refusing(t), Timeout: patience})
-	want("nobody there", err, "connection refused")
-	mute := testkit.Listen(t)
-	_, err = Dial(ctx, redisclient.Options{URL: "redis://u:secret@" + mute.Addr().String(), Timeout: 20 * time.Millisecond})
-	want("a dead server", err, "no answer within 20ms")
 	_, err = Dial(ctx, redisclient.Options{URL: r.URL() + "/99", Timeout: patience})
 	want("database", err, "it has fewer databases")
-	garbage := testkit.Listen(t)
-	go func() {
-		for {
-			conn, err := garbage.Accept()
-			if err != nil {
-				return
-			}
-			fmt.Fprint(conn, "220 mail.example ESMTP\r\n\x1b[2J")
-			conn.Close()
-		}
-	}()
-	_, err = Dial(ctx, redisclient.Options{URL: "redis://" + garbage.Addr().String(), Timeout: patience})
-	want("no Redis", err, garbage.Addr().String())
 }
 
 // The user of docs/filters.md may push, and may not ask for a Cluster.
