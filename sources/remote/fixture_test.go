@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -180,43 +179,11 @@ func readRequest(c net.Conn) bool {
 
 // serving lets handler answer, over pipes, until the test's bubble ends.
 func (x *fixture) serving(handler http.HandlerFunc) (stop func()) {
-	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	l := testkit.NewPipes()
 	server := &http.Server{Handler: handler}
 	go server.Serve(l)
-	x.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		ours, theirs := net.Pipe()
-		select {
-		case l.conns <- theirs:
-			return ours, nil
-		case <-l.closed:
-			return nil, net.ErrClosed
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+	x.transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return l.Dial("127.0.0.1"), nil }
 	return func() { server.Close() }
 }
-
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return nil
-}
-
-func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
 func sumOf(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }

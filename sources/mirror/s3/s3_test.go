@@ -12,6 +12,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -207,11 +208,15 @@ func TestWhateverAStoreAnswers(t *testing.T) {
 			return !r.URL.Query().Has("list-type") && !r.URL.Query().Has("location") && answer(w, r)
 		}
 	}
+	// object begins an answer of so many octets.
+	object := func(w http.ResponseWriter, tag string, octets int) {
+		w.Header().Set("ETag", tag)
+		w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
+		w.Header().Set("Content-Length", strconv.Itoa(octets))
+	}
 	part := func(end func(http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) bool {
 		return ofObject(func(w http.ResponseWriter, r *http.Request) bool {
-			w.Header().Set("ETag", r.Header.Get("If-Match"))
-			w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
-			w.Header().Set("Content-Length", "9")
+			object(w, r.Header.Get("If-Match"), 9)
 			fmt.Fprint(w, "old.t")
 			w.(http.Flusher).Flush()
 			end(w, r)
@@ -259,23 +264,17 @@ func TestWhateverAStoreAnswers(t *testing.T) {
 		{"object cut", part(func(w http.ResponseWriter, _ *http.Request) { hangup(w) }), mirror.ClassTruncated, "after 5 of 9 octets"},
 		{"object hangs", part(hangs), mirror.ClassTimeout, "after 5 of 9 octets: no answer in time"},
 		{"another object", ofObject(func(w http.ResponseWriter, _ *http.Request) bool {
-			w.Header().Set("ETag", `"other"`)
-			w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
-			w.Header().Set("Content-Length", "9")
+			object(w, `"other"`, 9)
 			fmt.Fprint(w, "new.test\n")
 			return true
 		}), mirror.ClassRefused, "replaced"},
 		{"another length", ofObject(func(w http.ResponseWriter, r *http.Request) bool {
-			w.Header().Set("ETag", r.Header.Get("If-Match"))
-			w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
-			w.Header().Set("Content-Length", "5")
+			object(w, r.Header.Get("If-Match"), 5)
 			fmt.Fprint(w, "old.t")
 			return true
 		}), mirror.ClassRefused, "replaced"},
 		{"wrong checksum", ofObject(func(w http.ResponseWriter, r *http.Request) bool {
-			w.Header().Set("ETag", r.Header.Get("If-Match"))
-			w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
-			w.Header().Set("Content-Length", "9")
+			object(w, r.Header.Get("If-Match"), 9)
 			w.Header().Set("X-Amz-Checksum-Type", "FULL_OBJECT")
 			w.Header().Set("X-Amz-Checksum-Sha256", "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=")
 			fmt.Fprint(w, "new.test\n")
