@@ -280,9 +280,13 @@ func TestConcurrentChangesAndLookups(t *testing.T) {
 			for n := 0; ctx.Err() == nil; n++ {
 				text := fmt.Sprintf("k%d@w%d.example", rng.IntN(8), w)
 				c := Change{Entry: text, Remove: rng.IntN(2) == 0, Action: lists.Action(rng.IntN(2))}
-				if _, err := set.Apply(c); err != nil {
+				outcomes, err := set.Apply(c)
+				if err != nil {
 					t.Error(err)
 					return
+				}
+				if was, had := mine[text]; (outcomes[0].Was != nil) != had || had && outcomes[0].Was.Item.Action != was {
+					t.Errorf("%s was %v, want %v, %v", text, outcomes[0].Was, was, had)
 				}
 				if delete(mine, text); !c.Remove {
 					mine[text] = c.Action

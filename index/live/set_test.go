@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -333,52 +331,6 @@ func changesOf(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 		}
 	}
 	return changes
-}
-
-// Writers at once, each with names of its own: what each was told is what is in force, and what
-// a reader finds on the disk.
-func TestWritersAtOnce(t *testing.T) {
-	set := open(t, Settings{compactFrom: 64})
-	want := make([]map[string]string, 8)
-	var all sync.WaitGroup
-	for w := range want {
-		want[w] = map[string]string{}
-		all.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(w), 0))
-			for n := range 100 {
-				c := Change{Entry: fmt.Sprintf("x%d@w%d.example", rng.IntN(10), w), Remove: rng.IntN(3) == 0, Why: fmt.Sprint(n)}
-				outcomes, err := set.Apply(c)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				was, had := want[w][c.Entry]
-				if (outcomes[0].Was != nil) != had || had && outcomes[0].Was.Why != was {
-					t.Errorf("writer %d, change %d: was %v, want %q", w, n, outcomes[0].Was, was)
-				}
-				if delete(want[w], c.Entry); !c.Remove {
-					want[w][c.Entry] = c.Why
-				}
-			}
-		})
-	}
-	all.Go(func() {
-		for range 20 {
-			testkit.Should(t, set.Tidy())
-		}
-	})
-	all.Wait()
-	together := map[string]string{}
-	for _, m := range want {
-		maps.Copy(together, m)
-	}
-	if got := reasons(set); !maps.Equal(got, together) {
-		t.Errorf("in force\n%v\nwant\n%v", got, together)
-	}
-	seen, err := Read(set.folder)
-	if err != nil || seen.damaged > 0 || !maps.Equal(reasons(seen), together) {
-		t.Errorf("on the disk: %v, %v", err, reasons(seen))
-	}
 }
 
 // grouped gives each change as a request of one group.

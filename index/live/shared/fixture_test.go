@@ -209,16 +209,14 @@ func content(t *testing.T, of engine) map[string]live.Row {
 	all := map[string]live.Row{}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := e.All(ctx, func(rows []live.Row, _ []string) error {
+	testkit.Must(t, e.All(ctx, func(rows []live.Row, _ []string) error {
 		for _, r := range rows {
 			if r.Gone == 0 && r.Scope != shared.ScopeToken {
 				all[r.String()] = r
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 

@@ -251,14 +251,12 @@ func everything(t *testing.T, of engine) map[string]live.Row {
 	e := of.open(t, nil)
 	defer e.Close()
 	all := map[string]live.Row{}
-	if err := e.All(context.Background(), func(rows []live.Row, _ []string) error {
+	testkit.Must(t, e.All(context.Background(), func(rows []live.Row, _ []string) error {
 		for _, r := range rows {
 			all[r.String()] = r
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 
