@@ -4,13 +4,18 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	client "github.com/go-sql-driver/mysql"
 
@@ -246,5 +251,239 @@ func testFollowsOwners(t *testing.T, d *database) {
 	} {
 		d.do(t, "drop table if exists owned; "+writers.OwnedTable)
 		writers.FollowOwned(t, d.source(t, o), o.Watermark != "", func(sql string) { d.do(t, sql) })
+	}
+}
+
+func TestDSN(t *testing.T) {
+	for dsn, want := range map[string]string{
+		"mysql://u:p%2Fsecret@db.example/mail":             "tcp db.example:3306 u mail tls",
+		"mysql://u:secret@db.example:3307/mail?tls=false":  "tcp db.example:3307 u mail",
+		"mysql://u:secret@db.example/mail?tls=skip-verify": "tcp db.example:3306 u mail tls",
+		"mysql://u@127.0.0.1/mail":                         "tcp 127.0.0.1:3306 u mail",
+		"mysql://u@127.0.0.1/mail?tls=true":                "tcp 127.0.0.1:3306 u mail tls",
+		"mysql://u@[::1]:3308/mail":                        "tcp [::1]:3308 u mail",
+		"mysql://u@localhost/mail":                         "tcp localhost:3306 u mail",
+		"mysql://u@/mail?socket=/run/mysqld/mysqld.sock":   "unix /run/mysqld/mysqld.sock u mail",
+		"mysql://u:sec/ret@db.example/mail":                "error",
+		"mysql://u:sec%ret@db.example/mail":                "error",
+		"mysql://u:secret@db.example/":                     "error",
+		"mysql://db.example/mail":                          "error",
+		"mysql://u:secret@/mail":                           "error",
+		"mysql://u:secret@h/mail?socket=/s":                "error",
+		"mysql://u:secret@h/mail?secret=1":                 "error",
+		"mysql://u:secret@h/mail?tls=secret":               "error",
+		"mysql://u:secret@h/mail?tls_ca=/none":             "error",
+		"u:secret@tcp(h)/mail":                             "error",
+		"postgres://u:secret@h/mail":                       "error",
+		"mysql://u:secret@h:port/mail":                     "error",
+	} {
+		c, err := parse(dsn)
+		got := "error"
+		if err == nil {
+			got = fmt.Sprintf("%s %s %s %s", c.Net, c.Addr, c.User, c.DBName)
+			if c.TLS != nil {
+				got += " tls"
+			}
+		} else if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "ret@") {
+			t.Errorf("%s: %v tells a secret", dsn, err)
+		}
+		testkit.Equal(t, dsn, got, want)
+	}
+}
+
+// testClasses makes everything wrong that can be.
+func testClasses(t *testing.T, d *database) {
+	d.do(t, "insert into senders (id, address) values (1, 'a@bulk.example')")
+	d.do(t, "create table secret_table (entry int)")
+	refusing, dumb := testkit.Refusing(t), testkit.Listen(t)
+	go func() {
+		for {
+			conn, err := dumb.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("\x05\x00\x00\x00HTTP/1.1 400 what\r\n\r\n"))
+			conn.Close()
+		}
+	}()
+	good := d.URL("reader", password, d.name)
+	for _, tt := range []struct {
+		name, dsn, query string
+		want             mirror.Class
+	}{
+		{"another password", d.URL("reader", "wrong"+password, d.name), rows, mirror.ClassAuth},
+		{"another user", d.URL("none", password, d.name), rows, mirror.ClassAuth},
+		{"a database that is not ours", d.URL("reader", password, "mysql"), rows, mirror.ClassAuth},
+		{"another table", good, "select entry from elsewhere", mirror.ClassSchema},
+		{"another column", good, "select entry from senders", mirror.ClassSchema},
+		{"no column entry", good, "select address from senders", mirror.ClassSchema},
+		{"no SQL", good, "selec entry", mirror.ClassQuery},
+		{"a write", good, "delete from senders", mirror.ClassAuth},
+		{"two statements", good, "select address as entry from senders; select 1", mirror.ClassQuery},
+		{"a table that we may not read", good, "select user as entry from mysql.user", mirror.ClassAuth},
+		{"too slow", good, "set statement max_statement_time = 0.01 for select address as entry, sleep(5) as id from senders", mirror.ClassTimeout},
+		{"nothing there", strings.Replace(good, d.Address, refusing, 1), rows, mirror.ClassUnreachable},
+		{"no MySQL", strings.Replace(good, d.Address, dumb.Addr().String(), 1), rows, mirror.ClassUnreachable},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			mirrortest.WantFaultOf(t, d.bare(t, Options{DSN: tt.dsn, Query: tt.query, Changes: "none"}), tt.want, "", "secret")
+		})
+	}
+}
+
+// testWords reads what tables of other character sets and older servers have.
+func testWords(t *testing.T, d *database) {
+	d.do(t, `set sql_mode = ''; drop table senders; create table senders (id int primary key, address varchar(100) character set latin1, at timestamp null, until datetime) engine = InnoDB;
+		set time_zone = '+05:00'; insert into senders values (1, 'bücher.example', '2030-01-01 05:00:00', '0000-00-00 00:00:00'), (2, 'Ann@Bulk.example', '2030-01-01 05:00:00', '2030-01-01 00:00:00'); set time_zone = default; set sql_mode = default`)
+	s := d.source(t, Options{Changes: "log", Query: "select id, address as entry, coalesce(until, at) as expires from senders"})
+	mark := mirrortest.WantRows(t, s, mirror.Row{Entry: "bücher.example", ID: "1"}, mirror.Row{Entry: "Ann@Bulk.example", Expires: 1893456000, ID: "2"})
+	d.do(t, "update senders set at = now()")
+	mark = mirrortest.WantChanges(t, s, mark, "Ann@Bulk.example ", "bücher.example ")
+	// A collation that folds case takes two spellings for one entry.
+	d.do(t, "insert into senders values (3, 'ann@bulk.example', null, null), (4, 'bucher.example', null, null)")
+	d.do(t, "delete from senders where id = 3")
+	if lines, _ := mirrortest.Changes(t, s, mark); !slices.Contains(lines, "Ann@Bulk.example ") || !slices.Contains(lines, "bucher.example ") {
+		t.Errorf("%q", lines)
+	}
+	// Octets that are no text do not make a writer fail.
+	d.do(t, "drop table senders; create table senders (id int primary key, address varbinary(2000)) engine = InnoDB")
+	s = d.source(t, Options{Changes: "log", Query: "select id, address as entry from senders"})
+	_, mark = mirrortest.Rows(t, s)
+	d.do(t, "insert into senders values (1, x'ff00fe'), (2, null), (3, ''), (4, 'a@bulk.example'), (5, repeat('x', 2000))")
+	if lines, _ := mirrortest.Changes(t, s, mark); !slices.Contains(lines, "a@bulk.example ") {
+		t.Errorf("%.200q", lines)
+	}
+	if found, _ := mirrortest.Rows(t, s); len(found) != 5 || found[0] != (mirror.Row{Entry: "\xff\x00\xfe", ID: "1"}) {
+		t.Errorf("%.200q", fmt.Sprint(found))
+	}
+}
+
+// testOtherTable empties the table, makes it anew and drops a column.
+func testOtherTable(t *testing.T, d *database) {
+	d.do(t, "insert into senders (id, address) values (1, 'a@bulk.example')")
+	s := d.source(t, Options{Changes: "log"})
+	before, err := s.Fingerprint(t.Context())
+	testkit.Must(t, err)
+	_, mark := mirrortest.Rows(t, s)
+	d.do(t, "truncate table senders; "+afterTruncate(s.options.Table()))
+	mirrortest.WantTooOld(t, "after TRUNCATE", s, mark)
+	testkit.Eventually(t, "a second after the table was made", func() bool { // by the clock of files, which is some milliseconds late
+		var later bool
+		err := d.DB.QueryRow("select create_time < now() - interval 1 second from information_schema.tables where table_schema = ? and table_name = 'senders'", d.name).Scan(&later)
+		return err == nil && later
+	})
+	d.do(t, "drop table senders; "+table)
+	if again, err := s.Fingerprint(t.Context()); again == before || err != nil {
+		t.Errorf("a new table has no triggers: %s, %v", again, err)
+	}
+	_, mark = mirrortest.Rows(t, s)
+	d.do(t, "insert into senders (id, address) values (1, 'a@bulk.example'); begin; update blockd_log_rev set rev = rev + 1; insert into blockd_log (rev, list, entry, gone) select rev, 'abuse-desk', 'a@bulk.example', 0 from blockd_log_rev; commit")
+	d.do(t, "alter table senders drop column why")
+	_, err = s.Changes(t.Context(), mark, mirrortest.Ignore)
+	mirrortest.WantFault(t, err, mirror.ClassSchema, "")
+	mirrortest.WantFaultOf(t, s, mirror.ClassSchema, "")
+}
+
+func testLargeRows(t *testing.T, d *database) {
+	s := d.source(t, Options{Changes: "log"})
+	_, mark := mirrortest.Rows(t, s)
+	d.do(t, "insert into senders (id, address, why) values (1, 'a@bulk.example', repeat('x', 1000000))")
+	mirrortest.WantChanges(t, s, mark, "a@bulk.example ")
+	d.do(t, "insert into senders (id, address, why) select seq, concat(seq, '@bulk.example'), repeat('x', 1000000) from seq_2_to_9")
+	mirrortest.WantTooOld(t, "more than waits in memory", s, mark)
+	if found, _ := mirrortest.Rows(t, s); len(found) != 9 {
+		t.Errorf("%d rows", len(found))
+	}
+}
+
+// testKilled kills the connection in the middle of a full read.
+func testKilled(t *testing.T, d *database) {
+	d.do(t, "insert into senders (id, address, why) select seq, concat(seq, '@bulk.example'), repeat('x', 10000) from seq_1_to_2000")
+	s := d.source(t, Options{Changes: "none"})
+	read := 0
+	_, err := s.All(t.Context(), func(mirror.Row) error {
+		if read++; read == 10 {
+			d.do(t, "begin not atomic declare victim bigint; select max(id) into victim from information_schema.processlist where user = 'reader'; kill victim; end")
+		}
+		return nil
+	})
+	if mirrortest.WantFault(t, err, mirror.ClassUnreachable, ""); read == 2000 {
+		t.Error("everything was read")
+	}
+	if found, _ := mirrortest.Rows(t, s); len(found) != 2000 {
+		t.Errorf("%d rows", len(found))
+	}
+}
+
+// testHung stops the server in the middle: what asks it ends with its context.
+func testHung(t *testing.T, d *database) {
+	s := d.source(t, Options{Changes: "none"})
+	mirrortest.Rows(t, s)
+	defer d.Stop(t)()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.Fingerprint(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+}
+
+func testWatermark(t *testing.T, d *database) {
+	for _, column := range []string{"int unsigned", "timestamp(6) null", "datetime null"} {
+		d.do(t, "drop table senders; create table senders (id int primary key, address varchar(100), gone boolean not null default 0, touched "+column+")")
+		first, second := "'2026-01-01 00:00:00'", "'2026-01-01 00:01:40'"
+		if column == "int unsigned" {
+			first, second = "1700000000", "1700000100"
+		}
+		s := d.source(t, Options{Query: mirrortest.WatermarkQuery, Changes: "watermark", Watermark: "touched", Overlap: time.Minute})
+		t.Run(column, func(t *testing.T) { mirrortest.Watermark(t, s, func(sql string) { d.do(t, sql) }, first, second) })
+	}
+}
+
+// testTLS reads over TLS, whose certificate is checked unless the DSN says otherwise.
+func testTLS(t *testing.T, d *database) {
+	d.do(t, "create user encrypted identified by '"+password+"' require ssl; grant select on *.* to encrypted")
+	for parameters, want := range map[string]mirror.Class{
+		"":                             mirror.ClassAuth, // the server refuses what is plain
+		"?tls=true":                    mirror.ClassAuth,
+		"?tls=skip-verify":             "",
+		"?tls_ca=" + d.CertificateFile: "",
+	} {
+		s := d.bare(t, Options{DSN: d.URL("encrypted", password, d.name) + parameters, Changes: "none"})
+		_, err := s.All(t.Context(), mirrortest.Skip)
+		mirrortest.WantFault(t, err, want, "")
+	}
+}
+
+// testRubbish gives the driver answers that no server gives: real ones, from some octet on others.
+func testRubbish(t *testing.T, d *database) {
+	rng := rand.New(rand.NewPCG(50, 1))
+	front := testkit.Listen(t)
+	for range 150 {
+		s := d.bare(t, Options{DSN: strings.Replace(d.URL("reader", password, d.name), d.Address, front.Addr().String(), 1), Changes: "none"})
+		good, bad := rng.IntN(300), make([]byte, 1+rng.IntN(100))
+		for i := range bad {
+			bad[i] = byte(rng.Uint32() >> rng.IntN(32))
+		}
+		go func() {
+			client, err := front.Accept()
+			if err != nil {
+				return
+			}
+			defer client.Close()
+			server, err := net.Dial("tcp", d.Address)
+			if err != nil {
+				return
+			}
+			defer server.Close()
+			go io.Copy(server, client)
+			_, _ = io.CopyN(client, server, int64(good))
+			_, _ = client.Write(bad)
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if _, err := s.All(ctx, mirrortest.Skip); err == nil {
+			t.Errorf("after %d octets %x was read", good, bad)
+		}
+		cancel()
+		s.Close()
 	}
 }

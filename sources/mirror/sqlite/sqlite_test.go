@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -12,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	driver "modernc.org/sqlite"
 
@@ -240,5 +243,252 @@ func TestFollowsOwners(t *testing.T) {
 			d.do(t, "drop table senders; "+writers.OwnedTable)
 			writers.FollowOwned(t, d.source(t, o), o.Watermark != "", func(sql string) { d.do(t, sql) })
 		})
+	}
+}
+
+func TestOptions(t *testing.T) {
+	good := Options{DSN: "sqlite:/var/lib/x.db", Query: rows, Changes: "log", List: "x"}
+	for want, change := range map[string]func(*Options){
+		"dsn_file: want":      func(o *Options) { o.DSN = "mysql://u:secret@h/db" },
+		"dsn_file: want ":     func(o *Options) { o.DSN = "sqlite:" },
+		"query: missing":      func(o *Options) { o.Query = " ; " },
+		"changes: want":       func(o *Options) { o.Changes = "often" },
+		"watermark: missing":  func(o *Options) { o.Changes = "watermark" },
+		"watermark: only":     func(o *Options) { o.Watermark = "at" },
+		"watermark: \"a) q;":  func(o *Options) { o.Changes, o.Watermark = "watermark", "a) q; --" },
+		"overlap: -1s":        func(o *Options) { o.Overlap = -time.Second },
+		"notify: only Postgr": func(o *Options) { o.Notify = "x" },
+	} {
+		o := good
+		change(&o)
+		_, err := Open(o)
+		mirrortest.WantRefused(t, o, err, strings.TrimSpace(want), "secret")
+	}
+	if _, err := Open(good); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestClasses(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		query string
+		want  mirror.Class
+		make  func(t *testing.T, d database)
+	}{
+		{"no file", rows, mirror.ClassUnreachable, func(t *testing.T, d database) { os.Remove(d.path) }},
+		{"a folder", rows, mirror.ClassSchema, func(t *testing.T, d database) { os.Remove(d.path); os.Mkdir(d.path, 0o755) }},
+		{"an empty file", rows, mirror.ClassSchema, func(t *testing.T, d database) { os.Truncate(d.path, 0) }},
+		{"a text", rows, mirror.ClassSchema, func(t *testing.T, d database) { testkit.Write(t, d.path, "a@b.example\n") }},
+		{"torn", rows, mirror.ClassSchema, func(t *testing.T, d database) { os.Truncate(d.path, 8192) }},
+		{"another table", "select entry from elsewhere", mirror.ClassSchema, nil},
+		{"a column that went", rows, mirror.ClassSchema, func(t *testing.T, d database) { d.do(t, "alter table senders drop column why") }},
+		{"a quoted column that went", `select address as entry, "why" as reason from senders`, mirror.ClassSchema, func(t *testing.T, d database) { d.do(t, "alter table senders drop column why") }},
+		{"no column entry", "select address from senders", mirror.ClassSchema, nil},
+		{"no SQL", "selec entry", mirror.ClassQuery, nil},
+		{"two statements", "select address as entry from senders; drop table senders", mirror.ClassQuery, nil},
+		{"a write", "delete from senders returning address as entry", mirror.ClassQuery, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDatabase(t, "delete")
+			d.do(t, "with recursive n(i) as (select 1 union all select i + 1 from n where i < 2000) insert into senders (id, address) select i, 'user' || i || '@bulk.example' from n")
+			s := d.source(t, Options{Query: tt.query, Changes: "none"})
+			if tt.make != nil {
+				tt.make(t, d)
+			}
+			mirrortest.WantFaultOf(t, s, tt.want, "")
+		})
+	}
+}
+
+// TestHotJournal reads what a program has left that was killed while it wrote.
+func TestHotJournal(t *testing.T) {
+	d := newDatabase(t, "delete")
+	d.do(t, "insert into senders (id, address, why) values (1, 'a@bulk.example', hex(zeroblob(100000)))")
+	conn := testkit.Value(d.Conn(t.Context()))(t)
+	defer conn.Close()
+	for _, text := range []string{"pragma cache_size = 1", "begin immediate", "update senders set address = 'b@bulk.example', why = hex(zeroblob(200000))"} {
+		testkit.Value(conn.ExecContext(t.Context(), text))(t)
+	}
+	crashed := filepath.Join(t.TempDir(), "crashed.db")
+	for _, suffix := range []string{"", "-journal"} {
+		testkit.Write(t, crashed+suffix, string(testkit.Read(t, d.path+suffix)))
+	}
+	s := testkit.Value(Open(Options{DSN: "sqlite:" + crashed, Query: rows, Changes: "none"}))(t)
+	mirrortest.WantFaultOf(t, s, mirror.ClassUnreachable, "hint")
+	other := testkit.Value(sql.Open("sqlite", crashed))(t)
+	defer other.Close()
+	testkit.Value(other.Exec("update senders set action = 'allow'"))(t)
+	if found, _ := mirrortest.Rows(t, s); len(found) != 1 || found[0].Entry != "a@bulk.example" || found[0].Action != "allow" {
+		t.Errorf("%.100q", fmt.Sprint(found))
+	}
+}
+
+// TestAnotherFile puts another file in the place of the database, as programs do that write a file anew.
+func TestAnotherFile(t *testing.T) {
+	d := newDatabase(t, "wal")
+	s := d.source(t, Options{Changes: "log"})
+	before := testkit.Value(s.Fingerprint(t.Context()))(t)
+	if again, err := s.Fingerprint(t.Context()); again != before {
+		t.Errorf("%s, then %s, %v", before, again, err)
+	}
+	d.Close()
+	testkit.Write(t, d.path+".new", string(testkit.Read(t, d.path)))
+	testkit.Must(t, os.Rename(d.path+".new", d.path))
+	if again, err := s.Fingerprint(t.Context()); again == before || err != nil {
+		t.Errorf("%s, %v", again, err)
+	}
+}
+
+// TestNothingWritten tells without a log that nothing was written.
+func TestNothingWritten(t *testing.T) {
+	d := newDatabase(t, "delete")
+	d.do(t, "insert into senders (id, address) values (1, 'a@bulk.example')")
+	s := d.source(t, Options{Changes: "none"})
+	_, mark := mirrortest.Rows(t, s)
+	mirrortest.WantTooOld(t, "a file of this moment may be written once more in it", s, mark)
+	past := time.Now().Add(-time.Hour)
+	testkit.Must(t, os.Chtimes(d.path, past, past))
+	_, mark = mirrortest.Rows(t, s)
+	if again := mirrortest.WantChanges(t, s, mark); again != mark {
+		t.Errorf("%q", again)
+	}
+	mirrortest.WantTooOld(t, "the mark of another read", s, "2026-01-01T00:00:00Z")
+	woken := make(chan error)
+	go func() { woken <- s.Wait(t.Context()) }()
+	d.do(t, "delete from senders")
+	testkit.Equal(t, "Wait", <-woken, nil)
+	mirrortest.WantTooOld(t, "after a change", s, mark)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	mirrortest.Rows(t, s)
+	testkit.IsError(t, "Wait without a change", s.Wait(ctx), context.Canceled)
+}
+
+// TestOpenedWhileRead begins to read a file in WAL mode that no program has open. Then one has.
+func TestOpenedWhileRead(t *testing.T) {
+	d := newDatabase(t, "wal")
+	d.do(t, "insert into senders (id, address) values (1, 'a@bulk.example')")
+	s := d.source(t, Options{Changes: "none"})
+	d.Close()
+	_, err := s.All(t.Context(), func(mirror.Row) error {
+		other, err := sql.Open("sqlite", d.url)
+		if err != nil {
+			return err
+		}
+		defer other.Close()
+		_, err = other.Exec("delete from senders")
+		return err
+	})
+	mirrortest.WantFault(t, err, mirror.ClassTimeout, "")
+	mirrortest.WantRows(t, s)
+}
+
+// TestBusy waits for a writer that has the database for itself, no longer than it may.
+func TestBusy(t *testing.T) {
+	d := newDatabase(t, "delete")
+	s := d.source(t, Options{Changes: "none"})
+	tx := testkit.Value(d.Begin())(t)
+	testkit.Value(tx.Exec("pragma locking_mode = exclusive; insert into senders (id, address) values (1, 'a@bulk.example')"))(t)
+	testkit.Must(t, tx.Commit())
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.All(ctx, mirrortest.Skip); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestTwoListsOfOneFile reads two lists from one file. The second one does not end the first one's lock, so that another process
+// does not write into what is being read.
+func TestTwoListsOfOneFile(t *testing.T) {
+	d := newDatabase(t, "delete")
+	d.do(t, "drop table senders; "+writers.Tables+"; insert into senders values (1, 'a@bulk.example', 'block')")
+	one := d.source(t, Options{Changes: "log", Query: writers.Query})
+	two := d.source(t, Options{Changes: "log", Query: writers.Query})
+	_, err := one.All(t.Context(), func(mirror.Row) error {
+		if _, err := two.Fingerprint(t.Context()); err != nil {
+			return err
+		}
+		p := startWriter(t, strings.Replace(d.url, "60000", "0", 1))
+		_, err := p.order.Write([]byte{0})
+		if err != nil {
+			return err
+		}
+		p.order.Close()
+		if err := p.Wait(); err == nil {
+			t.Error("another process wrote while the file was read")
+		}
+		return nil
+	})
+	testkit.Should(t, err)
+}
+
+func TestLargeRows(t *testing.T) {
+	d := newDatabase(t, "wal")
+	s := d.source(t, Options{Changes: "log"})
+	_, mark := mirrortest.Rows(t, s)
+	d.do(t, "insert into senders (id, address, why) values (1, 'a@bulk.example', hex(zeroblob(500000)))")
+	mirrortest.WantChanges(t, s, mark, "a@bulk.example ")
+	d.do(t, "with recursive n(i) as (select 2 union all select i + 1 from n where i < 6) insert into senders (id, address, why) select i, i || '@bulk.example', hex(zeroblob(500000)) from n")
+	mirrortest.WantTooOld(t, "more than waits in memory", s, mark)
+	if found, _ := mirrortest.Rows(t, s); len(found) != 6 {
+		t.Errorf("%d rows", len(found))
+	}
+}
+
+// TestLogOfABackup restores the file from a backup, and writes as many changes as it had.
+func TestLogOfABackup(t *testing.T) {
+	d := newDatabase(t, "delete")
+	s := d.source(t, Options{Changes: "log"})
+	d.do(t, "insert into senders (id, address) values (1, 'a@bulk.example')")
+	_, mark := mirrortest.Rows(t, s)
+	d.do(t, "update blockd_log set at = '2030-01-01 00:00:00.000'")
+	mirrortest.WantTooOld(t, "the number is of another change", s, mark)
+	_, mark = mirrortest.Rows(t, s)
+	d.do(t, "insert into blockd_log (list, entry, gone) values ('abuse-desk', '', 1)")
+	mirrortest.WantTooOld(t, "an empty entry", s, mark)
+}
+
+func TestWatermark(t *testing.T) {
+	for _, tt := range []struct{ column, first, second string }{
+		{"integer", "1700000000", "1700000100"},
+		{"datetime", "'2026-01-01 00:00:00'", "'2026-01-01 00:01:40.5'"},
+		{"text", "'2026-01-01T00:00:00Z'", "'2026-01-01T00:01:40Z'"},
+	} {
+		t.Run(tt.column, func(t *testing.T) {
+			d := newDatabase(t, "wal")
+			d.do(t, "drop table senders; create table senders (id integer primary key, address text, gone boolean not null default 0, touched "+tt.column+")")
+			s := d.source(t, Options{Query: mirrortest.WatermarkQuery, Changes: "watermark", Watermark: "touched", Overlap: time.Minute})
+			mirrortest.Watermark(t, s, func(sql string) { d.do(t, sql) }, tt.first, tt.second)
+		})
+	}
+	d := newDatabase(t, "wal")
+	s := d.source(t, Options{Query: "select address as entry, action from senders", Changes: "watermark", Watermark: "action"})
+	d.do(t, "insert into senders (id, address, action) values (1, 'a@bulk.example', 'block')")
+	_, err := s.All(t.Context(), mirrortest.Skip)
+	if err == nil {
+		_, err = s.Changes(t.Context(), "block", nil)
+	}
+	mirrortest.WantFault(t, err, mirror.ClassSchema, "") // it is no time
+}
+
+func TestDDLOfAnyName(t *testing.T) {
+	d := newDatabase(t, "wal")
+	for _, o := range []Options{
+		{List: "it's a list", Query: "select s.address entry from senders as s where s.id > 0"},
+		{List: "it's a list", Query: "select \"address\" AS \"entry\" from \"senders\""},
+	} {
+		o.DSN, o.Changes = "sqlite:"+d.path, "log"
+		s := testkit.Value(Open(o))(t)
+		d.do(t, s.DDL())
+		d.do(t, s.DDL())
+		_, mark := mirrortest.Rows(t, s)
+		d.do(t, "insert into senders (address) values ('a@bulk.example'), (null), ('')")
+		mirrortest.WantChanges(t, s, mark, "a@bulk.example ")
+		d.do(t, "drop table senders; "+table)
+	}
+	s, err := Open(Options{DSN: "sqlite:" + d.path, Changes: "log", List: "x", Query: "select local || '@' || domain as entry from a join b using (id)"})
+	if err != nil || !strings.Contains(s.DDL(), "put their names here") {
+		t.Errorf("%v: %s", err, s.DDL())
 	}
 }
