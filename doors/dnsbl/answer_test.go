@@ -154,9 +154,7 @@ func TestTexts(t *testing.T) {
 	const name = "bulk.example.dbl.here.example"
 	text := func(r *rig) string {
 		txt := r.ask(name, dns.TypeTXT).Answer[0].(*dns.TXT).Txt
-		if len(txt) != 1 {
-			t.Fatalf("%d strings: %q", len(txt), txt)
-		}
+		testkit.MustEqual(t, txt, len(txt), 1)
 		return strings.ReplaceAll(strings.ReplaceAll(txt[0], `\\`, `\`), `\"`, `"`)
 	}
 	r := newRig(t, nil)

@@ -213,9 +213,7 @@ func TestStopAnswersWhatHasCome(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.server.Serve(ctx, []net.PacketConn{p}, []net.Listener{l}) }()
-	if m, err := c.ReadMsg(); err != nil || m.Id != 7 {
-		t.Errorf("by TCP: %v, %v", m, err)
-	}
+	testkit.Equal(t, "by TCP", testkit.Value(c.ReadMsg())(t).Id, 7)
 	cancel()
 	testkit.Should(t, <-ended)
 	wantEnd(t, c)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/records/audit"
 )
 
@@ -38,9 +39,7 @@ func TestAuditOverHTTP(t *testing.T) {
 		f.ask(tt.method, tt.path, tt.body, f.write)
 	}
 	l := f.lines(t, "")
-	if len(l.Lines) != 2 {
-		t.Fatalf("%+v", l)
-	}
+	testkit.MustEqual(t, l, len(l.Lines), 2)
 	if p := l.Lines[1]; p.Action != audit.ListPause || p.By != "jo (helpdesk)" || p.Subject != "bad" || p.Why != "refuses the bank" || !strings.HasPrefix(p.Detail, "until ") {
 		t.Errorf("%+v", p)
 	}

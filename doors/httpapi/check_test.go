@@ -258,9 +258,7 @@ func FuzzBatch(f *testing.F) {
 			if err != nil {
 				t.Fatalf("accepted what is refused: %v", err)
 			}
-			if n := len(decoded[results](t, w, http.StatusOK, asJSON).Results); n != len(senders) {
-				t.Fatalf("%d results for %d senders", n, len(senders))
-			}
+			testkit.MustEqual(t, "results for", len(decoded[results](t, w, http.StatusOK, asJSON).Results), len(senders))
 		case w.Code == http.StatusOK && got == asStream:
 			lines := 0
 			for line := range strings.Lines(string(body)) {

@@ -76,9 +76,7 @@ func (f *entryFixture) verdict(t *testing.T, sender string) string {
 // What is added over HTTP acts on the very next question, and so does its removal.
 func TestAddAndRemoveOverHTTP(t *testing.T) {
 	f := newEntryFixture(t)
-	if got := f.verdict(t, "x@y.example"); got != "clear" {
-		t.Fatalf("before: %s", got)
-	}
+	testkit.MustEqual(t, "before", f.verdict(t, "x@y.example"), "clear")
 	status, results, text := f.post(`{"entry":"Y.example","why":"phishing","for":"30d","author":"jo"}`)
 	if status != http.StatusOK || len(results) != 1 || results[0].Result != "added" || results[0].Was != nil {
 		t.Fatalf("%d %s", status, text)
@@ -114,9 +112,7 @@ func TestAddAndRemoveOverHTTP(t *testing.T) {
 // An allow entry goes before the block of any list, and a live block stands beside it.
 func TestALiveEntryAmongLists(t *testing.T) {
 	f := newEntryFixture(t)
-	if got := f.verdict(t, "x@bad.example"); got != "blocked bad" {
-		t.Fatalf("before: %s", got)
-	}
+	testkit.MustEqual(t, "before", f.verdict(t, "x@bad.example"), "blocked bad")
 	f.post(`{"entry":"bad.example","action":"allow"}`)
 	testkit.Equal(t, "with an allow", f.verdict(t, "x@bad.example"), "allowed live bad")
 	f.post(`{"entries":[{"entry":"bad.example","action":"block"},{"entry":"x@bad.example"}]}`)
@@ -236,9 +232,7 @@ func TestIfRev(t *testing.T) {
 	post := func(body string, want int) string {
 		t.Helper()
 		w := f.ask("POST", "/v1/entries", body, f.write, "Content-Type: application/json")
-		if w.Code != want {
-			t.Fatalf("%s: %d, want %d: %s", body, w.Code, want, w.Body)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("%s: %s", body, w.Body), w.Code, want)
 		return w.Body.String()
 	}
 	var answer ChangeResults

@@ -32,9 +32,7 @@ func nextDecision(t *testing.T, in *bufio.Reader) (r history.Record) {
 	for {
 		name := testkit.Value(in.ReadString('\n'))(t)
 		data := testkit.Value(in.ReadString('\n'))(t)
-		if blank, err := in.ReadString('\n'); err != nil || blank != "\n" {
-			t.Fatalf("an event ends with %q, %v", blank, err)
-		}
+		testkit.MustEqual(t, "an event ends with", testkit.Value(in.ReadString('\n'))(t), "\n")
 		if name == "event: decision\n" {
 			testkit.Must(t, json.Unmarshal([]byte(strings.TrimPrefix(data, "data: ")), &r))
 			return r

@@ -94,9 +94,7 @@ func TestFastHandsOver(t *testing.T) {
 		in := bufio.NewReader(conn)
 		for range 100 {
 			io.WriteString(conn, plainCheck)
-			if got := status(t, in); got != http.StatusOK {
-				t.Fatalf("check is %d", got)
-			}
+			testkit.MustEqual(t, "check", status(t, in), http.StatusOK)
 			time.Sleep(idleTimeout - requestTimeout)
 		}
 		const batch = `{"senders":["a@bad.example"]}`
@@ -153,9 +151,7 @@ func TestFastEndsAfterItsAnswer(t *testing.T) {
 		in := bufio.NewReader(busy)
 		for _, conn := range []net.Conn{idle, busy} {
 			go io.WriteString(conn, plainCheck)
-			if got := status(t, bufio.NewReader(conn)); got != http.StatusOK {
-				t.Fatalf("check is %d", got)
-			}
+			testkit.MustEqual(t, "check", status(t, bufio.NewReader(conn)), http.StatusOK)
 		}
 		time.Sleep(time.Minute)
 		asked, answer := make(chan struct{}), make(chan struct{})
@@ -216,9 +212,7 @@ func TestFastEndsWithADefect(t *testing.T) {
 			conn := p.Dial("192.0.2.1")
 			in := bufio.NewReader(conn)
 			io.WriteString(conn, plainCheck)
-			if got := status(t, in); got != http.StatusOK {
-				t.Fatalf("check is %d", got)
-			}
+			testkit.MustEqual(t, "check", status(t, in), http.StatusOK)
 			whole := f.limiter
 			f.limiter = nil // a defect
 			io.WriteString(conn, otherCheck)

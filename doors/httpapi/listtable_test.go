@@ -21,9 +21,7 @@ func TestWorthOfAList(t *testing.T) {
 		f.ask("GET", "/v1/check?sender=a@bad.example", "")
 	}
 	got := decoded[ListTable](t, f.ask("GET", "/v1/lists", ""), http.StatusOK, asJSON)
-	if len(got.Worth) != 1 {
-		t.Fatalf("%+v", got)
-	}
+	testkit.MustEqual(t, got, len(got.Worth), 1)
 	w := got.Worth[0]
 	if w.List != "bad" || w.Action != "block" || w.Mode != "enforce" || w.Files != 1 || w.Entries != 2 || w.Keys != 2 || w.Unique != 2 ||
 		w.State != ListOK || *w.Hits != 3 || *w.Sole != 3 || *w.Overridden != 0 || w.LastHit == nil || w.Modified != nil ||

@@ -48,9 +48,7 @@ func TestDefectCostsOneRequest(t *testing.T) {
 		t.Errorf("status %d from a request that panicked", status)
 	}
 	broken.Store(false)
-	if status, err := ask(); err != nil || status != http.StatusOK {
-		t.Errorf("the next request: %d, %v", status, err)
-	}
+	testkit.Equal(t, "the next request", testkit.Value(ask())(t), http.StatusOK)
 	var counted dto.Metric
 	if err := f.panics.Write(&counted); err != nil || counted.Counter.GetValue() != 1 {
 		t.Errorf("counted %v, %v", counted.Counter.GetValue(), err)

@@ -34,9 +34,7 @@ func newRequestFixture(t *testing.T, senders ...string) (f *entryFixture, refs [
 		}
 		w := httptest.NewRecorder()
 		door.Handler().ServeHTTP(w, httptest.NewRequest("POST", "/r/"+ref, nil))
-		if w.Code != http.StatusSeeOther {
-			t.Fatalf("request: %d", w.Code)
-		}
+		testkit.MustEqual(t, "request", w.Code, http.StatusSeeOther)
 		refs = append(refs, ref)
 	}
 	f.settings.Requests = store
@@ -51,9 +49,7 @@ func TestDecisionsAboutRequests(t *testing.T) {
 		w := f.ask("POST", path, "", f.write)
 		return w.Code, w.Body.String()
 	}
-	if before := f.verdict(t, "x@bad.example"); before != "blocked bad" {
-		t.Fatalf("before: %s", before)
-	}
+	testkit.MustEqual(t, "before", f.verdict(t, "x@bad.example"), "blocked bad")
 	if status, text := post("/v1/requests/grant?for=2d&author=jo&ref=" + refs[0]); status != 200 || !strings.Contains(text, `"by":"jo (helpdesk)"`) || !strings.Contains(text, `"result":"added"`) || strings.Contains(text, `"from"`) {
 		t.Errorf("grant: %d %s", status, text)
 	}

@@ -30,18 +30,14 @@ const (
 func signIn(t *testing.T, f *fixture, bearer string, headers ...string) string {
 	t.Helper()
 	w := f.ask("POST", "/v1/session", fmt.Sprintf(`{"token":%q}`, strings.TrimPrefix(bearer, "Authorization: Bearer ")), append(headers, json1, fromPage)...)
-	if w.Code != 200 {
-		t.Fatalf("sign-in: %d %s", w.Code, w.Body)
-	}
+	testkit.MustEqual(t, "sign-in: "+w.Body.String(), w.Code, 200)
 	return cookieOf(t, w)
 }
 
 func cookieOf(t *testing.T, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	cookies := w.Result().Cookies()
-	if len(cookies) != 1 {
-		t.Fatalf("want one cookie, have %v", cookies)
-	}
+	testkit.MustEqual(t, cookies, len(cookies), 1)
 	return "Cookie: " + cookies[0].Name + "=" + cookies[0].Value
 }
 

@@ -109,9 +109,7 @@ func TestStreamAnswersBeforeTheNextQuestion(t *testing.T) {
 	}
 	f.live = build(t, "other.example\n") // a reload falls between two questions
 	say("example\"\n")
-	if line, err := hear(); err != nil || streamed(t, line) != "b@bad.example=clear" {
-		t.Fatalf("after the reload: %q, %v", line, err)
-	}
+	testkit.MustEqual(t, "after the reload", streamed(t, testkit.Value(hear())(t)), "b@bad.example=clear")
 	hangUp()
 	if line, err := hear(); err != io.EOF || line != "" {
 		t.Errorf("at the end: %q, %v", line, err)

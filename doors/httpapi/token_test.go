@@ -139,9 +139,7 @@ func TestUnixSocket(t *testing.T) {
 
 func TestTokensOfAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
-	if all, err := ReadTokens(path); err != nil || len(all) != 0 {
-		t.Errorf("no file: %v, %v", all, err)
-	}
+	testkit.Equal(t, "no file", len(testkit.Value(ReadTokens(path))(t)), 0)
 	read := newToken(t, path, "viewer", Read)
 	write := newToken(t, path, "help-desk.1", Write)
 	if _, err := NewToken(path, "viewer", Write, nil, ""); err == nil {
@@ -176,9 +174,7 @@ func TestRevokedAtOnce(t *testing.T) {
 	f := newEntryFixture(t)
 	path := f.tokens.path
 	status := func(header string) int { return f.ask("GET", "/v1/lists", "", header).Code }
-	if got := status(f.read); got != 200 {
-		t.Fatalf("before: %d", got)
-	}
+	testkit.MustEqual(t, "before", status(f.read), 200)
 	if found, err := RevokeToken(path, "viewer", nil, ""); err != nil || !found {
 		t.Fatal(found, err)
 	}

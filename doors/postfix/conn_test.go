@@ -78,9 +78,7 @@ func TestConnectionPipelinedWithoutEnd(t *testing.T) {
 	}()
 	answers := bufio.NewReader(client)
 	for i := range n {
-		if got, err := readAction(answers); err != nil || got != "action=DUNNO" {
-			t.Fatalf("answer %d = %q, %v", i, got, err)
-		}
+		testkit.MustEqual(t, i, testkit.Value(readAction(answers))(t), "action=DUNNO")
 	}
 	client.Close()
 	<-ended

@@ -3,6 +3,7 @@ package postfix
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -133,8 +134,6 @@ func (r *rig) counts(want float64, name string, labels ...string) {
 func (r *rig) count(name string, labels ...string) float64 {
 	r.t.Helper()
 	all := testkit.Samples(r.t, r.registry, name, labels...)
-	if len(all) != 1 {
-		r.t.Fatalf("metric %s %q has %d samples, want 1", name, labels, len(all))
-	}
+	testkit.MustEqual(r.t, fmt.Sprintf("metric %s %q", name, labels), len(all), 1)
 	return all[0]
 }

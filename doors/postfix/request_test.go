@@ -54,9 +54,7 @@ func TestPolicyRequestLimits(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n, err := measurePolicyRequest([]byte(tt.text), 0)
 			if err == nil {
-				if n != len(tt.text) {
-					t.Fatalf("measured %d octets, want %d", n, len(tt.text))
-				}
+				testkit.MustEqual(t, "measured", n, len(tt.text))
 				_, err = parsePolicyRequest([]byte(tt.text))
 			}
 			testkit.IsError(t, "got", err, tt.want)
@@ -101,9 +99,7 @@ func FuzzPolicyRequest(f *testing.F) {
 			want[name] = value
 		}
 		valid = valid && want["request"] == accessPolicy
-		if valid != (err == nil) {
-			t.Fatalf("read %q: %v", text, err)
-		}
+		testkit.MustEqual(t, "whether it is read", err == nil, valid)
 		if !valid {
 			return
 		}
@@ -111,9 +107,7 @@ func FuzzPolicyRequest(f *testing.F) {
 			"request": got.kind, "protocol_state": got.state, "sender": got.sender, "recipient": got.recipient, "client_address": got.client,
 			"helo_name": got.helo, "sasl_username": got.login, "instance": got.instance, "queue_id": got.queueID,
 		} {
-			if string(value) != want[name] {
-				t.Fatalf("%s = %q, want %q in %q", name, value, want[name], text)
-			}
+			testkit.MustEqual(t, name, string(value), want[name])
 		}
 	})
 }

@@ -195,9 +195,7 @@ func FuzzNetstring(f *testing.F) {
 			t.Fatalf("measure = %d, %v", n, err)
 		case n > 0:
 			_, text, _ := strings.Cut(string(data[:n-1]), ":")
-			if again := netstring(text); again != string(data[:n]) {
-				t.Fatalf("%q is read as %q, which is written %q", data[:n], text, again)
-			}
+			testkit.MustEqual(t, text, netstring(text), string(data[:n]))
 		}
 		for size := range data { // more octets never take back what was measured
 			if m, mErr := m.measure(data[:size], 0); m > 0 && m != n || mErr != nil && err == nil {

@@ -80,9 +80,7 @@ func (r *rig) call(method, path, form, from string, header ...string) *http.Resp
 // gives wants a status for what a client asks.
 func (r *rig) gives(t testing.TB, want int, method, path, form, from string, header ...string) {
 	t.Helper()
-	if got := r.call(method, path, form, from, header...).StatusCode; got != want {
-		t.Fatalf("%s %s from %s: %d, want %d", method, path, from, got, want)
-	}
+	testkit.MustEqual(t, fmt.Sprintf("%s %s from %s", method, path, from), r.call(method, path, form, from, header...).StatusCode, want)
 }
 
 // put makes a request without the syncs of the store, of which thousands take long.
@@ -487,9 +485,7 @@ func FuzzPage(f *testing.F) {
 		r.call("POST", "/r/"+ref, url.Values{"note": {note}}.Encode(), "198.51.100.1")
 		defer os.Remove(r.Requests.path(ref))
 		resp := r.call("GET", "/r/"+ref, "", "198.51.100.1", "Accept-Language: "+accept)
-		if resp.StatusCode != 200 {
-			t.Fatalf("%d", resp.StatusCode)
-		}
+		testkit.MustEqual(t, "status", resp.StatusCode, 200)
 		for z := html.NewTokenizer(resp.Body); z.Next() != html.ErrorToken; {
 			switch name, attributes := z.TagName(); string(name) {
 			case "script", "img", "iframe", "object", "link":

@@ -335,9 +335,7 @@ func TestStopWithinPipeline(t *testing.T) {
 	s := r.open(t)
 	near, far := socketPair(t)
 	command := encode("ECHO", strings.Repeat("x", 43))
-	if inputSize%len(command) != 0 {
-		t.Fatalf("a command has %d octets", len(command))
-	}
+	testkit.MustEqual(t, "a command fits", inputSize%len(command), 0)
 	testkit.Value(near.Write(bytes.Repeat(command, 2*inputSize/len(command))))(t)
 	c := newConn(s, far)
 	c.Stop()

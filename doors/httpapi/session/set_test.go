@@ -72,9 +72,7 @@ func TestProcessesShareTheFile(t *testing.T) {
 			t.Error("a session of the other process is not known")
 		}
 	}
-	if ended, err := b.End(noon, func(s Session) bool { return s.Token == "a" }); err != nil || len(ended) != 1 {
-		t.Fatal(ended, err)
-	}
+	testkit.MustEqual(t, "ended", len(testkit.Value(b.End(noon, func(s Session) bool { return s.Token == "a" }))(t)), 1)
 	if there(t, a, noon, one) || !there(t, a, noon, two) {
 		t.Error("what the other process has ended goes on")
 	}
