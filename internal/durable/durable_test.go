@@ -154,7 +154,5 @@ func holds(t *testing.T, dir, name, text string) {
 	if err != nil || len(entries) != 1 || entries[0].Name() != name {
 		t.Errorf("the folder has %v, %v; want %s alone", entries, err, name)
 	}
-	if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != text {
-		t.Errorf("%s has %q, %v; want %q", name, got, err, text)
-	}
+	testkit.Equal(t, name, string(testkit.Read(t, filepath.Join(dir, name))), text)
 }

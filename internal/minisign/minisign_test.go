@@ -2,7 +2,6 @@ package minisign
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -48,9 +47,7 @@ func TestEachOctetOfASignatureCounts(t *testing.T) {
 	text := []byte("bulk.example\n")
 	signature := key.Sign(text, "blockd prod 1")
 	keys := []PublicKey{other.Public(), key.Public()}
-	if comment, err := Verify(keys, text, signature); err != nil || comment != "blockd prod 1" {
-		t.Fatalf("Verify = %q, %v", comment, err)
-	}
+	testkit.MustEqual(t, "Verify", testkit.Value(Verify(keys, text, signature))(t), "blockd prod 1")
 	first := strings.IndexByte(string(signature), '\n') + 1 // what is before it is the untrusted comment
 	for at := first; at < len(signature)-1; at++ {
 		for bit := range 8 {
@@ -85,13 +82,11 @@ func TestTheProgramAgrees(t *testing.T) {
 	testkit.Write(t, at("list.minisig"), string(ours.Sign(text, "blockd prod 7")))
 	run("-V", "-p", at("ours.pub"), "-m", at("list"), "-x", at("list.minisig"))
 	run("-S", "-s", at("ours"), "-m", at("list"), "-x", at("again"), "-t", "blockd prod 8")
-	signature := testkit.Value(os.ReadFile(at("again")))(t)
-	if comment, err := Verify([]PublicKey{ours.Public()}, text, signature); err != nil || comment != "blockd prod 8" {
-		t.Errorf("signed by the program: %q, %v", comment, err)
-	}
+	signature := testkit.Read(t, at("again"))
+	testkit.Equal(t, "signed by the program", testkit.Value(Verify([]PublicKey{ours.Public()}, text, signature))(t), "blockd prod 8")
 
 	run("-G", "-W", "-s", at("theirs"), "-p", at("theirs.pub"))
-	file := testkit.Value(os.ReadFile(at("theirs")))(t)
+	file := testkit.Read(t, at("theirs"))
 	theirs, err := ParseSecretKey(file)
 	if err != nil {
 		t.Fatalf("a key of the program: %v", err)

@@ -55,9 +55,7 @@ func TestProcessesInARow(t *testing.T) {
 		now.open.Set(3)
 		all.open.Set(3)
 		got, want := shown(now), shown(all)
-		if got != want {
-			t.Fatalf("carried:\n%s\nin one process:\n%s", got, want)
-		}
+		testkit.MustEqual(t, "carried", got, want)
 	}
 	if err := now.Add([]byte("no metrics {")); err == nil {
 		t.Error("nonsense is taken")

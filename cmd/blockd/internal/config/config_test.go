@@ -179,9 +179,7 @@ func TestEmptyFile(t *testing.T) {
 	}
 	testkit.Write(t, path, "")
 	t.Setenv("BLOCKD_SMTP_HOSTNAME", "mx.here.example") // as in a container
-	if c, err := Load(path); err != nil || c.SMTP.Hostname != "mx.here.example" {
-		t.Error(c.SMTP.Hostname, err)
-	}
+	testkit.Equal(t, "smtp.hostname", testkit.Value(Load(path))(t).SMTP.Hostname, "mx.here.example")
 }
 
 func TestDefaultHasNoFault(t *testing.T) {

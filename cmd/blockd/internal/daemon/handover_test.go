@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -47,9 +48,7 @@ func TestHandOverGivesAwayWhatItLookedAt(t *testing.T) {
 	for n := range 3000 {
 		testkit.Must(t, HandOver(ours))
 		info := testkit.Value(os.Lstat(secret))(t)
-		if info.Sys().(*syscall.Stat_t).Uid != 0 {
-			t.Fatalf("a file of another folder is given away in round %d", n)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("a file of another folder is given away in round %d", n), info.Sys().(*syscall.Stat_t).Uid, 0)
 	}
 }
 

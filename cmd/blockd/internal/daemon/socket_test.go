@@ -16,9 +16,7 @@ func TestListenUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := listenUnix(t.Context(), path, "")
 	testkit.Must(t, err)
-	if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket|0o660 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
-	}
+	testkit.Equal(t, "mode", testkit.Value(os.Lstat(path))(t).Mode(), fs.ModeSocket|0o660)
 	if _, err := listenUnix(t.Context(), path, ""); err == nil || err.Error() != path+" is in use; is another blockd running?" {
 		t.Errorf("a second one: %v", err)
 	}
@@ -50,9 +48,7 @@ func TestUnixSocketBeginsShut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l := testkit.Value(bindUnix(t.Context(), path))(t)
 	defer l.Close()
-	if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket {
-		t.Errorf("mode %v, %v, want none", info.Mode(), err)
-	}
+	testkit.Equal(t, "mode", testkit.Value(os.Lstat(path))(t).Mode(), fs.ModeSocket)
 }
 
 func exists(path string) bool {

@@ -33,9 +33,7 @@ func TestSocketsAreHandedOn(t *testing.T) {
 	if l := listenAt(next, "http", "127.0.0.1:0"); l == tcp || l == unix {
 		t.Error("another door has the socket of this one")
 	}
-	if p, err := next.listenPackets(t.Context(), "dns", "dns.listen", "127.0.0.1:0", nil); err != nil || p[0] != packets[0] {
-		t.Error("UDP is not handed on", err)
-	}
+	testkit.Equal(t, "UDP is not handed on", testkit.Value(next.listenPackets(t.Context(), "dns", "dns.listen", "127.0.0.1:0", nil))(t)[0], packets[0])
 	if l, err := next.listen(t.Context(), "smtps", "smtp.tls_listen", tcp.Addr().String(), ""); err == nil {
 		l[0].Close()
 		t.Error("an address that is taken is opened")
