@@ -24,7 +24,7 @@ func TestAFilterTravelsWithTheSnapshot(t *testing.T) {
 		testkit.Must(t, client.SAdd(t.Context(), "blocked", entry).Err())
 	}
 	put("asked.example")
-	source := fmt.Sprintf("[[list]]\nname = \"huge\"\n[list.source]\nkind = \"redis\"\nmode = \"ask\"\ndsn = \"redis://%s/0\"\nkey = \"blocked\"\nevery = \"1s\"\nnegative_ttl = \"1s\"\n", server.Address)
+	source := fmt.Sprintf("[[list]]\nname = \"huge\"\n[list.source]\nkind = \"redis\"\nmode = \"ask\"\ndsn = \"redis://%s/0\"\nkey = \"blocked\"\nevery = \"1s\"\ntimeout = \"10s\"\nnegative_ttl = \"1s\"\n", server.Address)
 
 	dir, store, key := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "publish.key")
 	runs(t, "publish", "keygen", key)

@@ -23,7 +23,7 @@ func TestDoctorOfAskedList(t *testing.T) {
 	writeFile(t, dir, "store.dsn", dsn+"\n")
 	writeFile(t, dir, "lists/a.txt", "other.example\n")
 	path := filepath.Join(dir, "config.toml")
-	writeFile(t, dir, "config.toml", anyPorts+"[[list]]\nname = \"asked\"\n[list.source]\nkind = \"redis\"\nmode = \"ask\"\ndsn_file = \"store.dsn\"\nkey = \"blocked\"\nevery = \"1s\"\n")
+	writeFile(t, dir, "config.toml", anyPorts+"[[list]]\nname = \"asked\"\n[list.source]\nkind = \"redis\"\nmode = \"ask\"\ndsn_file = \"store.dsn\"\nkey = \"blocked\"\nevery = \"1s\"\ntimeout = \"10s\"\n")
 	says := func(want string) {
 		t.Helper()
 		_, stdout, stderr := blockd(t, "", "doctor", "-c", path)

@@ -34,7 +34,7 @@ func TestAskedBehindForeignFilter(t *testing.T) {
 		testkit.Must(t, client.SAdd(t.Context(), "blocked", entries...).Err())
 	}
 	writeFile(t, dir, "lists/a.txt", "other.example\n")
-	writeFile(t, dir, "config.toml", anyPorts+fmt.Sprintf("[[list]]\nname = \"abuse-desk\"\n[list.source]\nkind = \"redis\"\nmode = \"ask\"\ndsn = \"redis://%s\"\nkey = \"blocked\"\nfilter = \"redisson:bl\"\nevery = \"1s\"\nnegative_ttl = \"1s\"\n", server.Address))
+	writeFile(t, dir, "config.toml", anyPorts+fmt.Sprintf("[[list]]\nname = \"abuse-desk\"\n[list.source]\nkind = \"redis\"\nmode = \"ask\"\ndsn = \"redis://%s\"\nkey = \"blocked\"\nfilter = \"redisson:bl\"\nevery = \"1s\"\ntimeout = \"10s\"\nnegative_ttl = \"1s\"\n", server.Address))
 	put("bulk.example", "ann@there.example", "late.example")
 	push("bulk.example\nann@there.example\ngone.example\n") // the Redis does not have the last
 	d := serveIn(t, dir, "smtp", "http")
