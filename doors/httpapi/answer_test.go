@@ -89,19 +89,6 @@ func (f *fixture) request(target string) func() {
 	return func() { f.Handler().ServeHTTP(w, r) }
 }
 
-func BenchmarkCheck(b *testing.B) {
-	f := newFixture(b, Settings{MaxRate: 0}, "bad.example\n")
-	for name, target := range map[string]string{"clear": "/v1/check?sender=a@ok.example", "listed": "/v1/check?sender=a@bad.example"} {
-		serve := f.request(target)
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				serve()
-			}
-		})
-	}
-}
-
 // What is wrong is told without all of what was wrong.
 func TestDetailIsShort(t *testing.T) {
 	f := newEntryFixture(t)

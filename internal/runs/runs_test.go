@@ -2,7 +2,6 @@ package runs_test
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -74,21 +73,4 @@ func TestNoFolder(t *testing.T) {
 		}
 	}
 	t.Error("no error")
-}
-
-func BenchmarkSorter(b *testing.B) {
-	const n = 1_000_000
-	b.ReportAllocs()
-	for b.Loop() {
-		s := runs.New(b.TempDir(), 16<<20)
-		rng := rand.New(rand.NewPCG(1, 1))
-		for range n {
-			testkit.Must(b, s.Add(fmt.Appendf(nil, "user.%x@mail%d.bulk.example\tb\tx\t\t\t", rng.Uint32(), rng.Uint32N(1<<20))))
-		}
-		for _, err := range s.Lines() {
-			testkit.Must(b, err)
-		}
-		s.Close()
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/line")
 }
