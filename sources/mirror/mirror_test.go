@@ -44,21 +44,35 @@ type table struct {
 	log    []string
 	behind int   // the log begins here
 	fail   error // of the read, after all rows
+
+	during func()                               // before each row of a full read
+	given  func()                               // when all rows were given
+	told   func(yield func(Change) error) error // in the place of the changes
 }
 
 func (s *table) Fingerprint(context.Context) (string, error) { return s.name, nil }
 func (s *table) Wait(ctx context.Context) error              { return ctx.Err() }
 
 func (s *table) All(_ context.Context, yield func(Row) error) (Mark, error) {
-	for _, row := range s.rows {
+	mark := Mark(strconv.Itoa(len(s.log)))
+	for _, row := range maps.Clone(s.rows) {
+		if s.during != nil {
+			s.during()
+		}
 		if err := yield(row); err != nil {
 			return "", err
 		}
 	}
-	return Mark(strconv.Itoa(len(s.log))), s.fail
+	if s.given != nil {
+		s.given()
+	}
+	return mark, s.fail
 }
 
 func (s *table) Changes(_ context.Context, since Mark, yield func(Change) error) (Mark, error) {
+	if s.told != nil {
+		return "", s.told(yield)
+	}
 	from, err := strconv.Atoi(string(since))
 	if err != nil || from < s.behind {
 		return "", ErrTooOld
@@ -116,10 +130,8 @@ func (s *table) lines(t testing.TB) []string {
 // served is what the files of a copy say: as a list reads them, and in the same order as table.lines.
 func served(t testing.TB, folder string) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(folder, currentName, "*.ent"))
-	if err != nil || len(paths) != files {
-		t.Fatalf("%d files, %v", len(paths), err)
-	}
+	paths := testkit.Value(filepath.Glob(filepath.Join(folder, currentName, "*.ent")))(t)
+	testkit.MustEqual(t, "files", len(paths), files)
 	var all []string
 	for _, path := range paths {
 		sum, err := lists.ReadFile(context.Background(), path, lists.Settings{}, func(it *lists.Item) error {
@@ -475,29 +487,14 @@ func TestTooManyRows(t *testing.T) {
 	}
 }
 
-// moving is a table that changes while it is read: what was given may have gone since, and what has come may be missing.
-type moving struct {
-	*table
-	rng *rand.Rand
-}
-
-func (m moving) All(_ context.Context, yield func(Row) error) (Mark, error) {
-	mark := Mark(strconv.Itoa(len(m.log)))
-	for _, row := range maps.Clone(m.rows) {
-		m.edit(m.rng)
-		if err := yield(row); err != nil {
-			return "", err
-		}
-	}
-	return mark, nil
-}
-
+// While a table is read it changes: what was given may have gone since, and what has come may be missing.
 func TestWhatChangesDuringARead(t *testing.T) {
 	s, rng := newTable(8)
 	folder := filepath.Join(t.TempDir(), "copy")
 	m := mustOpen(t, folder)
 	for range 5 {
-		testkit.Value(m.Read(t.Context(), moving{s, rng}))(t)
+		s.during = func() { s.edit(rng) }
+		testkit.Value(m.Read(t.Context(), s))(t)
 		if got, want := served(t, folder), s.lines(t); !slices.Equal(got, want) {
 			t.Fatalf("the copy has %d lines, want %d", len(got), len(want))
 		}
@@ -514,35 +511,22 @@ func TestManyChangesAreAFullRead(t *testing.T) {
 		s.rows[id] = Row{Entry: fmt.Sprintf("a.long.local-part.%d@a.long.domain.of.bulk.test", i), ID: id}
 		s.log = append(s.log, s.rows[id].Entry)
 	}
-	changes := func(ctx context.Context, since Mark, yield func(Change) error) (Mark, error) {
+	s.told = func(yield func(Change) error) error {
 		for i := range 60_000 {
 			row := s.rows[fmt.Sprintf("many%d", i)]
 			if err := yield(Change{Entry: row.Entry, Rows: []Row{row}}); err != nil {
-				return "", err
+				return err
 			}
 		}
-		return "", nil
+		return nil
 	}
-	if _, err := m.Follow(t.Context(), many{s, changes}); !errors.Is(err, ErrTooOld) {
-		t.Errorf("%v", err)
-	}
-}
-
-type many struct {
-	*table
-	changes func(context.Context, Mark, func(Change) error) (Mark, error)
-}
-
-func (m many) Changes(ctx context.Context, since Mark, yield func(Change) error) (Mark, error) {
-	return m.changes(ctx, since, yield)
+	testkit.Fails(m.Follow(t.Context(), s))(t, "many changes", ErrTooOld)
 }
 
 func TestOneProcessKeepsACopy(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "copy")
 	mustOpen(t, folder)
-	if _, err := Open(Options{Folder: folder}); !errors.Is(err, ErrLocked) {
-		t.Errorf("%v, want %v", err, ErrLocked)
-	}
+	testkit.Fails(Open(Options{Folder: folder}))(t, "a second process", ErrLocked)
 }
 
 // TestUnchangedFilesStay: a change touches the file of its key alone, and a full read of the same rows none.
@@ -699,8 +683,9 @@ func TestOneSortsAtATime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	read := make(chan struct{})
+	s.given = func() { close(read) }
 	go func() {
-		_, err := m.Read(ctx, whenRead{s, read})
+		_, err := m.Read(ctx, s)
 		ended <- err
 	}()
 	<-read
@@ -708,21 +693,11 @@ func TestOneSortsAtATime(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) || !slices.Equal(served(t, folder), before) {
 		t.Errorf("ended without its turn: %v", err)
 	}
+	s.given = nil
 	<-turn
 	if _, err := m.Read(t.Context(), s); err != nil || len(turn) != 0 {
 		t.Errorf("%v, %d have the turn", err, len(turn))
 	}
-}
-
-// whenRead closes read when all rows were given.
-type whenRead struct {
-	*table
-	read chan struct{}
-}
-
-func (w whenRead) All(ctx context.Context, yield func(Row) error) (Mark, error) {
-	defer close(w.read)
-	return w.table.All(ctx, yield)
 }
 
 // endless gives rows until it is released.

@@ -37,10 +37,8 @@ func TestTheCopyIsAnOrdinaryFileAndTheRestIsHidden(t *testing.T) {
 	if info, err := os.Stat(filepath.Dir(receiptPath(x.path))); err != nil || info.Mode() != 0o700|os.ModeDir {
 		t.Errorf("the folder of the receipt: %v, %v", info, err)
 	}
-	shown, err := filepath.Glob(folder + "/[^.]*")
-	if err != nil || len(shown) != 1 {
-		t.Errorf("the folder shows %v, %v", shown, err)
-	}
+	shown := testkit.Value(filepath.Glob(folder + "/[^.]*"))(t)
+	testkit.Equal(t, "the folder shows", len(shown), 1)
 }
 
 func TestWhatCannotBeACopyIsLeftAlone(t *testing.T) {

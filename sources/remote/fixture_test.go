@@ -107,10 +107,8 @@ func (x *fixture) stat() (os.FileInfo, bool) {
 // holds wants the copy to hold text.
 func (x *fixture) holds(text string) {
 	x.t.Helper()
-	have, err := os.ReadFile(x.path)
-	if err != nil || string(have) != text {
-		x.t.Errorf("the copy holds %.60q, %v; want %.60q", have, err, text)
-	}
+	have := testkit.Value(os.ReadFile(x.path))(x.t)
+	testkit.Equal(x.t, "the copy holds", string(have), text)
 }
 
 // counted wants the counts of the four results.

@@ -228,10 +228,8 @@ func TestASmallChangeWritesLittle(t *testing.T) {
 	c.publish()
 	c.fresh()
 	p := c.publisher()
-	told, err := p.Again(t.Context(), 6, true)
-	if err != nil || told.Sequence != 9 {
-		t.Fatalf("%+v, %v", told, err)
-	}
+	told := testkit.Value(p.Again(t.Context(), 6, true))(t)
+	testkit.MustEqual(t, "sequence", told.Sequence, 9)
 	if _, err := p.Again(t.Context(), 77, true); err == nil || !strings.Contains(err.Error(), "not kept") {
 		t.Errorf("of a sequence that never was: %v", err)
 	}

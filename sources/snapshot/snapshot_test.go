@@ -204,10 +204,8 @@ func TestANodeAwayForLong(t *testing.T) {
 	}
 	once(t, n)
 	c.agrees(n)
-	manifests, err := filepath.Glob(c.store.path("manifests/*.json"))
-	if err != nil || len(manifests) != c.keep {
-		t.Errorf("the store keeps %d manifests, %v", len(manifests), err)
-	}
+	manifests := testkit.Value(filepath.Glob(c.store.path("manifests/*.json")))(t)
+	testkit.Equal(t, "the store keeps manifests", len(manifests), c.keep)
 	fresh := c.node(c.options())
 	once(t, fresh)
 	c.agrees(fresh)
