@@ -147,10 +147,8 @@ func TestLengths(t *testing.T) {
 func TestKindByContents(t *testing.T) {
 	for _, k := range kinds {
 		whole, _ := small(t, k.name)
-		f, err := read(whole, ".txt")
-		if err != nil || f.Kind() != k.name {
-			t.Errorf("%s: %v, %v", k.name, f, err)
-		}
+		f := testkit.Value(read(whole, ".txt"))(t)
+		testkit.Equal(t, "kind", f.Kind(), k.name)
 		for _, other := range kinds {
 			testkit.Equal(t, fmt.Sprintf("%s is taken for %s", k.name, other.name), other.is(whole), other.name == k.name)
 		}

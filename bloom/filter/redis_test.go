@@ -25,14 +25,10 @@ func TestStored(t *testing.T) {
 			t.Fatalf("%s: %v", kind, numbers)
 		}
 		numbers["push"] = "anything"
-		again, err := ReadStored(slices.Clone(octets), numbers)
-		if err != nil || again.Kind() != kind {
-			t.Fatalf("%s: %v, %v", kind, again, err)
-		}
-		empty, err := EmptyStored(numbers)
-		if err != nil || empty.Kind() != kind {
-			t.Fatalf("%s: %v", kind, err)
-		}
+		again := testkit.Value(ReadStored(slices.Clone(octets), numbers))(t)
+		testkit.MustEqual(t, "kind", again.Kind(), kind)
+		empty := testkit.Value(EmptyStored(numbers))(t)
+		testkit.MustEqual(t, "kind", empty.Kind(), kind)
 		if empty.Has(sender(0)) {
 			t.Errorf("%s: not empty", kind)
 		}

@@ -219,10 +219,8 @@ func TestWhatGetsLostIsWrittenAgain(t *testing.T) {
 		for _, times := range []int{1, 1000} {
 			times := times
 			losing := func(int64, int64) {
-				keys, err := c.Keys(t.Context(), "{lost}:tmp:*").Result()
-				if err != nil || len(keys) != 1 {
-					t.Fatalf("%q, %v", keys, err)
-				}
+				keys := testkit.Value(c.Keys(t.Context(), "{lost}:tmp:*").Result())(t)
+				testkit.MustEqual(t, "keys", len(keys), 1)
 				if info, err := c.StrLen(t.Context(), keys[0]).Result(); times > 0 && err == nil && info > 0 {
 					lose(keys[0])
 					times--
@@ -312,10 +310,8 @@ func TestRemainsOfAKilledPush(t *testing.T) {
 			t.Errorf("still there: %q, %v", keys, err)
 		}
 		for _, key := range []string{"{killed}:claim", "{killed}:tmp:*", "{killed}:config:tmp:*"} {
-			keys, err := c.Keys(ctx, key).Result()
-			if err != nil || len(keys) != 1 {
-				t.Fatalf("%q, %v", keys, err)
-			}
+			keys := testkit.Value(c.Keys(ctx, key).Result())(t)
+			testkit.MustEqual(t, "keys", len(keys), 1)
 			if ttl, err := c.TTL(ctx, keys[0]).Result(); err != nil || ttl <= 0 {
 				t.Errorf("%s does not end: %v, %v", keys[0], ttl, err)
 			}
@@ -508,10 +504,8 @@ func TestPushChains(t *testing.T) {
 	}
 	// A chunk that differs from what was sent is found.
 	losing := func(int64, int64) {
-		keys, err := c.Keys(t.Context(), "{chain}:tmp:*").Result()
-		if err != nil || len(keys) != 1 {
-			t.Fatalf("%q, %v", keys, err)
-		}
+		keys := testkit.Value(c.Keys(t.Context(), "{chain}:tmp:*").Result())(t)
+		testkit.MustEqual(t, "keys", len(keys), 1)
 		if data, err := c.LIndex(t.Context(), keys[0], 3).Bytes(); err == nil {
 			data[5]++
 			c.LSet(t.Context(), keys[0], 3, data)

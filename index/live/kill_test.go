@@ -314,10 +314,8 @@ func TestHandover(t *testing.T) {
 	close(work)
 	adders.Wait()
 	covers("the last", holder.Load(), acknowledged)
-	read, err := Read(settings.Folder)
-	if err != nil || read.Len() != len(acknowledged) {
-		t.Errorf("%d entries are there, %d were acknowledged: %v", read.Len(), len(acknowledged), err)
-	}
+	read := testkit.Value(Read(settings.Folder))(t)
+	testkit.Equal(t, "entries that are there", read.Len(), len(acknowledged))
 }
 
 // addSomehow adds an entry as blockd add does: by itself, or where somebody has the entries by that one.

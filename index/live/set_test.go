@@ -202,10 +202,8 @@ func TestEntriesOutliveTheProcess(t *testing.T) {
 }
 
 func TestFolderThatIsNotThere(t *testing.T) {
-	set, err := Read(filepath.Join(t.TempDir(), "none"))
-	if err != nil || set.Len() != 0 {
-		t.Errorf("Read = %v, %v", set, err)
-	}
+	set := testkit.Value(Read(filepath.Join(t.TempDir(), "none")))(t)
+	testkit.Equal(t, "Read", set.Len(), 0)
 	set.Close()
 }
 

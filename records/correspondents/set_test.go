@@ -246,10 +246,8 @@ func TestKeptThroughRestartAndKill(t *testing.T) {
 		t.Errorf("%d correspondents after the torn end was mended, want 3", last.Len())
 	}
 	for _, path := range []string{s.Path, s.Path + KeySuffix} {
-		info, err := os.Stat(path)
-		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", path, info.Mode(), err)
-		}
+		info := testkit.Value(os.Stat(path))(t)
+		testkit.Equal(t, path, info.Mode().Perm(), 0o600)
 		text, _ := os.ReadFile(path)
 		if strings.Contains(string(text), "bob") || strings.Contains(string(text), "there") {
 			t.Errorf("%s has an address in clear", path)

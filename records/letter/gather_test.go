@@ -287,14 +287,10 @@ func TestMessage(t *testing.T) {
 	} {
 		testkit.Equal(t, field, m.Header.Get(field), want)
 	}
-	subject, err := new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
-	if err != nil || subject != "blockd on mx1.here.example: 2 refused, 1 open request" {
-		t.Errorf("Subject %q, %v", subject, err)
-	}
-	body, err := io.ReadAll(quotedprintable.NewReader(m.Body))
-	if err != nil || strings.ReplaceAll(string(body), "\r\n", "\n") != l.Text(time.UTC) {
-		t.Errorf("body %q, %v", body, err)
-	}
+	subject := testkit.Value(new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject")))(t)
+	testkit.Equal(t, "Subject", subject, "blockd on mx1.here.example: 2 refused, 1 open request")
+	body := testkit.Value(io.ReadAll(quotedprintable.NewReader(m.Body)))(t)
+	testkit.Equal(t, "body", strings.ReplaceAll(string(body), "\r\n", "\n"), l.Text(time.UTC))
 	if again := ID(l.Host, since); again != h.ID || ID(l.Host, until) == h.ID || ID("mx2.here.example", since) == h.ID {
 		t.Errorf("id %s, then %s", h.ID, again)
 	}

@@ -291,10 +291,8 @@ func TestTakeOut(t *testing.T) {
 	is := func(who string) func(string) bool { return func(r string) bool { return r == who } }
 	testkit.Must(t, f.TakeOut(id, is("w@here.example")))
 	testkit.Must(t, f.TakeOut(id, is("u@here.example")))
-	now, err := os.ReadFile(filepath.Join(string(f), "new", id))
-	if err != nil || string(now) != message("a@bulk.example", []string{"v@here.example"}, text) {
-		t.Errorf("%q, %v", now, err)
-	}
+	now := testkit.Value(os.ReadFile(filepath.Join(string(f), "new", id)))(t)
+	testkit.Equal(t, "what is left", string(now), message("a@bulk.example", []string{"v@here.example"}, text))
 	var got []string
 	if r, err := f.Release(t.Context(), id, "", false, taken(&got, "v@here.example")); err != nil || !r.Left || len(r.Deliveries) != 1 {
 		t.Errorf("%+v, %v", r, err) // and nobody holds it

@@ -110,10 +110,8 @@ func TestLossesAreToldOf(t *testing.T) {
 		testkit.Eventually(t, "a problem", func() bool { return strings.Contains(strings.Join(n.Problems(), "\n"), "has lost 3 changes") })
 		testkit.Equal(t, "what differs", n.same(content(t, e)), "")
 	}
-	made, err := a.Offer(t.Context(), "anna")
-	if err != nil || made != 3 {
-		t.Errorf("Offer() = %d, %v", made, err)
-	}
+	made := testkit.Value(a.Offer(t.Context(), "anna"))(t)
+	testkit.Equal(t, "Offer", made, 3)
 	for _, n := range nodes {
 		n.eventually(t, "lost.example", "block l")
 		n.eventually(t, "changed.example", "block after")
