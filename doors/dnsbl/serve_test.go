@@ -218,10 +218,8 @@ func TestStopAnswersWhatHasCome(t *testing.T) {
 	testkit.Should(t, <-ended)
 	wantEnd(t, c)
 	for id := range uint16(n) {
-		m, err := (&dns.Conn{Conn: u}).ReadMsg()
-		if err != nil || m.Id != id {
-			t.Fatalf("answer %d by UDP: %v, %v", id, m, err)
-		}
+		m := testkit.Value((&dns.Conn{Conn: u}).ReadMsg())(t)
+		testkit.MustEqual(t, "answer", m.Id, id)
 	}
 }
 

@@ -50,9 +50,8 @@ func TestDefectCostsOneRequest(t *testing.T) {
 	broken.Store(false)
 	testkit.Equal(t, "the next request", testkit.Value(ask())(t), http.StatusOK)
 	var counted dto.Metric
-	if err := f.panics.Write(&counted); err != nil || counted.Counter.GetValue() != 1 {
-		t.Errorf("counted %v, %v", counted.Counter.GetValue(), err)
-	}
+	testkit.Must(t, f.panics.Write(&counted))
+	testkit.Equal(t, "counted", counted.Counter.GetValue(), 1)
 	cancel()
 	testkit.Must(t, <-ended)
 	if log := text.String(); strings.Count(log, "http request panicked") != 1 || !strings.Contains(log, "panic_test.go") || strings.Contains(log, "entries=0") {

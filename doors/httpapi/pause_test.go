@@ -28,9 +28,8 @@ func TestPauseAndResume(t *testing.T) {
 		t.Helper()
 		var table ListTable
 		w := f.ask("GET", "/v1/lists", "", f.write)
-		if err := json.Unmarshal(w.Body.Bytes(), &table); err != nil || w.Code != 200 {
-			t.Fatalf("%d, %v", w.Code, err)
-		}
+		testkit.Must(t, json.Unmarshal(w.Body.Bytes(), &table))
+		testkit.MustEqual(t, "status", w.Code, 200)
 		for _, l := range table.Worth {
 			if l.List == "bad" {
 				return l.Pause

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/records/letter"
 )
 
@@ -49,9 +50,8 @@ func TestReport(t *testing.T) {
 	}
 	w := f.ask("GET", "/v1/report", "", read)
 	var a map[string]any
-	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK {
-		t.Fatalf("%d %s: %v", w.Code, w.Body, err)
-	}
+	testkit.Must(t, json.Unmarshal(w.Body.Bytes(), &a))
+	testkit.MustEqual(t, "status", w.Code, http.StatusOK)
 	l, _ := a["letter"].(map[string]any)
 	for _, name := range []string{"lists", "loads", "requests", "proposed", "pending", "changes", "problems", "notes"} {
 		if _, ok := l[name].([]any); !ok {

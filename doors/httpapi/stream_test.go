@@ -102,10 +102,8 @@ func TestStreamAnswersBeforeTheNextQuestion(t *testing.T) {
 	say, hear, hangUp := dialogue(t, srv.URL)
 	for i, half := range []string{"", "\"b@bad."} { // the second time a part of the next line is there already
 		say(fmt.Sprintf("\"a%d@bad.example\"\n%s", i, half))
-		line, err := hear()
-		if err != nil || streamed(t, line) != fmt.Sprintf("a%d@bad.example=blocked", i) {
-			t.Fatalf("answer %d: %q, %v", i, line, err)
-		}
+		line := testkit.Value(hear())(t)
+		testkit.MustEqual(t, "answer", streamed(t, line), fmt.Sprintf("a%d@bad.example=blocked", i))
 	}
 	f.live = build(t, "other.example\n") // a reload falls between two questions
 	say("example\"\n")
@@ -229,10 +227,8 @@ func TestServeEndsGracefully(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- f.Serve(ctx, l) }()
 	url := "http://" + l.Addr().String()
-	res, err := http.Get(url + "/v1/check?sender=a@bad.example")
-	if err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("Get = %v, %v", res, err)
-	}
+	res := testkit.Value(http.Get(url + "/v1/check?sender=a@bad.example"))(t)
+	testkit.MustEqual(t, "Get", res.StatusCode, http.StatusOK)
 	res.Body.Close()
 
 	say, hear, _ := dialogue(t, url)

@@ -34,10 +34,8 @@ func TestTokensMadeAndRevokedAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	left, err := ReadTokens(path)
-	if err != nil || len(left) != each {
-		t.Fatalf("%d tokens, %v, want %d", len(left), err, each)
-	}
+	left := testkit.Value(ReadTokens(path))(t)
+	testkit.MustEqual(t, "tokens left", len(left), each)
 	for _, token := range left {
 		testkit.Equal(t, token.Name, token.Scope, Read)
 	}
@@ -50,10 +48,8 @@ func TestFirstToken(t *testing.T) {
 	if err != nil || !made || len(token) < 40 {
 		t.Fatalf("FirstToken() = %q, %t, %v", token, made, err)
 	}
-	info, err := os.Stat(path)
-	if err != nil || info.Mode() != 0o600 {
-		t.Errorf("the file is %v, %v, want mode 0600", info.Mode(), err)
-	}
+	info := testkit.Value(os.Stat(path))(t)
+	testkit.Equal(t, "mode", info.Mode(), 0o600)
 	if again, made, err := FirstToken(path); again != token || made || err != nil {
 		t.Errorf("again: %q, %t, %v", again, made, err)
 	}

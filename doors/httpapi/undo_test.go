@@ -87,9 +87,8 @@ func TestUndoDiffAdoptAndRollback(t *testing.T) {
 	diff := func(query string) (d ListDiff) {
 		t.Helper()
 		w := f.ask("GET", "/v1/lists/bulk/diff"+query, "", f.read)
-		if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil || w.Code != http.StatusOK {
-			t.Fatalf("%d, %v: %s", w.Code, err, w.Body)
-		}
+		testkit.Must(t, json.Unmarshal(w.Body.Bytes(), &d))
+		testkit.MustEqual(t, "status", w.Code, http.StatusOK)
 		return d
 	}
 	if d := diff(""); !d.Waits || d.Content != waits || !slices.Equal(d.Added, []string{"bank.example", "bank2.example"}) || len(d.Removed) != 0 || d.Findings[0] != "it is twice as long" || len(d.Findings) != 2 || d.Weighed == nil || d.Weighed.Held != 1 || d.Weighed.First[0].Entry != "bank.example" {

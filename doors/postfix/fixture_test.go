@@ -90,10 +90,8 @@ func (r *rig) speak(make func(Settings, *policy.Checker, *Metrics, *slog.Logger)
 // ask gives one whole request to a dialect and returns its answer.
 func ask(t *testing.T, d dialect, request string) string {
 	t.Helper()
-	n, err := d.measure([]byte(request), 0)
-	if err != nil || n != len(request) {
-		t.Fatalf("measure(%q) = %d, %v", request, n, err)
-	}
+	n := testkit.Value(d.measure([]byte(request), 0))(t)
+	testkit.MustEqual(t, "measure", n, len(request))
 	out, err := d.answer(nil, []byte(request))
 	if err != nil {
 		t.Fatalf("answer(%q): %v", request, err)

@@ -84,9 +84,8 @@ func TestAnswersThatAreWrongEndTheRun(t *testing.T) {
 	if err := check(contestant{}, absent, 1); err == nil {
 		t.Error("an absent key found: no error")
 	}
-	if err := check(contestant{}, listed, 10); err != nil || r.verdicts != 10 {
-		t.Errorf("all listed keys found: %v, %d answers counted", err, r.verdicts)
-	}
+	testkit.Must(t, check(contestant{}, listed, 10))
+	testkit.Equal(t, "all listed keys found", r.verdicts, 10)
 }
 
 func TestSeries(t *testing.T) {

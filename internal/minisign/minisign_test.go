@@ -25,14 +25,10 @@ func Example() {
 func TestKeysAreReadAsTheyWereWritten(t *testing.T) {
 	key := NewSecretKey()
 	secret, public := key.Files()
-	again, err := ParseSecretKey(secret)
-	if err != nil || again.Public() != key.Public() {
-		t.Fatalf("ParseSecretKey: %v", err)
-	}
-	read, err := ParsePublicKey("minisign:" + strings.Split(string(public), "\n")[1])
-	if err != nil || read != key.Public() {
-		t.Fatalf("ParsePublicKey: %v", err)
-	}
+	again := testkit.Value(ParseSecretKey(secret))(t)
+	testkit.MustEqual(t, "ParseSecretKey", again.Public(), key.Public())
+	read := testkit.Value(ParsePublicKey("minisign:" + strings.Split(string(public), "\n")[1]))(t)
+	testkit.MustEqual(t, "ParsePublicKey", read, key.Public())
 	for at := range secret {
 		damaged := append([]byte{}, secret...)
 		damaged[at] ^= 1

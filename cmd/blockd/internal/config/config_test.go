@@ -213,10 +213,8 @@ func TestDurationText(t *testing.T) {
 	} {
 		var d Duration
 		testkit.Must(t, d.UnmarshalText([]byte(text)))
-		got, err := d.MarshalText()
-		if err != nil || string(got) != want {
-			t.Errorf("Duration(%q) prints %q, %v, want %q", text, got, err, want)
-		}
+		got := testkit.Value(d.MarshalText())(t)
+		testkit.Equal(t, text, string(got), want)
 	}
 }
 

@@ -29,10 +29,8 @@ func listsFolder(t *testing.T, text string) (configuration, file string) {
 // The lists of both files count, and those of http.lists_file come from the public internet.
 func TestListsFile(t *testing.T) {
 	configuration, file := listsFolder(t, "# mine\n"+addedList)
-	c, err := LoadToServe(configuration)
-	if err != nil || len(c.Lists) != 2 {
-		t.Fatalf("%+v, %v", c.Lists, err)
-	}
+	c := testkit.Value(LoadToServe(configuration))(t)
+	testkit.MustEqual(t, "lists", len(c.Lists), 2)
 	near, far := c.Lists[0], c.Lists[1]
 	if near.InListsFile() || !far.InListsFile() || far.Path != filepath.Join(filepath.Dir(file), "subscribed", "far") || c.HTTP.ListsFile != file || !c.Remote(far).Public {
 		t.Errorf("%+v, %+v, %q", near, far, c.HTTP.ListsFile)

@@ -13,10 +13,8 @@ func TestSocketsAreHandedOn(t *testing.T) {
 	path := config.UnixPrefix + t.TempDir() + "/s"
 	listenAt := func(s *sockets, door, address string) net.Listener {
 		t.Helper()
-		all, err := s.listen(t.Context(), door, door+".listen", address, "")
-		if err != nil || len(all) != 1 {
-			t.Fatal(all, err)
-		}
+		all := testkit.Value(s.listen(t.Context(), door, door+".listen", address, ""))(t)
+		testkit.MustEqual(t, "listeners", len(all), 1)
 		return all[0]
 	}
 	first := &sockets{open: map[place]socket{}}

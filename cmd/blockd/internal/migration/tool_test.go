@@ -108,10 +108,8 @@ func TestHostileConfigurations(t *testing.T) {
 	// postconf would end with an error if it asked for these names.
 	main := testkit.File(t, "main.cf", "inet_interfaces = none.invalid\nproxy_interfaces = none.invalid\nx = $mynetworks\nsmtpd_sender_restrictions = $x, permit_mynetworks\n")
 	testkit.Write(t, filepath.Join(filepath.Dir(main), "master.cf"), "smtp inet n - y - - smtpd -o inet_interfaces=none.invalid -o x=`id`\n")
-	r, err := Postfix(t.Context(), old(t, main), Options{})
-	if err != nil || r.Findings[0].Text != "`id`" {
-		t.Errorf("%v, %v", r, err)
-	}
+	r := testkit.Value(Postfix(t.Context(), old(t, main), Options{}))(t)
+	testkit.Equal(t, "the finding", r.Findings[0].Text, "`id`")
 	// The client file of a table is opened by postconf: nothing in it is shown.
 	secret := testkit.File(t, "secret", "hunter2\n")
 	main = testkit.File(t, "main.cf", "smtpd_sender_restrictions = check_sender_access ldap:"+secret+"\n")

@@ -138,9 +138,8 @@ func TestAllOrNothing(t *testing.T) {
 	text := string(testkit.Read(t, lists))
 	enforce, err := open(t, path).Enforce("ipsum-4")
 	done(t, enforce, err)
-	if err := enforce.TakeBack(); err != nil || string(testkit.Read(t, lists)) != text {
-		t.Errorf("%v\n%s", err, testkit.Read(t, lists))
-	}
+	testkit.Must(t, enforce.TakeBack())
+	testkit.Equal(t, "the file", string(testkit.Read(t, lists)), text)
 	remove := testkit.Value(open(t, path).Remove("ipsum-4"))(t)
 	testkit.Write(t, lists, text+"# by hand\n")
 	if err := remove.Make(nil); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "somebody has just changed") {

@@ -332,10 +332,8 @@ func FuzzSieve(f *testing.F) {
 		testkit.Must(t, r.sieve("a@b.example.sieve", "a@b.example", []byte(text)))
 		result := testkit.Value(r.end())(t)
 		for _, l := range result.Lists {
-			records, err := csv.NewReader(strings.NewReader(string(l.Text))).ReadAll()
-			if err != nil || len(records) != l.Entries+1 {
-				t.Fatalf("%q: %v, %d entries", l.Text, err, l.Entries)
-			}
+			records := testkit.Value(csv.NewReader(strings.NewReader(string(l.Text))).ReadAll())(t)
+			testkit.MustEqual(t, "records", len(records), l.Entries+1)
 			for _, record := range records[1:] {
 				if _, err := lists.ParseEntry(record[1], lists.Settings{}); err != nil {
 					t.Fatalf("%q is no entry: %v", record[1], err)
