@@ -63,7 +63,7 @@ func TestAFilterTravelsWithTheSnapshot(t *testing.T) {
 
 	// What only its own list of that name can do is said at once, or by the state of the source.
 	testkit.Write(t, filepath.Join(follower, "config.toml"), base+source+"filter = \"snapshot\"\n")
-	if code, _, errs := runCommand("config", "--check", "-c", filepath.Join(follower, "config.toml")); code == 0 || !strings.Contains(errs, "goes with [fleet]") {
+	if code, _, errs := blockd(t, "", "config", "--check", "-c", filepath.Join(follower, "config.toml")); code == 0 || !strings.Contains(errs, "goes with [fleet]") {
 		t.Errorf("without [fleet]: %d %s", code, errs)
 	}
 	other := t.TempDir()

@@ -54,10 +54,8 @@ func TestAuditWithoutADaemon(t *testing.T) {
 	run(0, line.Hash, "audit --verify --has "+line.Previous)
 	run(exitFault, "an end was cut off", "audit --verify --has "+strings.Repeat("0", 64))
 
-	files, err := filepath.Glob(filepath.Join(dir, "var", "*.audit", "*.jsonl"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("%v, %v", files, err)
-	}
+	files := testkit.Value(filepath.Glob(filepath.Join(dir, "var", "*.audit", "*.jsonl")))(t)
+	testkit.MustEqual(t, "files", len(files), 1)
 	text := testkit.Value(os.ReadFile(files[0]))(t)
 	testkit.Must(t, os.WriteFile(files[0], []byte(strings.Replace(string(text), "phishing", "innocent", 1)), 0o600))
 	run(exitFault, "00000001.jsonl:1: the chain is broken: its hash is not that of its text", "audit --verify")

@@ -13,17 +13,11 @@ import (
 func TestCatalogue(t *testing.T) {
 	want := testkit.Value(catalogue.Lists())(t)
 	var text, object strings.Builder
-	if code := run([]string{"catalogue"}, strings.NewReader(""), &text, io.Discard); code != 0 {
-		t.Fatalf("exit %d", code)
-	}
-	if code := run([]string{"catalogue", "--json"}, strings.NewReader(""), &object, io.Discard); code != 0 {
-		t.Fatalf("exit %d", code)
-	}
+	testkit.MustEqual(t, "exit", run([]string{"catalogue"}, strings.NewReader(""), &text, io.Discard), 0)
+	testkit.MustEqual(t, "exit", run([]string{"catalogue", "--json"}, strings.NewReader(""), &object, io.Discard), 0)
 	var got []catalogue.List
 	testkit.Must(t, json.Unmarshal([]byte(object.String()), &got))
-	if len(got) != len(want) {
-		t.Fatalf("%d lists in JSON, want %d", len(got), len(want))
-	}
+	testkit.MustEqual(t, "lists in JSON", len(got), len(want))
 	for i, l := range want {
 		testkit.Equal(t, "JSON", got[i], l)
 		testkit.Has(t, text.String(), l.Name, l.Licence, l.URL, l.Complaints, l.Judged.String())

@@ -85,7 +85,7 @@ func TestCheckPlain(t *testing.T) {
 // The recipient of the mail has lists of its own, or all of its mail.
 func TestCheckForARecipient(t *testing.T) {
 	config, dir := compiled(t)
-	text := testkit.Value(os.ReadFile(config))(t)
+	text := testkit.Read(t, config)
 	writeFile(t, dir, "config.toml", string(text)+"[[policy]]\nrecipients = [\"vip@here.example\"]\nlists = [\"good\"]\n")
 	for _, tt := range []struct {
 		recipient, want string
@@ -120,9 +120,8 @@ func TestCheckJSON(t *testing.T) {
 	}
 	lines := strings.SplitAfter(stdout, "\n")
 	var first struct{ Generation string }
-	if err := json.Unmarshal([]byte(lines[0]), &first); err != nil || len(first.Generation) != 32 {
-		t.Fatalf("generation %q, %v", first.Generation, err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(lines[0]), &first))
+	testkit.MustEqual(t, "the generation", len(first.Generation), 32)
 	want := strings.ReplaceAll(strings.ReplaceAll(`{"input":"X@Trial.Bulk.Example","sender":"x@trial.bulk.example","verdict":"blocked","matches":[{"list":"bad","file":"DIR/bad.txt","line":2,"entry":"bulk.example","kind":"domain","scope":"tree","action":"block","reason":"we do not want it"}],"generation":"GEN"}
 {"input":"x@trial.example","sender":"x@trial.example","verdict":"clear","matches":[{"list":"trial","file":"DIR/trial.txt","line":1,"entry":"trial.example","kind":"domain","scope":"tree","action":"block","reason":"","mode":"shadow"}],"generation":"GEN"}
 {"input":"<>","sender":"","verdict":"clear","matches":[],"generation":"GEN"}
@@ -189,9 +188,7 @@ func TestCheckExplain(t *testing.T) {
 		t.Run(tt.sender, func(t *testing.T) {
 			_, stdout, _ := blockd(t, "", "check", "--file", "-c", config, "--explain", tt.sender)
 			got := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
-			if len(got) != len(tt.want) {
-				t.Fatalf("%d lines, want %d:\n%s", len(got), len(tt.want), stdout)
-			}
+			testkit.MustEqual(t, "lines of\n"+stdout, len(got), len(tt.want))
 			for i, want := range tt.want {
 				head, tail, any := strings.Cut(want, "…")
 				if got[i] != want && !(any && strings.HasPrefix(got[i], head) && strings.HasSuffix(got[i], tail)) {
@@ -221,7 +218,7 @@ func TestCheckExitCode(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			code, _, stderr := blockd(t, "", append([]string{"check"}, tt.args...)...)
-			testkit.Equal(t, fmt.Sprintf("check %q ends with %d (%s)", tt.args, code, stderr), code, tt.code)
+			testkit.Equal(t, fmt.Sprintf("check %q (%s)", tt.args, stderr), code, tt.code)
 			if tt.code == 2 && strings.Count(stderr, "\n") != 1 {
 				t.Errorf("check %q says %q, want one line", tt.args, stderr)
 			}

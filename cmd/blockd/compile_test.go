@@ -32,9 +32,7 @@ time        …
 memory      …
 `)
 	runs(t, "check", "-i", out, "x@mx.ads.example")
-	if info, err := os.Stat(out); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("index file: %v, %v, want mode 0600: it holds the hash key", info.Mode(), err)
-	}
+	testkit.Equal(t, "index file", testkit.Value(os.Stat(out))(t).Mode().Perm(), 0o600)
 }
 
 func TestCompileJSON(t *testing.T) {
@@ -71,9 +69,7 @@ func TestCompileRefusesAndKeepsTheOldFile(t *testing.T) {
 	code, _, stderr := blockd(t, "", "compile", "-c", config)
 	testkit.Equal(t, "exit", code, 1)
 	testkit.Has(t, stderr, "/good.txt: missing: ", "/trial.txt: html: ", "2 files refused; "+dir+"/a.bdx stays as it is")
-	if after, err := os.ReadFile(dir + "/a.bdx"); err != nil || string(after) != string(before) {
-		t.Errorf("the old index is not as it was: %v", err)
-	}
+	testkit.Equal(t, "the old index", string(testkit.Read(t, dir+"/a.bdx")), string(before))
 	if left, _ := os.ReadDir(dir); len(left) != 6 { // config, lists, index, its lock and its cache
 		t.Errorf("something was left behind: %v", left)
 	}

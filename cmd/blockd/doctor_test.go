@@ -41,7 +41,6 @@ warning  dns             odd \x1b[31m text
 	testkit.Equal(t, "worst of ok", worst(found[:1]), 0)
 }
 
-// A check that hangs is a fault in time, and the others are told of.
 // doctorSays runs the command and returns the worst state of each check.
 func doctorSays(t *testing.T, config string) (code int, states map[string]string, text string) {
 	t.Helper()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,14 +47,9 @@ func TestExceptionThatOverridesNothingIsToldOf(t *testing.T) {
 		{[]string{"--action", "allow", "192.0.2.1"}, false},
 		{[]string{"foe@x.example"}, false},
 	} {
-		var out, stderr strings.Builder
-		cmd := newAdd()
-		cmd.SetArgs(append([]string{"-c", config}, tt.args...))
-		cmd.SetOut(&out)
-		cmd.SetErr(&stderr)
-		testkit.Must(t, cmd.ExecuteContext(t.Context()))
-		if told := strings.Contains(stderr.String(), `unverified_allow is "ignore"`); told != tt.told {
-			t.Errorf("%q: told %t, want %t: %s", tt.args, told, tt.told, stderr.String())
+		code, _, stderr := blockd(t, "", append([]string{"add", "-c", config}, tt.args...)...)
+		if told := strings.Contains(stderr, `unverified_allow is "ignore"`); told != tt.told || code != 0 {
+			t.Errorf("%q = %d: told %t, want %t: %s", tt.args, code, told, tt.told, stderr)
 		}
 	}
 }
@@ -88,9 +82,7 @@ func TestAddRefusesWhatNobodyMeans(t *testing.T) {
 		t.Run(tt.action+" "+tt.entry, func(t *testing.T) {
 			code, _, errs := blockd(t, "", "add", "-c", config, "--action", tt.action, tt.entry)
 			if tt.says == "" {
-				if code != 0 {
-					t.Fatalf("%d, %s", code, errs)
-				}
+				testkit.MustEqual(t, errs, code, 0)
 				return
 			}
 			if code != 1 || !strings.Contains(errs, tt.says) || !strings.Contains(errs, "--force") || strings.Count(errs, "\n") != 1 {
@@ -111,19 +103,14 @@ func TestEntriesAddedWithoutADaemonAreTidied(t *testing.T) {
 	config := filepath.Join(dir, "config.toml")
 	testkit.Write(t, filepath.Join(dir, "l.txt"), "x.example\n")
 	testkit.Write(t, config, "[[list]]\nname = \"l\"\npath = \"l.txt\"\n[index]\npath = \"x.bdx\"\n[smtp]\nupstream = \"maildir:mail\"\n")
-	args := []string{"-c", config}
+	args := []string{"add", "-c", config}
 	for i := range 1001 {
 		args = append(args, fmt.Sprintf("spam%d@bulk.example", i))
 	}
-	cmd := newAdd()
-	cmd.SetArgs(args)
-	cmd.SetOut(io.Discard)
-	testkit.Must(t, cmd.ExecuteContext(t.Context()))
+	runs(t, args...)
 	if journal := testkit.Read(t, filepath.Join(dir, "x.bdx.live/journal")); strings.Count(string(journal), "\n") > 10 {
 		t.Errorf("the journal has %d lines", strings.Count(string(journal), "\n"))
 	}
-	set, err := live.Read(filepath.Join(dir, "x.bdx.live"))
-	if err != nil || set.Len() != 1001 {
-		t.Errorf("%d entries: %v", set.Len(), err)
-	}
+	set := testkit.Value(live.Read(filepath.Join(dir, "x.bdx.live")))(t)
+	testkit.Equal(t, "entries", set.Len(), 1001)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,9 +29,7 @@ here.example,bulk.example,block,of all
 	run := func(want int, args ...string) string {
 		t.Helper()
 		code, out, errs := blockd(t, "", append(args, "-c", path)...)
-		if code != want {
-			t.Fatalf("%q: %d, want %d:\n%s%s", args, code, want, out, errs)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("%q: %s%s", args, out, errs), code, want)
 		return out + errs
 	}
 	run(0, "compile")
@@ -38,9 +37,7 @@ here.example,bulk.example,block,of all
 	run(0, "add", "live@x.example", "--owner", "anna@here.example", "--why", "enough")
 	testkit.Has(t, run(0, "export", "--format", "csv:entry", "-o", at("out.csv")), "7 entries of 3 owners")
 	testkit.Equal(t, "exported", string(testkit.Read(t, at("out.csv"))), all)
-	if info, err := os.Stat(at("out.csv")); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode: %v, %v", info.Mode(), err)
-	}
+	testkit.Equal(t, "mode", testkit.Value(os.Stat(at("out.csv")))(t).Mode().Perm(), 0o600)
 	if text := run(0, "export", "--format", "csv:entry", "--owner", "bob@here.example"); !strings.Contains(text, "bob@here.example,promo@bulk.example,block,\n") || strings.Contains(text, "anna") {
 		t.Errorf("of Bob: %s", text)
 	}

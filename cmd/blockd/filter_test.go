@@ -29,9 +29,7 @@ func exportedFilter(t *testing.T, bdx, kind string, flags ...string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "bl")
 	code, _, errs := blockd(t, "", append([]string{"filter", "export", "-i", bdx, "--as", kind, "-p", "0.001", "-o", out}, flags...)...)
-	if code != 0 {
-		t.Fatalf("export: %d, %s", code, errs)
-	}
+	testkit.MustEqual(t, "export: "+errs, code, 0)
 	if kind == "redisbloom" {
 		return out + ".rbd"
 	}
@@ -207,9 +205,7 @@ func TestExportsSpareWhatIsThere(t *testing.T) {
 	if !bytes.Equal(testkit.Read(t, bdx), before) {
 		t.Error("the index is another")
 	}
-	if files, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(files) != 3 {
-		t.Errorf("there are %q, %v", files, err)
-	}
+	testkit.Equal(t, "files", len(testkit.Value(filepath.Glob(filepath.Join(dir, "*")))(t)), 3)
 }
 
 // halfWritten is a filter whose last file cannot be written.

@@ -54,9 +54,7 @@ func TestForgetEverywhere(t *testing.T) {
 	must := func(stdin string, args ...string) string {
 		t.Helper()
 		code, out, stderr := blockd(t, stdin, slices.Insert(args, 1, "-c", file)...)
-		if code != 0 {
-			t.Fatalf("%q: %d, %s%s", args, code, out, stderr)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("%q: %s%s", args, out, stderr), code, 0)
 		return out
 	}
 	people := []struct{ foreign, own, listed string }{{"bob", "anna", "carl"}, {"bill", "nora", "hugo"}}

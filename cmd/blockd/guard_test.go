@@ -23,9 +23,7 @@ func TestConfigPrintsWhatIsProtected(t *testing.T) {
 		{[]string{"--effective", "-c", file}, []string{"trusted = ['10.0.0.0/8', '192.0.2.7']\n", "protected = ['there.example']\n", "max_grow = 3.0\n", "# here.example and mx.here.example:\n# gmail.com "}},
 	} {
 		code, stdout, stderr := blockd(t, "", append([]string{"config"}, tt.args...)...)
-		if code != 0 {
-			t.Fatalf("exit %d, %s", code, stderr)
-		}
+		testkit.MustEqual(t, stderr, code, 0)
 		testkit.Has(t, stdout, tt.want...)
 		for _, name := range lists.ShippedProtected() {
 			testkit.Has(t, stdout, " "+name)

@@ -77,9 +77,7 @@ func TestHealthAsksTheHealthDoor(t *testing.T) {
 		t.Errorf("by the health door: %d, %q, %q", code, out, stderr)
 	}
 	says(t, 1, "opens no door", "health", "--strict", "-c", asked)
-	if code := d.end(t); code != 0 {
-		t.Fatalf("serve: %d", code)
-	}
+	testkit.MustEqual(t, "serve", d.end(t), 0)
 	says(t, 1, "no daemon answers at 127.0.0.1:"+port, "health", "-c", asked)
 }
 

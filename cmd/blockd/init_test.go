@@ -38,9 +38,7 @@ func TestInit(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "config.toml")
 			code, out, stderr := blockd(t, tt.answers, append([]string{"init", "-c", file}, tt.args...)...)
-			if code != 0 {
-				t.Fatalf("exit %d: %s", code, stderr)
-			}
+			testkit.MustEqual(t, stderr, code, 0)
 			var asked []string
 			for _, line := range strings.Split(stderr, "\n") {
 				for _, q := range []string{which, how, lists, look} {
@@ -83,9 +81,7 @@ func TestInitFaults(t *testing.T) {
 		if code != tt.code || !strings.Contains(stderr, tt.want) {
 			t.Errorf("init %v: %d, %q, want %q", tt.args, code, stderr, tt.want)
 		}
-		if got := string(testkit.Read(t, file)); got != "mine\n" {
-			t.Fatalf("init %v: config.toml is %q", tt.args, got)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("init %v: config.toml", tt.args), string(testkit.Read(t, file)), "mine\n")
 	}
 }
 

@@ -81,9 +81,7 @@ DIR/l.txt  plain       8        5     3       1        0  loaded
 func compareLines(t *testing.T, got, want string) {
 	t.Helper()
 	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(want, "\n")
-	if len(gotLines) != len(wantLines) {
-		t.Fatalf("%d lines, want %d:\n%s", len(gotLines), len(wantLines), got)
-	}
+	testkit.MustEqual(t, "lines of\n"+got, len(gotLines), len(wantLines))
 	for i, want := range wantLines {
 		head, tail, any := strings.Cut(want, "…")
 		if gotLines[i] != want && !(any && strings.HasPrefix(gotLines[i], head) && strings.HasSuffix(gotLines[i], tail)) {

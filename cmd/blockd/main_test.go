@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,9 +24,7 @@ func blockd(t *testing.T, stdin string, args ...string) (code int, stdout, stder
 func runs(t *testing.T, args ...string) string {
 	t.Helper()
 	code, stdout, stderr := blockd(t, "", args...)
-	if code != 0 {
-		t.Fatalf("blockd %q = %d, %s%s", args, code, stdout, stderr)
-	}
+	testkit.MustEqual(t, fmt.Sprintf("blockd %q: %s%s", args, stdout, stderr), code, 0)
 	return stdout
 }
 

@@ -115,13 +115,10 @@ func TestCheckMessage(t *testing.T) {
 func TestCheckMessageAsJSON(t *testing.T) {
 	config, letter := proving(t, "")
 	code, stdout, stderr := blockd(t, "", "check", "--file", "-c", config, "--message", letter("a.eml", "a@x.example", "x.example"), "--client", "192.0.2.7", "--json")
-	if code != 1 {
-		t.Fatalf("exit %d, %s", code, stderr)
-	}
+	testkit.MustEqual(t, stderr, code, 1)
 	var a printout.MailAnswer
-	if err := json.Unmarshal([]byte(stdout), &a); err != nil || strings.Count(stdout, "\n") != 1 {
-		t.Fatalf("%v in %s", err, stdout)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(stdout), &a))
+	testkit.MustEqual(t, "lines", strings.Count(stdout, "\n"), 1)
 	if got := fmt.Sprintf("%s %s %s %q %s %v %d", a.Verdict, a.Sender, a.Message.Author, a.Message.Proofs, a.Message.SPF.Result, a.Message.Signatures, a.Explain.Decider); got !=
 		`allowed a@x.example x.example ["spf" "dkim" "alignment"] pass [{pass x.example s1 ed25519-sha256 true }] 1` {
 		t.Errorf("%s\n%s", got, stdout)

@@ -29,25 +29,14 @@ func replayOf(t *testing.T, config string, files map[string]string, mail []strin
 			Sender: sender, Recipient: recipient})
 	}
 	testkit.Must(t, past.Close())
-	run := func(args ...string) string {
-		var out, stderr strings.Builder
-		cmd := newRoot()
-		cmd.SetArgs(args)
-		cmd.SetOut(&out)
-		cmd.SetErr(&stderr)
-		if err := cmd.ExecuteContext(t.Context()); err != nil {
-			t.Fatalf("blockd %q: %v\n%s", args, err, stderr.String())
-		}
-		return out.String()
-	}
 	path := filepath.Join(dir, "config.toml")
-	run("compile", "-c", path)
+	runs(t, "compile", "-c", path)
 	args = append([]string{"replay", "-c", path}, args...)
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], "DIR", dir)
 	}
-	text = run(args...)
-	testkit.Must(t, json.Unmarshal([]byte(run(append(args, "--json")...)), &report))
+	text = runs(t, args...)
+	testkit.Must(t, json.Unmarshal([]byte(runs(t, append(args, "--json")...)), &report))
 	return report, text
 }
 

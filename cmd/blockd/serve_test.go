@@ -304,10 +304,8 @@ func TestServeMakesAToken(t *testing.T) {
 		d := serveIn(t, dir, "smtp", "http")
 		d.wait(t, "upstream ready")
 		d.send(t, "x@bulk.example", "you@here.example")
-		info, err := os.Stat(path)
-		if err != nil || info.Mode() != 0o600 {
-			t.Fatalf("%v, %v, want mode 0600", info, err)
-		}
+		info := testkit.Value(os.Stat(path))(t)
+		testkit.MustEqual(t, "mode", info.Mode(), 0o600)
 		text, err := os.ReadFile(path)
 		if err != nil || token != "" && string(text) != token {
 			t.Errorf("the token is another one: %v", err)

@@ -71,10 +71,8 @@ func TestPublishToARealStore(t *testing.T) {
 	testkit.Write(t, config, anyPorts+"[publish]\nto_file = \"store\"\nkey_file = \"publish.key\"\nkeep = 2\n")
 	publish := func(args ...string) string {
 		t.Helper()
-		code, out, errs := runCommand(append(append([]string{"publish"}, args...), "-c", config)...)
-		if code != 0 {
-			t.Fatalf("publish %q: %s", args, errs)
-		}
+		code, out, errs := blockd(t, "", append(append([]string{"publish"}, args...), "-c", config)...)
+		testkit.MustEqual(t, fmt.Sprintf("publish %q: %s", args, errs), code, 0)
 		return out
 	}
 	testkit.Has(t, publish(), "sequence  1 of")
@@ -117,7 +115,7 @@ func TestPublishToARealStore(t *testing.T) {
 	testkit.Equal(t, "ended with", node.end(t), 0)
 	node = serveIn(t, follower, "http")
 	node.waitBlocked(t, "x@new3.example", true)
-	code, out, errs := runCommand("doctor", "-c", filepath.Join(follower, "config.toml"))
+	code, out, errs := blockd(t, "", "doctor", "-c", filepath.Join(follower, "config.toml"))
 	t.Logf("doctor after %s: %d %s", time.Since(begun), code, out)
 	if strings.Contains(out+errs, "s3cret") || strings.Contains(out+errs, "%2Bkey") {
 		t.Error("the secret is told")

@@ -64,9 +64,7 @@ func (d *running) command(args ...string) (code int, stdout, stderr string) {
 func (d *running) must(t *testing.T, args ...string) string {
 	t.Helper()
 	code, out, errs := d.command(args...)
-	if code != 0 {
-		t.Fatalf("%v: %d %s", args, code, errs)
-	}
+	testkit.MustEqual(t, fmt.Sprintf("%q: %s", args, errs), code, 0)
 	return out
 }
 
@@ -157,20 +155,12 @@ func TestDaemonsShare(t *testing.T) {
 		}
 		t.Cleanup(server.Close)
 		name := server.Database(t, "")
-		code, ddl, errs := runCommand("source", "ddl", "live")
-		if code != 0 {
-			t.Fatalf("source ddl live: %s", errs)
-		}
+		code, ddl, errs := blockd(t, "", "source", "ddl", "live")
+		testkit.MustEqual(t, "source ddl live: "+errs, code, 0)
 		server.Exec(t, name, ddl) // as an administrator does for a role that may not
 		test(t, "postgres", server.URL("postgres", name))
 	})
 	t.Run("redis", func(t *testing.T) { test(t, "redis", redisserver.Start(t).URL()) })
-}
-
-func runCommand(args ...string) (code int, stdout, stderr string) {
-	var out, errs bytes.Buffer
-	code = run(args, nil, &out, &errs)
-	return code, out.String(), errs.String()
 }
 
 // While the database is away changes are refused with 503, and mail is answered as before.

@@ -118,9 +118,7 @@ func TestCompileReadsASourceOnce(t *testing.T) {
 		}
 		edit(t, db, "insert into senders (entry) values ('new.example') on conflict do nothing") // which the daemon will read
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "var/a.bdx.mirror/abuse-desk/current/*.ent"))
-	if err != nil || len(files) != 64 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
+	files := testkit.Value(filepath.Glob(filepath.Join(dir, "var/a.bdx.mirror/abuse-desk/current/*.ent")))(t)
+	testkit.MustEqual(t, "files", len(files), 64)
 	runs(t, append([]string{"lint"}, files...)...)
 }

@@ -66,9 +66,7 @@ func TestPoisonedEntriesAreHeldBack(t *testing.T) {
 	if d.log.find("entries held back") == nil {
 		t.Errorf("nothing in the log:\n%s", d.log)
 	}
-	if code := d.end(t); code != 0 {
-		t.Fatalf("exit %d", code)
-	}
+	testkit.MustEqual(t, "exit", d.end(t), 0)
 	d = serveIn(t, dir, "smtp", "http")
 	d.wait(t, "upstream ready")
 	check("after a restart")

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -12,28 +12,21 @@ import (
 	"blockd/internal/testkit"
 )
 
-// said runs blockd and returns its exit code and both outputs.
-func said(args ...string) (code int, stdout, stderr string) {
-	var out, errs bytes.Buffer
-	code = run(args, strings.NewReader(""), &out, &errs)
-	return code, out.String(), errs.String()
-}
-
 func TestVersion(t *testing.T) {
-	code, out, errs := said("version", "--json")
+	code, out, errs := blockd(t, "", "version", "--json")
 	var v version.Info
 	if err := json.Unmarshal([]byte(out), &v); code != 0 || err != nil || v.Version == "" || !strings.HasPrefix(v.Go, "go1.") || len(v.Modules) == 0 {
 		t.Errorf("version --json = %d, %v: %s%s", code, err, out, errs)
 	}
-	code, out, _ = said("version")
+	code, out, _ = blockd(t, "", "version")
 	if code != 0 || !strings.HasPrefix(out, "blockd    "+v.Version+"\n") || !strings.Contains(out, "\ngo        "+v.Go+"\n") {
 		t.Errorf("version = %d:\n%s", code, out)
 	}
-	code, out, _ = said("version", "--licences")
+	code, out, _ = blockd(t, "", "version", "--licences")
 	if code != 0 || !strings.Contains(out, "github.com/spf13/cobra v") || !strings.Contains(out, "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION") {
 		t.Errorf("version --licences = %d, %d octets", code, len(out))
 	}
-	if code, _, errs := said("version", "--json", "--licences"); code != exitUsage || !strings.Contains(errs, "not both") {
+	if code, _, errs := blockd(t, "", "version", "--json", "--licences"); code != exitUsage || !strings.Contains(errs, "not both") {
 		t.Errorf("both: %d %s", code, errs)
 	}
 }
@@ -44,9 +37,7 @@ func TestLicencesAreOfWhatIsLinkedIn(t *testing.T) {
 	var have []string
 	for line := range strings.Lines(table) {
 		words := strings.Fields(line)
-		if len(words) != 3 {
-			t.Fatalf("a line of licences.txt: %q", line)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("a line of licences.txt: %q", line), len(words), 3)
 		have = append(have, words[0]+" "+words[1])
 	}
 	out := testkit.Value(exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", ".").Output())(t)
