@@ -32,8 +32,7 @@ func remembering(t testing.TB) (l *history.Log, records func() []history.Record)
 	testkit.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l, func() []history.Record {
-		found, err := l.Search(context.Background(), history.Query{})
-		testkit.Must(t, err)
+		found := testkit.Value(l.Search(context.Background(), history.Query{}))(t)
 		slices.Reverse(found.Records)
 		return found.Records
 	}
@@ -284,8 +283,7 @@ func partners(t *testing.T) *correspondents.Set {
 
 func sender(t *testing.T, text string) addr.Addr {
 	t.Helper()
-	a := testkit.Value(addr.Parse(text))(t)
-	return a
+	return testkit.Value(addr.Parse(text))(t)
 }
 
 // TestRecipientsOfUsersAreLearned: at each door, once the next server has accepted the message where the door hears of it.
