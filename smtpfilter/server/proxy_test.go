@@ -27,8 +27,7 @@ func proxy2(t testing.TB, source string) []byte {
 		dest = "[2001:db8::25]:25"
 	}
 	h := proxyproto.HeaderProxyFromAddrs(2, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(source)), net.TCPAddrFromAddrPort(netip.MustParseAddrPort(dest)))
-	header := testkit.Value(h.Format())(t)
-	return header
+	return testkit.Value(h.Format())(t)
 }
 
 // withLength sets the length of a header of version 2 to n, and brings it there.

@@ -269,9 +269,7 @@ func TestStressShortensPatience(t *testing.T) {
 		}
 		fourth.conn.Close()
 		stop()
-		if err := <-r.done; err != nil {
-			t.Errorf("Serve = %v", err)
-		}
+		testkit.IsError(t, "Serve", <-r.done, nil)
 	})
 }
 
@@ -293,9 +291,7 @@ func TestStopUnderTLS(t *testing.T) {
 	c.want("hello\r\n.\r\n", "250 ")
 	c.want("", "421 4.3.2 ")
 	c.conn.Close()
-	if err := r.end(t); err != nil {
-		t.Errorf("Serve: %v", err)
-	}
+	testkit.IsError(t, "Serve", r.end(t), nil)
 	if got := mails(t, maildir); len(got) != 1 || got[0] != "hello\r\n" {
 		t.Errorf("the Maildir holds %q, want the message", got)
 	}

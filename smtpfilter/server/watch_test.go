@@ -65,9 +65,7 @@ func TestOpenUpstreamCanBeAllowed(t *testing.T) {
 	go func() { done <- s.Serve(ctx, echo) }()
 	testkit.Eventually(t, "upstream is ready", func() bool { return s.Status().Err == nil })
 	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("Serve: %v", err)
-	}
+	testkit.IsError(t, "Serve", <-done, nil)
 	testkit.Has(t, log.String(), "self-test of upstream is switched off")
 	testkit.Equal(t, "sessions", p.sessions, 1)
 }
@@ -177,9 +175,7 @@ func TestInconclusiveSelfTestIsRepeated(t *testing.T) {
 		testkit.Fails(w.up.Open(ctx, upstream.Client{}))(t, "Open", upstream.ErrUntested)
 		p.set("550 5.7.1 no", false)
 		wait(probeAgain)
-		if err := w.status().Err; err != nil {
-			t.Errorf("after an answer: %v", err)
-		}
+		testkit.IsError(t, "after an answer", w.status().Err, nil)
 	})
 }
 

@@ -86,8 +86,7 @@ func checkerBy(t testing.TB, server *nameserver.Server, patience time.Duration, 
 
 func resolverOf(t testing.TB, server *nameserver.Server, patience time.Duration) *msgauth.Resolver {
 	t.Helper()
-	r := testkit.Value(msgauth.NewResolver(msgauth.Settings{Server: server.Address, Timeout: patience}))(t)
-	return r
+	return testkit.Value(msgauth.NewResolver(msgauth.Settings{Server: server.Address, Timeout: patience}))(t)
 }
 
 // letter is a message of about size octets, signed by a domain; "" = not signed.

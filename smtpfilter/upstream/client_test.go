@@ -38,11 +38,9 @@ func TestXCLIENTLine(t *testing.T) {
 			"XCLIENT NAME=[UNAVAILABLE] PORT=[UNAVAILABLE] PROTO=SMTP HELO=[UNAVAILABLE] ADDR=[UNAVAILABLE]"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got, ok := xclient(allXCLIENT, tt.c); !ok || got != tt.want {
-				t.Errorf("xclient(%v) = %q, %v, want %q", tt.c, got, ok, tt.want)
-			}
-		})
+		if got, ok := xclient(allXCLIENT, tt.c); !ok || got != tt.want {
+			t.Errorf("%s: xclient(%v) = %q, %v, want %q", tt.name, tt.c, got, ok, tt.want)
+		}
 	}
 }
 

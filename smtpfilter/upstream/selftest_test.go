@@ -201,8 +201,7 @@ func TestReleaseGivesTheReaderAwayOnce(t *testing.T) {
 	}})
 	open := func() *Conn {
 		t.Helper()
-		c := testkit.Value(d.Open(t.Context(), Client{}))(t)
-		return c
+		return testkit.Value(d.Open(t.Context(), Client{}))(t)
 	}
 	first := open()
 	reader := first.R
