@@ -92,9 +92,7 @@ func open(t testing.TB, s setup) *door {
 	go func() { d.ended <- d.server.Serve(ctx, l) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-d.ended; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
+		testkit.IsError(t, "Serve", <-d.ended, nil)
 		d.ended <- nil
 		if t.Failed() {
 			t.Logf("log:\n%s", d.log)
@@ -155,8 +153,7 @@ const (
 // dial connects and says nothing.
 func (d *door) dial() *mta {
 	d.t.Helper()
-	conn, err := net.DialTimeout(d.network, d.address, time.Minute)
-	testkit.Must(d.t, err)
+	conn := testkit.Value(net.DialTimeout(d.network, d.address, time.Minute))(d.t)
 	d.t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	return &mta{t: d.t, conn: conn}

@@ -2,13 +2,17 @@ package milter
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/d--j/go-milter"
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,10 +60,7 @@ func TestCopyIsTheMessageOnTheWire(t *testing.T) {
 		if !exact { // one blank is the best guess
 			want = "From: a@x.example\r\nSubject: one\r\n\ttwo\r\n three\r\nX-Empty: \r\nX-None: no blank\r\nX-Blank :  two\r\n\r\n..text\r\n"
 		}
-		got, err := io.ReadAll(s.copied.text.Reader())
-		if err != nil || string(got) != want {
-			t.Errorf("exact %v: %q, %v, want %q", exact, got, err, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("exact %v", exact), string(testkit.Value(io.ReadAll(s.copied.text.Reader()))(t)), want)
 		s.reset()
 		testkit.Equal(t, "octets are not given back", s.settings.Copies.Used(), 0)
 	}
@@ -82,8 +83,8 @@ func TestClearSenderAllocatesNothing(t *testing.T) {
 	var m milter.Modifier = bare{macros: map[string]string{milter.MacroMailAddr: "friend@there.example"}}
 	s.Connect("client.there.example", "tcp4", 25, "192.0.2.1", m)
 	if n := testing.AllocsPerRun(1000, func() {
-		if r, err := s.MailFrom("friend@there.example", "SIZE=1000", m); r != milter.RespAccept || err != nil {
-			t.Fatalf("MAIL: %v, %v", r, err)
+		if resp, err := s.MailFrom("friend@there.example", "SIZE=1000", m); err != nil || resp != milter.RespAccept {
+			t.Fatal(resp, err)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations for a clear sender, want none", n)
@@ -120,4 +121,79 @@ func TestSilent(t *testing.T) {
 		}
 		testkit.Equal(t, fmt.Sprintf("behind %s: silent", step.name), c.silent(), step.silent)
 	}
+}
+
+// looked returns a connection whose waits are watched, and its peer's end.
+func looked(t *testing.T) (c *conn, theirs net.Conn) {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	g := newConnections(Settings{}.withDefaults(), newMetrics(prometheus.NewRegistry()), listener.NewCalmLog(slog.New(slog.DiscardHandler)), nil)
+	c = &conn{Conn: ours, connections: g, taken: make(chan struct{})}
+	g.open[c] = struct{}{}
+	done := make(chan struct{})
+	go g.watch(done)
+	t.Cleanup(func() {
+		close(done)
+		theirs.Close()
+		c.Close()
+	})
+	return c, theirs
+}
+
+// A wait ends when its time is over, at most a second late.
+func TestWaits(t *testing.T) {
+	negotiation := append([]byte{0, 0, 0, 13, 'O'}, make([]byte, 12)...)
+	for _, tt := range []struct {
+		name string
+		say  []byte
+		wait func(c *conn) error
+		want time.Duration
+	}{
+		{"for the first packet", nil, func(c *conn) error { _, err := c.Read(make([]byte, 9)); return err }, 10 * time.Second},
+		{"for the rest of one", negotiation[:9], func(c *conn) error { _, err := c.Read(make([]byte, 9)); return err }, 30 * time.Second},
+		{"for the next one", negotiation, func(c *conn) error { _, err := io.ReadFull(c, make([]byte, 18)); return err }, 2 * time.Hour},
+		{"until an answer is read", nil, func(c *conn) error { _, err := c.Write([]byte{0, 0, 0, 1, 'a'}); return err }, 10 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, theirs := looked(t)
+				go theirs.Write(tt.say)
+				begun := time.Now()
+				err := tt.wait(c)
+				if took := time.Since(begun); !errors.Is(err, os.ErrDeadlineExceeded) || took < tt.want || took > tt.want+time.Second {
+					t.Errorf("%v after %v, want the end after %v", err, took, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A deadline may be set just as the next wait begins. That next wait goes on.
+func TestNextWaitGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, theirs := looked(t)
+		theirs.SetDeadline(time.Now().Add(time.Minute))
+		read := make(chan error, 1)
+		go func() {
+			_, err := c.Read(make([]byte, 64))
+			read <- err
+		}()
+		for range 3 {
+			synctest.Wait()
+			c.Conn.SetDeadline(time.Unix(1, 0))
+		}
+		synctest.Wait()
+		go theirs.Write(append([]byte{0, 0, 0, 13, 'O'}, make([]byte, 12)...))
+		testkit.IsError(t, "Read", <-read, nil)
+		written := make(chan error, 1)
+		go func() {
+			_, err := c.Write([]byte{0, 0, 0, 1, 'a'})
+			written <- err
+		}()
+		synctest.Wait()
+		c.Conn.SetDeadline(time.Unix(1, 0))
+		synctest.Wait()
+		testkit.Fails(io.ReadFull(theirs, make([]byte, 5)))(t, "the answer", nil)
+		testkit.IsError(t, "Write", <-written, nil)
+	})
 }
