@@ -69,12 +69,10 @@ func TestChangesAloneAreOfferedLater(t *testing.T) {
 			t.Errorf("after a restart %d changes wait", s.Pending)
 		}
 		link.Set(whole)
-		for _, n := range []*node{a, b} {
-			n.eventually(t, "new.example", "block alone")
-			n.eventually(t, "known.example", "block alone")
-			n.eventually(t, "both.example", "block elsewhere")
-			n.eventually(t, "gone.example", "")
-		}
+		everywhere(t, []*node{a, b}, "new.example", "block alone")
+		everywhere(t, []*node{a, b}, "known.example", "block alone")
+		everywhere(t, []*node{a, b}, "both.example", "block elsewhere")
+		everywhere(t, []*node{a, b}, "gone.example", "")
 		testkit.Eventually(t, "nothing waits", func() bool { return a.Status().Pending == 0 })
 		testkit.Equal(t, "what differs", a.same(content(t, e)), "")
 		if !strings.Contains(a.log.String(), "has changed elsewhere") {

@@ -187,6 +187,13 @@ func (n *node) eventually(t *testing.T, entry, want string) {
 	testkit.Eventually(t, fmt.Sprintf("%s = %q", entry, want), func() bool { return n.has(entry) == want })
 }
 
+func everywhere(t *testing.T, nodes []*node, entry, want string) {
+	t.Helper()
+	for _, n := range nodes {
+		n.eventually(t, entry, want)
+	}
+}
+
 // told are all losses that a machine tells of.
 func (n *node) told(t *testing.T) []shared.Lost {
 	t.Helper()

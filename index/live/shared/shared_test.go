@@ -27,25 +27,19 @@ func TestAnEntryActsOnAll(t *testing.T) {
 		if o[0].Entry == nil || o[0].Entry.Rev == 0 || o[0].Was != nil {
 			t.Errorf("added: %+v", o[0])
 		}
-		for _, n := range nodes {
-			n.eventually(t, "spam@bad.example", "block phish")
-		}
+		everywhere(t, nodes, "spam@bad.example", "block phish")
 		o = b.apply(t, live.Change{Entry: "spam@bad.example", Action: lists.Allow, Why: "a mistake", Author: "ben"})
 		if o[0].Was == nil || o[0].Was.Why != "phish" {
 			t.Errorf("replaced: %+v", o[0])
 		}
-		for _, n := range nodes {
-			n.eventually(t, "spam@bad.example", "allow a mistake")
-		}
+		everywhere(t, nodes, "spam@bad.example", "allow a mistake")
 		if o := b.apply(t, live.Change{Entry: "spam@bad.example", Action: lists.Allow, Why: "a mistake", Author: "ben"}); o[0].Changed() {
 			t.Errorf("the same again: %+v", o[0])
 		}
 		if o := c.apply(t, live.Change{Entry: "spam@bad.example", Remove: true}); o[0].Entry != nil || o[0].Was == nil {
 			t.Errorf("removed: %+v", o[0])
 		}
-		for _, n := range nodes {
-			n.eventually(t, "spam@bad.example", "")
-		}
+		everywhere(t, nodes, "spam@bad.example", "")
 		if o := c.apply(t, live.Change{Entry: "spam@bad.example", Remove: true}); o[0].Changed() {
 			t.Errorf("removed again: %+v", o[0])
 		}
