@@ -2,6 +2,7 @@ package dnsbl
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -159,17 +160,13 @@ func listen(t testing.TB, host string) (net.Listener, net.PacketConn) {
 // wants asks, and wants an answer.
 func (r *rig) wants(want, name string, qtype uint16) {
 	r.t.Helper()
-	if got := shown(r.ask(name, qtype)); got != want {
-		r.t.Errorf("%s %s: %s, want %s", name, dns.TypeToString[qtype], got, want)
-	}
+	testkit.Equal(r.t, fmt.Sprintf("%s %s", name, dns.TypeToString[qtype]), shown(r.ask(name, qtype)), want)
 }
 
 // counts wants a value of a metric.
 func (r *rig) counts(want float64, name string, labels ...string) {
 	r.t.Helper()
-	if got := r.count(name, labels...); got != want {
-		r.t.Errorf("%s %q is %v, want %v", name, labels, got, want)
-	}
+	testkit.Equal(r.t, fmt.Sprintf("%s %q", name, labels), r.count(name, labels...), want)
 }
 
 func (r *rig) count(name string, labels ...string) float64 {

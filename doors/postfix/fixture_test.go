@@ -115,17 +115,13 @@ func (r *rig) dial(s *Server) (client net.Conn, c *conn, ended <-chan struct{}) 
 // wants gives one request to a dialect, and wants an answer as shown has it.
 func wants(t *testing.T, want string, d dialect, request string) {
 	t.Helper()
-	if got := shown(ask(t, d, request)); got != want {
-		t.Errorf("%q is answered %q, want %q", request, got, want)
-	}
+	testkit.Equal(t, fmt.Sprintf("%q is answered", request), shown(ask(t, d, request)), want)
 }
 
 // counts wants a value of a counter.
 func (r *rig) counts(want float64, name string, labels ...string) {
 	r.t.Helper()
-	if got := r.count(name, labels...); got != want {
-		r.t.Errorf("%s %q is %v, want %v", name, labels, got, want)
-	}
+	testkit.Equal(r.t, fmt.Sprintf("%s %q", name, labels), r.count(name, labels...), want)
 }
 
 // count is the value of a counter, by the values of its labels.

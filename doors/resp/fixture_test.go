@@ -82,9 +82,7 @@ func (r *rig) serve(t testing.TB) (address string, stop func()) {
 		cancel()
 		select {
 		case err := <-ended:
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Should(t, err)
 			ended <- err
 		case <-time.After(2 * time.Minute):
 			t.Error("Serve did not return")
@@ -107,9 +105,7 @@ func (r *rig) count(t testing.TB, name string, labels ...string) float64 {
 // counts wants a value of a metric.
 func (r *rig) counts(t testing.TB, want float64, name string, labels ...string) {
 	t.Helper()
-	if got := r.count(t, name, labels...); got != want {
-		t.Errorf("%s %q is %v, want %v", name, labels, got, want)
-	}
+	testkit.Equal(t, fmt.Sprintf("%s %q", name, labels), r.count(t, name, labels...), want)
 }
 
 // peer is a client of a test.
@@ -139,18 +135,14 @@ func encode(words ...string) []byte {
 // ask sends a command and returns the whole answer, octet for octet.
 func (p *peer) ask(t testing.TB, words ...string) string {
 	t.Helper()
-	if _, err := p.Write(encode(words...)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Value(p.Write(encode(words...)))(t)
 	return p.answer(t)
 }
 
 // wants sends a command, and wants an answer.
 func (p *peer) wants(t testing.TB, want string, words ...string) {
 	t.Helper()
-	if got := p.ask(t, words...); got != want {
-		t.Errorf("%q is answered %q, want %q", words, got, want)
-	}
+	testkit.Equal(t, fmt.Sprintf("%q is answered", words), p.ask(t, words...), want)
 }
 
 func (p *peer) answer(t testing.TB) string {
