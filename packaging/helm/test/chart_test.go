@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"blockd/cmd/blockd/internal/config"
+	"blockd/internal/testkit"
 )
 
 // objects are what a rendering makes, by kind and name.
@@ -35,23 +36,15 @@ type objects struct {
 
 func load(t *testing.T) *chart.Chart {
 	t.Helper()
-	c, err := chartloader.Load("../blockd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Value(chartloader.Load("../blockd"))(t)
+	testkit.Must(t, c.Validate())
 	return c
 }
 
 // render renders the chart with values as YAML; the error is that of the templates.
 func render(t *testing.T, values string) (map[string]string, error) {
 	t.Helper()
-	given, err := chartutil.ReadValues([]byte(values))
-	if err != nil {
-		t.Fatal(err)
-	}
+	given := testkit.Value(chartutil.ReadValues([]byte(values)))(t)
 	c := load(t)
 	all, err := chartutil.ToRenderValues(c, given, chartutil.ReleaseOptions{Name: "mail", Namespace: "mx", IsInstall: true}, chartutil.DefaultCapabilities)
 	if err != nil {
@@ -63,10 +56,7 @@ func render(t *testing.T, values string) (map[string]string, error) {
 // made renders the chart and decodes every document strictly into the type of its kind.
 func made(t *testing.T, values string) objects {
 	t.Helper()
-	texts, err := render(t, values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	texts := testkit.Value(render(t, values))(t)
 	o := objects{map[string]*apps.StatefulSet{}, map[string]*core.Service{}, map[string]*core.ConfigMap{}, map[string]*policy.PodDisruptionBudget{},
 		map[string]*networking.NetworkPolicy{}, map[string]*monitoring.ServiceMonitor{}}
 	for file, text := range texts {
@@ -264,9 +254,7 @@ func TestChart(t *testing.T) {
 func configuration(t *testing.T, text string, env []core.EnvVar) config.Config {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.toml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	for _, v := range env {
 		t.Setenv(v.Name, v.Value)
 	}

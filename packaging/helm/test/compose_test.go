@@ -14,6 +14,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 
 	"blockd/cmd/blockd/internal/config"
+	"blockd/internal/testkit"
 )
 
 // What the files of packaging/containers are laid over: the least of the mail servers' own.
@@ -35,19 +36,13 @@ func TestComposeFiles(t *testing.T) {
 		"mailcow/docker-compose.override.yml":     {mailcow, "blockd-mailcow", "postfix-mailcow", types.Mapping{"IPV4_NETWORK": "10.9.8"}},
 	} {
 		t.Run(file, func(t *testing.T) {
-			path, err := filepath.Abs(filepath.Join("../../containers", file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			path := testkit.Value(filepath.Abs(filepath.Join("../../containers", file)))(t)
 			details := types.ConfigDetails{WorkingDir: filepath.Dir(path), Environment: tt.environment}
 			if tt.base != "" {
 				details.ConfigFiles = append(details.ConfigFiles, types.ConfigFile{Filename: "base.yaml", Content: []byte(tt.base)})
 			}
 			details.ConfigFiles = append(details.ConfigFiles, types.ConfigFile{Filename: path})
-			p, err := loader.LoadWithContext(context.Background(), details, func(o *loader.Options) { o.SetProjectName("mail", true) })
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := testkit.Value(loader.LoadWithContext(context.Background(), details, func(o *loader.Options) { o.SetProjectName("mail", true) }))(t)
 			ours, mail := p.Services[tt.service], p.Services[tt.mail]
 			if ours.Name == "" || mail.Name == "" {
 				t.Fatalf("no service %s or %s", tt.service, tt.mail)
