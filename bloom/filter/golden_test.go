@@ -32,8 +32,7 @@ func sharedFile(t testing.TB, name string) string {
 
 func open(t testing.TB, path string) Filter {
 	t.Helper()
-	f := testkit.Value(Open(path))(t)
-	return f
+	return testkit.Value(Open(path))(t)
 }
 
 // octets is what a filter writes, all its files in a row.
@@ -65,8 +64,7 @@ func javaKey(funnel string, i int) string {
 func javaOctets(t testing.TB, funnel string, i int) []byte {
 	t.Helper()
 	f := testkit.Value(ParseFunnel(funnel))(t)
-	key := testkit.Value(f(nil, javaKey(funnel, i)))(t)
-	return key
+	return testkit.Value(f(nil, javaKey(funnel, i)))(t)
 }
 
 // The files and the false positives in testdata are those of Guava 31.1, made by

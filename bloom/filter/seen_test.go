@@ -20,8 +20,7 @@ var written = time.Unix(1_800_000_000, 0)
 
 func newSeen(t testing.TB, set SeenSettings) *Seen {
 	t.Helper()
-	s := testkit.Value(NewSeen(set))(t)
-	return s
+	return testkit.Value(NewSeen(set))(t)
 }
 
 func seenOctets(t testing.TB, s *Seen) []byte {

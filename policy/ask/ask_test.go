@@ -72,8 +72,7 @@ func newSet(t testing.TB, store Store, change func(*Options), keys ...string) (*
 
 func sender(t testing.TB, text string) addr.Addr {
 	t.Helper()
-	a := testkit.Value(addr.Parse(text))(t)
-	return a
+	return testkit.Value(addr.Parse(text))(t)
 }
 
 // ask is a whole question, in words: the entries that match, and why a list was not asked.

@@ -33,14 +33,12 @@ func add(t *testing.T, l *Log, lines ...Line) {
 
 func verify(t *testing.T, l *Log, known string) Chain {
 	t.Helper()
-	c := testkit.Value(Verify(context.Background(), l.settings.Folder, known))(t)
-	return c
+	return testkit.Value(Verify(context.Background(), l.settings.Folder, known))(t)
 }
 
 func search(t *testing.T, l *Log, q Query) Found {
 	t.Helper()
-	found := testkit.Value(Search(context.Background(), l.settings.Folder, q))(t)
-	return found
+	return testkit.Value(Search(context.Background(), l.settings.Folder, q))(t)
 }
 
 // What is added is found, the newest first, and is a chain, of which anybody can count the sums.

@@ -25,8 +25,7 @@ func target(t *testing.T, h http.HandlerFunc, s Settings) *Target {
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	s.URL = srv.URL + "/secret-path"
-	to := testkit.Value(NewTarget(s))(t)
-	return to
+	return testkit.Value(NewTarget(s))(t)
 }
 
 func ring(t *testing.T, to *Target) (Answer, error) {

@@ -39,8 +39,7 @@ func open(t *testing.T, s Settings) *Set {
 }
 
 func parse(t testing.TB, text string) addr.Addr {
-	a := testkit.Value(addr.Parse(text))(t)
-	return a
+	return testkit.Value(addr.Parse(text))(t)
 }
 
 func TestWhoIsLearned(t *testing.T) {
@@ -221,9 +220,7 @@ func TestKeptThroughRestartAndKill(t *testing.T) {
 	}
 	testkit.Must(t, set.Save())
 	set.Learn(sender, eve, time.Now())
-	if err := set.Save(); err != nil { // this is appended
-		t.Fatal(err)
-	}
+	testkit.Must(t, set.Save()) // this is appended
 	if _, _, err := Open(s); !errors.Is(err, ErrLocked) {
 		t.Fatalf("a second process has the set: %v", err)
 	}

@@ -85,9 +85,7 @@ func TestFullDisk(t *testing.T) {
 	testkit.Must(t, os.Mkdir(folder, 0o700))
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, filepath.Join(folder, "domains.bds"))
-		if err := os.RemoveAll(folder); err != nil { // as good as a full disk
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.RemoveAll(folder)) // as good as a full disk
 		var out bytes.Buffer
 		stop := testkit.Running(t, func(ctx context.Context) { s.Run(ctx, slog.New(slog.NewTextHandler(&out, nil))) })
 		s.AddIfAbsent("a.example")

@@ -18,8 +18,7 @@ var noon = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 
 func open(t *testing.T, path string) *Set {
 	t.Helper()
-	s := testkit.Value(Open(path))(t)
-	return s
+	return testkit.Value(Open(path))(t)
 }
 
 func one(list string, d time.Duration) Pause {
