@@ -78,8 +78,7 @@ func publish(t testing.TB, d *Draft) {
 
 func opened(t testing.TB, path string) *Index {
 	t.Helper()
-	ix := testkit.Value(Open(path))(t)
-	return ix
+	return testkit.Value(Open(path))(t)
 }
 
 // indexOf builds, publishes and opens an index of entries.
@@ -92,14 +91,12 @@ func indexOf(t testing.TB, o Options, rows []ListInfo, entries []listed) *Index 
 
 func domainKey(t testing.TB, name string) addr.Key {
 	t.Helper()
-	k := testkit.Value(addr.DomainKey(name))(t)
-	return k
+	return testkit.Value(addr.DomainKey(name))(t)
 }
 
 func sender(t testing.TB, text string) addr.Addr {
 	t.Helper()
-	a := testkit.Value(addr.Parse(text))(t)
-	return a
+	return testkit.Value(addr.Parse(text))(t)
 }
 
 // takeIn takes entries in as a build does: row by row, each line by some worker.

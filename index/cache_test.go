@@ -90,12 +90,8 @@ func TestWhatAChangeOfSourceOrSettingsCosts(t *testing.T) {
 	testkit.Equal(t, "files", len(segments(t, o.Cache)), 4)
 	rewrite(t, b, "c.test\n") // of the same size, and perhaps within a tick of the clock
 	ix := build(2, a, b, small)
-	if got, err := ix.Lookup(nil, sender(t, "x@c.test"), testTime); err != nil || len(got) != 1 {
-		t.Errorf("Lookup after a change = %v, %v", got, err)
-	}
-	if got, err := ix.Lookup(nil, sender(t, "x@b.test"), testTime); err != nil || len(got) != 0 {
-		t.Errorf("Lookup of what was removed = %v, %v", got, err)
-	}
+	testkit.Equal(t, "Lookup after a change", len(testkit.Value(ix.Lookup(nil, sender(t, "x@c.test"), testTime))(t)), 1)
+	testkit.Equal(t, "Lookup of what was removed", len(testkit.Value(ix.Lookup(nil, sender(t, "x@b.test"), testTime))(t)), 0)
 	testkit.Equal(t, "files", len(segments(t, o.Cache)), 4)
 	a.Settings.Reason = "another"
 	build(2, a, b, small)

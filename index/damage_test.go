@@ -251,9 +251,7 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 		}
 	}
 	s.tell(t)
-	if err := s.judge(t, "undamaged"); err != nil {
-		t.Errorf("undamaged: %v", err)
-	}
+	testkit.IsError(t, "undamaged", s.judge(t, "undamaged"), nil)
 }
 
 func TestEveryTruncationIsSeen(t *testing.T) {

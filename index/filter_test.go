@@ -36,9 +36,7 @@ func TestFirstAnswerReadsNoMoreThanItNeeds(t *testing.T) {
 		t.Fatalf("a filter of %d chunks proves nothing", n)
 	}
 	testkit.Equal(t, "Open sums: chunks of the filter", ix.filter.touched(), 0)
-	if got, err := ix.Lookup(nil, sender(t, "x@"+manyName(7)), testTime); err != nil || len(got) != 1 {
-		t.Fatalf("Lookup = %v, %v", got, err)
-	}
+	testkit.MustEqual(t, "Lookup", len(testkit.Value(ix.Lookup(nil, sender(t, "x@"+manyName(7)), testTime))(t)), 1)
 	if n := ix.filter.touched(); n != 1 { // one key has a kind that is listed
 		t.Errorf("the first answer sums %d chunks of the filter, want 1", n)
 	}
@@ -91,13 +89,9 @@ func TestPromotedFilterOutlivesItsFile(t *testing.T) {
 	ix := opened(t, path)
 	clear := sender(t, "x@clear.example")
 	testkit.Must(t, ix.Promote(t.Context()))
-	if err := ix.Promote(t.Context()); err != nil {
-		t.Errorf("the second Promote = %v", err)
-	}
+	testkit.IsError(t, "the second Promote", ix.Promote(t.Context()), nil)
 	testkit.Must(t, os.Truncate(path, 0))
-	if got, err := ix.Lookup(nil, clear, testTime); err != nil || len(got) > 0 {
-		t.Errorf("a clear sender after the cut: %v, %v", got, err)
-	}
+	testkit.Equal(t, "a clear sender after the cut", len(testkit.Value(ix.Lookup(nil, clear, testTime))(t)), 0)
 	testkit.Fails(ix.Lookup(nil, sender(t, "x@"+manyName(7)), testTime))(t, "a listed sender after the cut", ErrRead)
 }
 
@@ -107,9 +101,7 @@ func TestPromoteEnds(t *testing.T) {
 	cancel()
 	ix := opened(t, built.mapping.name)
 	testkit.IsError(t, "Promote under an ended context", ix.Promote(ctx), context.Canceled)
-	if got, err := ix.Lookup(nil, sender(t, "x@"+manyName(7)), testTime); err != nil || len(got) != 1 {
-		t.Errorf("Lookup afterwards = %v, %v", got, err)
-	}
+	testkit.Equal(t, "Lookup afterwards", len(testkit.Value(ix.Lookup(nil, sender(t, "x@"+manyName(7)), testTime))(t)), 1)
 	testkit.Must(t, os.Truncate(ix.mapping.name, format.PageSize))
 	if err := ix.Promote(t.Context()); !errors.Is(err, ErrRead) || !strings.Contains(err.Error(), "offset") {
 		t.Errorf("Promote of a file that was cut off = %v, want ErrRead with an offset", err)

@@ -213,9 +213,7 @@ func TestProbeTellsFilterAndStoreApart(t *testing.T) {
 		}
 	}
 	ix := indexOf(t, seeded(1), rowsNamed(1), []listed{{key: addr.Key{Text: "bulk.test", Kind: addr.Domain, Labels: 2}, scope: lists.Tree, line: 1}})
-	if probes, err := ix.Probe(nil, netip.MustParseAddr("192.0.2.1")); err != nil || len(probes) != 0 {
-		t.Errorf("networks where there are none: %v, %v", probes, err)
-	}
+	testkit.Equal(t, "networks where there are none", len(testkit.Value(ix.Probe(nil, netip.MustParseAddr("192.0.2.1")))(t)), 0)
 }
 
 // TestEntriesOfAListEnd: a file may say when an entry ends, and the index keeps to it, whether the entry came from the

@@ -128,12 +128,8 @@ func TestPatternsAgreeWithModel(t *testing.T) {
 
 func TestNullSenderMatchesNoPattern(t *testing.T) {
 	ix := indexOf(t, seeded(1), rowsNamed(1), []listed{{pattern: "/.*/"}, {pattern: "*"}})
-	if got, err := ix.Lookup(nil, addr.Addr{}, testTime); err != nil || len(got) > 0 {
-		t.Errorf("Lookup(<>) = %v, %v", got, err)
-	}
-	if got, err := ix.Lookup(nil, sender(t, "a@b.test"), testTime); err != nil || len(got) != 2 {
-		t.Errorf("Lookup(a@b.test) = %v, %v, want 2 matches", got, err)
-	}
+	testkit.Equal(t, "Lookup(<>)", len(testkit.Value(ix.Lookup(nil, addr.Addr{}, testTime))(t)), 0)
+	testkit.Equal(t, "Lookup(a@b.test)", len(testkit.Value(ix.Lookup(nil, sender(t, "a@b.test"), testTime))(t)), 2)
 }
 
 func TestTooManyPatternsRefuseTheirSource(t *testing.T) {

@@ -53,10 +53,7 @@ func TestClockThatGoesBack(t *testing.T) {
 		}
 	}
 	for when, want := range map[string]string{"": "b", "0h": "a", "2026-11-26T00:00:00Z": "c", "bbbbbbbb": "b"} {
-		p, err := s.Then("bulk", when, now.Add(2*time.Minute))
-		if err != nil || p.Content[0].Segment[:1] != want {
-			t.Errorf("%q: %+v, %v, want %s", when, p, err, want)
-		}
+		testkit.Equal(t, when, testkit.Value(s.Then("bulk", when, now.Add(2*time.Minute)))(t).Content[0].Segment[:1], want)
 	}
 }
 

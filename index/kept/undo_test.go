@@ -264,9 +264,7 @@ func TestKilledBetweenSteps(t *testing.T) {
 		if err != nil || len(all) > 1 || len(all) == 1 && !all[0].Content.Equal(was) || steps <= kill {
 			t.Fatalf("killed after step %d: pins %+v, %v", steps, all, err)
 		}
-		if g, err := k.Generations(); err != nil || len(g) != 2 {
-			t.Fatalf("killed after step %d: generations %+v, %v", steps, g, err)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("killed after step %d: generations", steps), len(testkit.Value(k.Generations())(t)), 2)
 		testkit.MustEqual(t, fmt.Sprintf("killed after step %d: entries differ", steps), k.differs(was, now), 5)
 	}
 	t.Logf("%d of 25 kills left the list pinned", pinned)

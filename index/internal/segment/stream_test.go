@@ -51,8 +51,7 @@ func segmentOf(t testing.TB, rng *rand.Rand, workers int, entries []stated) *Seg
 		w.lanes[lane].Add(e.key, said)
 	}
 	testkit.Must(t, w.finish([16]byte{}, Meta{Reasons: reasons}))
-	s := testkit.Value(read(f, [16]byte{}))(t)
-	return s
+	return testkit.Value(read(f, [16]byte{}))(t)
 }
 
 // someEntries are on rising lines, some of them several on one.
@@ -145,8 +144,7 @@ func TestAlign(t *testing.T) {
 
 func streamOf(t testing.TB, rng *rand.Rand, entries []stated) *stream {
 	t.Helper()
-	s := testkit.Value(segmentOf(t, rng, 1, entries).stream(9))(t)
-	return s
+	return testkit.Value(segmentOf(t, rng, 1, entries).stream(9))(t)
 }
 
 // without drains a stream of entries but for those at where.
