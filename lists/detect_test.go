@@ -1,9 +1,11 @@
 package lists_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -66,9 +68,7 @@ func TestAuto(t *testing.T) {
 
 func TestParseFormat(t *testing.T) {
 	for _, text := range []string{"", "auto", "plain", "hosts", "adblock", "postfix", "csv", "csv:3", "csv:sender", "json", "json:members", "json:a:b", "rbldnsd", "rbldnsd:dnset", "rbldnsd:ip4set", "rbldnsd:combined"} {
-		if err := lists.ParseFormat(text); err != nil {
-			t.Errorf("ParseFormat(%q) = %v", text, err)
-		}
+		testkit.IsError(t, fmt.Sprintf("ParseFormat(%q)", text), lists.ParseFormat(text), nil)
 	}
 	for text, want := range map[string]string{
 		"Plain":     `unknown format "Plain", want one of plain, hosts, adblock, dnsmasq, unbound, postfix, sendmail, spamassassin, rspamd, rbldnsd, rpz, csv, json, drop, entries, lsearch, auto`,

@@ -43,11 +43,9 @@ func TestIsSuffix(t *testing.T) {
 		{"a top-level domain that is in no list", "bulk.test", false, false},
 	}
 	for _, tt := range tests {
-		t.Run(tt.rule, func(t *testing.T) {
-			if is, icann := isSuffix(tt.name); is != tt.is || icann != tt.icann {
-				t.Errorf("isSuffix(%q) = %t, %t, want %t, %t", tt.name, is, icann, tt.is, tt.icann)
-			}
-		})
+		if is, icann := isSuffix(tt.name); is != tt.is || icann != tt.icann {
+			t.Errorf("%s: isSuffix(%q) = %t, %t, want %t, %t", tt.rule, tt.name, is, icann, tt.is, tt.icann)
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -71,8 +70,7 @@ func TestDnset(t *testing.T) {
 		{"by its whole name", ".bulk.test", "domain bulk.test tree block"},
 		{"the list's reason", "bulk.test :2", "domain bulk.test exact block"},
 	}.run(t, lists.Settings{Format: "rbldnsd:dnset"})
-	got, _, err := items(t, "bulk.test\nads.test :2:own\n!press.test\n", lists.Settings{Format: "rbldnsd", Reason: "spam"})
-	testkit.Must(t, err)
+	got := taken(t, "bulk.test\nads.test :2:own\n!press.test\n", lists.Settings{Format: "rbldnsd", Reason: "spam"})
 	equal(t, got, []string{`domain bulk.test exact block "spam"`, `domain ads.test exact block "own"`, `domain press.test exact allow "spam"`})
 }
 
@@ -166,8 +164,7 @@ func TestReasonOfTemplatesIsBounded(t *testing.T) {
 	text := "$1 " + strings.Repeat("x", 60_000) + "\nbulk.test " + strings.Repeat("$1", 30_000) + "\n"
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	got, _, err := items(t, text, lists.Settings{Format: "rbldnsd"})
-	testkit.Must(t, err)
+	got := taken(t, text, lists.Settings{Format: "rbldnsd"})
 	runtime.ReadMemStats(&after)
 	if spent := after.TotalAlloc - before.TotalAlloc; spent > 8<<20 {
 		t.Errorf("%d octets were allocated for a reason of 400", spent)
@@ -251,8 +248,7 @@ func TestRPZ(t *testing.T) {
 		{"broken octets", "b\xfclk.test CNAME .", "err bad-utf8"},
 		{"broken octets in another type", "bulk.test TXT d\xe9sol\xe9", "skip directive"},
 	}.run(t, lists.Settings{Format: "rpz"})
-	got, _, err := items(t, "bulk.test CNAME .\npress.test CNAME rpz-passthru.\n", lists.Settings{Format: "rpz", Action: lists.Allow})
-	testkit.Must(t, err)
+	got := taken(t, "bulk.test CNAME .\npress.test CNAME rpz-passthru.\n", lists.Settings{Format: "rpz", Action: lists.Allow})
 	equal(t, got, []string{"domain bulk.test exact allow", "err unsupported-action"})
 }
 
