@@ -118,25 +118,12 @@ func unpack(t testing.TB, answer []byte) *dns.Msg {
 }
 
 // serve serves at a port of loopback until the test ends.
-func (r *rig) serve(host string) (address string, stop func() error) {
+func (r *rig) serve(host string) (address string, stop func()) {
 	r.t.Helper()
 	l, p := listen(r.t, host)
-	ctx, cancel := context.WithCancel(r.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.server.Serve(ctx, []net.PacketConn{p}, []net.Listener{l}) }()
-	stop = func() error {
-		cancel()
-		select {
-		case err := <-ended:
-			ended <- err
-			return err
-		case <-time.After(2 * time.Minute):
-			r.t.Fatal("Serve did not return")
-			return nil
-		}
-	}
-	r.t.Cleanup(func() { stop() })
-	return l.Addr().String(), stop
+	return l.Addr().String(), testkit.Running(r.t, func(ctx context.Context) {
+		testkit.Should(r.t, r.server.Serve(ctx, []net.PacketConn{p}, []net.Listener{l}))
+	})
 }
 
 // listen opens one port by TCP and UDP.

@@ -39,7 +39,7 @@ func TestServe(t *testing.T) {
 		for _, network := range []string{"udp", "tcp"} {
 			testkit.Equal(t, fmt.Sprintf("%s %s", network, host), shown(exchange(t, network, address, "bulk.example.dbl.here.example", dns.TypeA)), "NOERROR 127.0.0.2")
 		}
-		testkit.Should(t, stop())
+		stop()
 		if _, err := net.Dial("tcp", address); err == nil {
 			t.Error("the listener is still open")
 		}
@@ -210,12 +210,11 @@ func TestStopAnswersWhatHasCome(t *testing.T) {
 		testkit.Value(u.Write(framed(t, "bulk.example.dbl.here.example.", id)[2:]))(t)
 	}
 	testkit.Value(c.Conn.Write(framed(t, "bulk.example.dbl.here.example.", 7)))(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.server.Serve(ctx, []net.PacketConn{p}, []net.Listener{l}) }()
+	stop := testkit.Running(t, func(ctx context.Context) {
+		testkit.Should(t, r.server.Serve(ctx, []net.PacketConn{p}, []net.Listener{l}))
+	})
 	testkit.Equal(t, "by TCP", testkit.Value(c.ReadMsg())(t).Id, 7)
-	cancel()
-	testkit.Should(t, <-ended)
+	stop()
 	wantEnd(t, c)
 	for id := range uint16(n) {
 		m := testkit.Value((&dns.Conn{Conn: u}).ReadMsg())(t)

@@ -24,18 +24,10 @@ type door struct {
 
 func open(t *testing.T, locks func()) *door {
 	t.Helper()
-	l := testkit.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := testkit.Listen(t)
 	d := &door{address: l.Addr().String()}
 	s := &Server{Ready: d.ready.Load, Locks: locks, Log: slog.New(slog.DiscardHandler)}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
-	})
+	testkit.Running(t, func(ctx context.Context) { testkit.Should(t, s.Serve(ctx, l)) })
 	return d
 }
 

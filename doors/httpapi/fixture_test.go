@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -59,6 +61,11 @@ func (f *fixture) serve(s Settings) { f.Server = f.with(s).Server }
 // with is a second server beside f, with other settings.
 func (f *fixture) with(s Settings) *fixture {
 	return &fixture{Server: New(s, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))}
+}
+
+// running serves f on a listener until stop is called, or the test ends.
+func (f *fixture) running(t testing.TB, l net.Listener) (stop func()) {
+	return testkit.Running(t, func(ctx context.Context) { testkit.Should(t, f.Serve(ctx, l)) })
 }
 
 // newHistory is an empty history in a folder of its own.

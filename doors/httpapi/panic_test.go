@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -30,9 +29,7 @@ func TestDefectCostsOneRequest(t *testing.T) {
 		return f.status
 	}
 	l := testkit.Listen(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- f.Serve(ctx, l) }()
+	stop := f.running(t, l)
 
 	ask := func() (status int, err error) {
 		a, err := http.Get("http://" + l.Addr().String() + "/v1/lists?entries=0")
@@ -52,8 +49,7 @@ func TestDefectCostsOneRequest(t *testing.T) {
 	var counted dto.Metric
 	testkit.Must(t, f.panics.Write(&counted))
 	testkit.Equal(t, "counted", counted.Counter.GetValue(), 1)
-	cancel()
-	testkit.Must(t, <-ended)
+	stop()
 	if log := text.String(); strings.Count(log, "http request panicked") != 1 || !strings.Contains(log, "panic_test.go") || strings.Contains(log, "entries=0") {
 		t.Errorf("log: %s", log)
 	}

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -223,9 +222,7 @@ func TestStreamWithoutEndTakesNoMemory(t *testing.T) {
 func TestServeEndsGracefully(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
 	l := testkit.Listen(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- f.Serve(ctx, l) }()
+	stop := f.running(t, l)
 	url := "http://" + l.Addr().String()
 	res := testkit.Value(http.Get(url + "/v1/check?sender=a@bad.example"))(t)
 	testkit.MustEqual(t, "Get", res.StatusCode, http.StatusOK)
@@ -234,13 +231,12 @@ func TestServeEndsGracefully(t *testing.T) {
 	say, hear, _ := dialogue(t, url)
 	say("\"a@bad.example\"\n")
 	testkit.Value(hear())(t)
-	cancel() // while the stream waits for its client
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }() // while the stream waits for its client
 	if line, err := hear(); err == nil || err == io.EOF {
 		t.Errorf("a stream that was cut off looks whole: %q, %v", line, err)
 	}
-	if err := <-ended; err != nil {
-		t.Errorf("Serve = %v", err)
-	}
+	<-stopped
 	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
 		t.Error("still listening")
 	}

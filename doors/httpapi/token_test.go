@@ -114,13 +114,7 @@ func TestUnixSocket(t *testing.T) {
 	if err != nil {
 		t.Skipf("no Unix socket in a folder of this name: %v", err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- f.Serve(ctx, l) }()
-	defer func() {
-		cancel()
-		testkit.Should(t, <-ended)
-	}()
+	f.running(t, l)
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}}}
@@ -129,7 +123,7 @@ func TestUnixSocket(t *testing.T) {
 		method, target string
 		want           int
 	}{{"POST", "/v1/entries", 200}, {"GET", "/v1/entries", 200}, {"DELETE", "/v1/entries?entry=x.example", 200}} {
-		req := testkit.Value(http.NewRequestWithContext(ctx, r.method, "http://whatever"+r.target, strings.NewReader(`{"entry":"x.example"}`)))(t)
+		req := testkit.Value(http.NewRequestWithContext(t.Context(), r.method, "http://whatever"+r.target, strings.NewReader(`{"entry":"x.example"}`)))(t)
 		req.Header.Set("Content-Type", "application/json")
 		resp := testkit.Value(client.Do(req))(t)
 		resp.Body.Close()

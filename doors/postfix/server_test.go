@@ -16,25 +16,10 @@ import (
 )
 
 // serve runs a server on a loopback listener until the test ends.
-func serve(t testing.TB, s *Server) (address string, stop func() error) {
+func serve(t testing.TB, s *Server) (address string, stop func()) {
 	t.Helper()
 	l := testkit.Listen(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, l) }()
-	stop = func() error {
-		cancel()
-		select {
-		case err := <-ended:
-			ended <- err
-			return err
-		case <-time.After(time.Minute):
-			t.Fatal("Serve did not return")
-			return nil
-		}
-	}
-	t.Cleanup(func() { stop() })
-	return l.Addr().String(), stop
+	return l.Addr().String(), testkit.Running(t, func(ctx context.Context) { testkit.Should(t, s.Serve(ctx, l)) })
 }
 
 func dial(t *testing.T, address string) (net.Conn, *bufio.Reader) {
@@ -111,9 +96,7 @@ func TestServerOnAUnixSocket(t *testing.T) {
 	s := r.service(Socketmap)
 	path := filepath.Join(t.TempDir(), "s")
 	l := testkit.Value(net.Listen("unix", path))(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, l) }()
+	stop := testkit.Running(t, func(ctx context.Context) { testkit.Should(t, s.Serve(ctx, l)) })
 	c := testkit.Value(net.Dial("unix", path))(t)
 	defer c.Close()
 	io.WriteString(c, netstring("senders a@there.example"))
@@ -121,8 +104,7 @@ func TestServerOnAUnixSocket(t *testing.T) {
 	if _, err := io.ReadFull(c, got); err != nil || string(got) != "9:NOTFOUND ," {
 		t.Errorf("%q, %v", got, err)
 	}
-	cancel()
-	testkit.Should(t, <-ended)
+	stop()
 }
 
 // What was asked before the end is answered; then all is closed.
@@ -135,8 +117,8 @@ func TestServerStops(t *testing.T) {
 	half := request("sender=a@bulk.example")
 	io.WriteString(busy, half[:100])
 	testkit.Eventually(t, "both connections", func() bool { return len(connections(t, r)) > 0 && connections(t, r)[0] == 2 })
-	ended := make(chan error, 1)
-	go func() { ended <- stop() }()
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
 	if _, err := idleAnswers.ReadByte(); err != io.EOF {
 		t.Errorf("the idle connection ends with %v", err)
 	}
@@ -146,9 +128,7 @@ func TestServerStops(t *testing.T) {
 	if _, err := busyAnswers.ReadByte(); err != io.EOF {
 		t.Errorf("behind its answer: %v, want the end", err)
 	}
-	if err := <-ended; err != nil {
-		t.Errorf("Serve = %v", err)
-	}
+	<-stopped
 	if _, err := net.Dial("tcp", address); err == nil {
 		t.Error("somebody still listens")
 	}

@@ -75,21 +75,7 @@ func (r *rig) serve(t testing.TB) (address string, stop func()) {
 		r.open(t)
 	}
 	l := testkit.Listen(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.server.Serve(ctx, l) }()
-	stop = func() {
-		cancel()
-		select {
-		case err := <-ended:
-			testkit.Should(t, err)
-			ended <- err
-		case <-time.After(2 * time.Minute):
-			t.Error("Serve did not return")
-		}
-	}
-	t.Cleanup(stop)
-	return l.Addr().String(), stop
+	return l.Addr().String(), testkit.Running(t, func(ctx context.Context) { testkit.Should(t, r.server.Serve(ctx, l)) })
 }
 
 // count is the value of a metric, by the values of its labels.
