@@ -60,9 +60,7 @@ func TestWholeMessages(t *testing.T) {
 			m.t = t
 			testkit.MustEqual(t, "MAIL", m.mail(tt.sender, tt.sender), "c")
 			for i, r := range tt.recipients {
-				if got := m.rcpt(r); !strings.HasPrefix(got, tt.want[i]) {
-					t.Errorf("RCPT <%s>: %q, want %s", r, got, tt.want[i])
-				}
+				testkit.Begins(t, fmt.Sprintf("RCPT <%s>", r), m.rcpt(r), tt.want[i])
 			}
 			changes, got := m.end()
 			if !regexp.MustCompile("(?s)"+tt.change).MatchString(strings.Join(changes, "|")) || got != tt.end {
@@ -88,9 +86,7 @@ func TestWhatTheServerDoesNotOffer(t *testing.T) {
 	testkit.MustEqual(t, "actions", m.actions, 0x100)
 	m.connect("192.0.2.1")
 	m.mail("a@junk.example", "a@junk.example")
-	if got := m.rcpt("bob@here.example"); !strings.HasPrefix(got, "451 4.3.5 ") {
-		t.Errorf("quarantine: %q", got)
-	}
+	testkit.Begins(t, "quarantine", m.rcpt("bob@here.example"), "451 4.3.5 ")
 	m.send('A', "")
 	m.mail("a@watch.example", "a@watch.example")
 	testkit.Equal(t, "tag", m.rcpt("bob@here.example"), "c")
@@ -402,9 +398,7 @@ func TestFirstSeenIsPutOffOnce(t *testing.T) {
 	d := open(t, setup{policy: policy.Settings{FirstSeen: policy.FirstSeen{Domains: domains.Known(t), Defers: true}}})
 	m := d.greet("192.0.2.1")
 	m.mail("a@new.example", "a@new.example")
-	if got := m.rcpt("bob@here.example"); !strings.HasPrefix(got, "451 4.7.1 <a@new.example>: Sender address deferred: ") {
-		t.Errorf("the first attempt: %q", got)
-	}
+	testkit.Begins(t, "the first attempt", m.rcpt("bob@here.example"), "451 4.7.1 <a@new.example>: Sender address deferred: ")
 	m.abort()
 	testkit.Equal(t, "the second attempt", m.mail("a@new.example", "a@new.example"), "a")
 	testkit.Equal(t, "deferred", d.metric("blockd_milter_recipients_total", "deferred"), 1)
