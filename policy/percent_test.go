@@ -229,9 +229,7 @@ func TestPercentShows(t *testing.T) {
 	if v := askSender(c, "boss@bulk.example"); v.Kind != verdict.Allowed || v.Mode(0) != "" {
 		t.Errorf("the exception: %s, %q", v.Kind, v.Mode(0))
 	}
-	if c.Percent("a") != 10 || c.Percent("none") != 100 {
-		t.Errorf("Percent: %v, %v", c.Percent("a"), c.Percent("none"))
-	}
+	testkit.Equal(t, "Percent", fmt.Sprint(c.Percent("a"), " ", c.Percent("none")), "10 100")
 	c.Renew(policy.Settings{})
 	testkit.Equal(t, "afterwards", askSender(c, "x@mx."+out).Kind, verdict.Blocked)
 }

@@ -184,9 +184,7 @@ func TestPasses(t *testing.T) {
 		}
 		c.Completed(askSender(c, sender))
 	}
-	if len(accepted) != 1 || accepted[0] != "a@there.example" {
-		t.Errorf("remembered %q, want a@there.example", accepted)
-	}
+	testkit.EqualSlices(t, "remembered", accepted, []string{"a@there.example"})
 }
 
 // Recipients of one group get the same decision of every header.

@@ -72,9 +72,7 @@ func TestBox(t *testing.T) {
 	for i := range 3 {
 		say(other, fmt.Sprintf("u@%d.example", i), Moved, now.Add(-time.Duration(i)*10*day))
 	}
-	if got := shown(t, b, now.Add(9*day)); !strings.HasPrefix(got, "other@bulk.example open 3/3/0") {
-		t.Errorf("after nine days: %q", got)
-	}
+	testkit.Begins(t, "after nine days", shown(t, b, now.Add(9*day)), "other@bulk.example open 3/3/0")
 	if got := shown(t, b, now.Add(11*day)); strings.Contains(got, "other") {
 		t.Errorf("after eleven days: %q", got)
 	}
