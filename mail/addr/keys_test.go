@@ -49,10 +49,8 @@ func TestKeysGoFromTheMailboxToTheLastLabel(t *testing.T) {
 		}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			a := testkit.Value(Parse(tt.sender))(t)
-			testkit.EqualSlices(t, fmt.Sprintf("Keys of %q", tt.sender), a.Keys(nil), tt.want)
-		})
+		a := testkit.Value(Parse(tt.sender))(t)
+		testkit.EqualSlices(t, tt.name, a.Keys(nil), tt.want)
 	}
 }
 
@@ -125,11 +123,9 @@ func TestDomainKey(t *testing.T) {
 		{"253 octets and a dot", strings.Repeat("x.", 126) + "y.", strings.Repeat("x.", 126) + "y", 127},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if k, err := DomainKey(tt.in); err != nil || k != (Key{tt.want, Domain, tt.labels}) {
-				t.Errorf("DomainKey(%q) = %v, %v, want %q with %d labels", tt.in, k, err, tt.want, tt.labels)
-			}
-		})
+		if k, err := DomainKey(tt.in); err != nil || k != (Key{tt.want, Domain, tt.labels}) {
+			t.Errorf("%s: DomainKey(%q) = %v, %v, want %q with %d labels", tt.name, tt.in, k, err, tt.want, tt.labels)
+		}
 	}
 }
 
@@ -155,13 +151,11 @@ func TestDomainKeyRefuses(t *testing.T) {
 		{"NUL", "bulk.test\x00", NUL},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			k, err := DomainKey(tt.in)
-			var e *Error
-			if !errors.As(err, &e) || e.Class != tt.want || k != (Key{}) {
-				t.Errorf("DomainKey(%.40q) = %v, %v, want class %s", tt.in, k, err, tt.want)
-			}
-		})
+		k, err := DomainKey(tt.in)
+		var e *Error
+		if !errors.As(err, &e) || e.Class != tt.want || k != (Key{}) {
+			t.Errorf("%s: DomainKey(%.40q) = %v, %v, want class %s", tt.name, tt.in, k, err, tt.want)
+		}
 	}
 }
 
@@ -256,4 +250,90 @@ func ExampleAddr_Keys() {
 	// mail.bulk.test
 	// bulk.test
 	// test
+}
+
+func TestParseOwner(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"anna@here.example", "anna@here.example"},
+		{"Anna@HERE.example", "anna@here.example"},
+		{"<anna@here.example>", "anna@here.example"},
+		{`"anna"@here.example.`, "anna@here.example"},
+		{"anna+shop@here.example", "anna+shop@here.example"},
+		{"here.example", "here.example"},
+		{"@Here.Example.", "here.example"},
+		{"bücher.example", "xn--bcher-kva.example"},
+		{"@bücher.example", "xn--bcher-kva.example"},
+		{`"a b"@here.example`, `"a b"@here.example`},
+		{"@[192.0.2.1]", "[192.0.2.1]"},
+	} {
+		got := testkit.Value(ParseOwner(c.text))(t)
+		testkit.Equal(t, fmt.Sprintf("ParseOwner(%q)", c.text), got.Text, c.want)
+		testkit.Equal(t, fmt.Sprintf("ParseOwner(%q)", got.Text), testkit.Value(ParseOwner(got.Text))(t), got)
+	}
+	for _, text := range []string{"", "@", "<>", "anna@", "a b", "anna@here.example x", "@@here.example", "a@b@c", "\x05anna@here.example",
+		strings.Repeat("a", 250) + "@here.example", "7"} {
+		if got, err := ParseOwner(text); err == nil {
+			t.Errorf("ParseOwner(%q) = %q, want an error", text, got.Text)
+		}
+	}
+}
+
+func TestUntagged(t *testing.T) {
+	for _, c := range []struct{ address, separators, want string }{
+		{"anna+shop@here.example", "+", "anna@here.example"},
+		{"anna+shop+x@here.example", "+", "anna@here.example"},
+		{"anna@here.example", "+", "anna@here.example"},
+		{"anna+shop@here.example", "", "anna+shop@here.example"},
+		{"anna-x+shop@here.example", "+-", "anna@here.example"},
+		{"+anna@here.example", "+", "+anna@here.example"},
+		{"+anna+shop@here.example", "+", "+anna@here.example"},
+		{`"anna+a b"@here.example`, "+", "anna@here.example"},
+		{`"an na+x"@here.example`, "+", `"an na"@here.example`},
+		{`"+x y"@here.example`, "+", `"+x y"@here.example`},
+		{`"a\"+x"@here.example`, "+", `"a\""@here.example`},
+		{"anna+shop", "+", "anna"},
+		{"anna+@here.example", "+", "anna@here.example"},
+	} {
+		a := testkit.Value(Parse(c.address))(t)
+		got := a.Untagged(c.separators)
+		if got.String() != c.want {
+			t.Errorf("%q.Untagged(%q) = %q, want %q", c.address, c.separators, got, c.want)
+		}
+		if parsed, err := Parse(got.String()); err != nil || parsed != got {
+			t.Errorf("%q is not what Parse makes of it: %v", got, err)
+		}
+	}
+	a, _ := Parse("anna@here.example")
+	if n := testing.AllocsPerRun(100, func() { a.Untagged("+") }); n > 0 {
+		t.Errorf("Untagged allocates %v times without a tag", n)
+	}
+}
+
+func FuzzOwner(f *testing.F) {
+	for _, text := range []string{"anna+shop@here.example", "@here.example", `"a+ b"@x.example`, `"\\+"@x.example`, "here.example", "+@x.example", `"a.+"@x`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		k, err := ParseOwner(text)
+		if err != nil {
+			return
+		}
+		if k.Kind == Local || strings.ContainsFunc(k.Text, func(c rune) bool { return c < ' ' }) {
+			t.Fatalf("ParseOwner(%q) = %q", text, k.Text)
+		}
+		if again, err := ParseOwner(k.Text); err != nil || again != k {
+			t.Fatalf("ParseOwner(%q) = %+v, %v; of its own text %+v", text, k, err, again)
+		}
+		if k.Kind != Address {
+			return
+		}
+		a := testkit.Value(Parse(k.Text))(t)
+		bare := a.Untagged("+")
+		if bare.Domain() != a.Domain() || len(bare.String()) > len(a.String())+2 {
+			t.Fatalf("%q.Untagged is %q", a, bare)
+		}
+		if parsed, err := Parse(bare.String()); err != nil || parsed != bare || bare.Untagged("+") != bare {
+			t.Fatalf("%q.Untagged is %q, which Parse reads as %q, %v", a, bare, parsed, err)
+		}
+	})
 }

@@ -1,7 +1,6 @@
 package addr
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -181,13 +180,11 @@ func TestReadings(t *testing.T) {
 		{"blank", " ", ""},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			var got []string
-			for _, r := range Readings(tt.text) {
-				got = append(got, r.Addr.String()+r.Domain.Text)
-			}
-			testkit.Equal(t, fmt.Sprintf("Readings(%q)", tt.text), strings.Join(got, "|"), tt.want)
-		})
+		var got []string
+		for _, r := range Readings(tt.text) {
+			got = append(got, r.Addr.String()+r.Domain.Text)
+		}
+		testkit.Equal(t, tt.name, strings.Join(got, "|"), tt.want)
 	}
 }
 

@@ -253,16 +253,12 @@ func TestSizeLimitIsExact(t *testing.T) {
 	m := start(t, Settings{MaxBytes: 1000})
 	c := client(t, m)
 	fits := strings.Repeat("x", 998) + "\r\n"
-	if _, err := send(c, "a@b.example", []string{"c@d.example"}, fits); err != nil {
-		t.Errorf("1000 octets: %v, want 250", err)
-	}
+	testkit.Value(send(c, "a@b.example", []string{"c@d.example"}, fits))(t)
 	var refused *smtp.SMTPError
 	if _, err := send(c, "a@b.example", []string{"c@d.example"}, "x"+fits); !errors.As(err, &refused) || refused.Code != 552 {
 		t.Errorf("1001 octets: %v, want 552", err)
 	}
-	if _, err := send(c, "a@b.example", []string{"c@d.example"}, fits); err != nil {
-		t.Errorf("after a refusal: %v, want 250", err)
-	}
+	testkit.Value(send(c, "a@b.example", []string{"c@d.example"}, fits))(t)
 	if names, _ := files(t, m, "new"); len(names) != 2 {
 		t.Errorf("%d messages, want 2", len(names))
 	}
@@ -373,9 +369,7 @@ func TestDiskErrorsAreTemporary(t *testing.T) {
 				}
 			}
 			m.maildir.create = good
-			if _, err := send(c, "a@b.example", []string{"c@d.example"}, "x\r\n"); err != nil {
-				t.Errorf("after the fault: %v, want 250", err)
-			}
+			testkit.Value(send(c, "a@b.example", []string{"c@d.example"}, "x\r\n"))(t)
 		})
 	}
 }
@@ -417,9 +411,7 @@ func TestConcurrentDeliveriesNeverShareAName(t *testing.T) {
 		c := client(t, servers[i%len(servers)])
 		wg.Go(func() {
 			for range each {
-				if _, err := send(c, "a@b.example", []string{"c@d.example"}, "x\r\n"); err != nil {
-					t.Errorf("session %d: %v", i, err)
-				}
+				testkit.Fails(send(c, "a@b.example", []string{"c@d.example"}, "x\r\n"))(t, fmt.Sprintf("session %d", i), nil)
 			}
 		})
 	}
@@ -436,18 +428,14 @@ func TestShutdownWaitsForTheOpenSession(t *testing.T) {
 	go func() { done <- m.Shutdown(context.Background()) }()
 	<-m.closed
 	testkit.Fails(m.Dial(t.Context()))(t, "Dial during Shutdown", ErrClosed)
-	if _, err := send(c, "a@b.example", []string{"c@d.example"}, "x\r\n"); err != nil {
-		t.Errorf("mail in an open session: %v, want 250", err)
-	}
+	testkit.Value(send(c, "a@b.example", []string{"c@d.example"}, "x\r\n"))(t)
 	select {
 	case err := <-done:
 		t.Fatalf("Shutdown returned %v before the session's end", err)
 	default:
 	}
 	testkit.Must(t, c.Quit())
-	if err := <-done; err != nil {
-		t.Errorf("Shutdown: %v, want nil", err)
-	}
+	testkit.IsError(t, "Shutdown", <-done, nil)
 	testkit.IsError(t, "second Shutdown", m.Shutdown(t.Context()), ErrClosed)
 }
 

@@ -60,9 +60,7 @@ func TestWithdrawRemovesBeforeAndAfterCommit(t *testing.T) {
 				testkit.Must(t, c.Commit())
 			}
 			for range 2 {
-				if err := c.Withdraw(); err != nil {
-					t.Errorf("Withdraw: %v", err)
-				}
+				testkit.IsError(t, "Withdraw", c.Withdraw(), nil)
 			}
 			if got := append(held(t, dir, "new"), held(t, dir, "tmp")...); len(got) != 0 {
 				t.Errorf("after Withdraw, committed %v: %q", committed, got)
@@ -73,15 +71,12 @@ func TestWithdrawRemovesBeforeAndAfterCommit(t *testing.T) {
 
 func TestQuarantineIsBounded(t *testing.T) {
 	q, dir := openQuarantine(t, 100)
-	c, err := q.Begin()
-	testkit.Must(t, err)
+	c := testkit.Value(q.Begin())(t)
 	testkit.Fails(c.Write(bytes.Repeat([]byte("x"), 101)))(t, "Write beyond the bound", ErrFull)
 	testkit.Should(t, c.Withdraw())
 	testkit.Must(t, put(t, q, string(bytes.Repeat([]byte("x"), 100))).Commit())
-	again, err := OpenQuarantine(dir, "mx.here.example", Use{100, 1000}, quiet())
-	testkit.Must(t, err)
-	c, err = again.Begin()
-	testkit.Must(t, err)
+	again := testkit.Value(OpenQuarantine(dir, "mx.here.example", Use{100, 1000}, quiet()))(t)
+	c = testkit.Value(again.Begin())(t)
 	defer c.Withdraw()
 	testkit.Fails(c.Write([]byte("x")))(t, "Write into what an earlier process has filled", ErrFull)
 }
@@ -97,9 +92,7 @@ func TestDeletedMailMakesRoom(t *testing.T) {
 		testkit.Must(t, os.Mkdir(filepath.Join(dir, "new"), 0o700))
 		testkit.IsError(t, "at once", q.reserve(Use{Octets: 1}), ErrFull)
 		<-time.After(recount)
-		if err := q.reserve(Use{Octets: 1}); err != nil {
-			t.Errorf("a minute later: %v", err)
-		}
+		testkit.IsError(t, "a minute later", q.reserve(Use{Octets: 1}), nil)
 	})
 }
 

@@ -1,6 +1,7 @@
 package msgauth
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -181,5 +182,149 @@ func TestNamesOfSignedFieldsCostNothing(t *testing.T) {
 	}
 	if m, err := r.Message(t.Context(), netip.Addr{}, strings.NewReader(named(100))); err != nil || m.DKIM("bank.test") != Pass {
 		t.Errorf("a hundred names: %+v, %v", m, err)
+	}
+}
+
+const letter = "From: Ann <ann@news.bank.test>\r\nTo: bob@here.example\r\nSubject: hello\r\n\r\nOne line.\r\nAnother.\r\n"
+
+// TestForgeries has what a forger may try and what an honest signer may do, each
+// with the proof that it is for mail from ann@news.bank.test.
+func TestForgeries(t *testing.T) {
+	bank, mallory := newSigner(t), newSigner(t)
+	small := newRSASigner(t, 1024)
+	z := zone{
+		"TXT s1._domainkey.news.bank.test":         {bank.record},
+		"TXT s1._domainkey.bank.test":              {bank.record},
+		"TXT s1._domainkey.mallory.test":           {mallory.record},
+		"TXT s1._domainkey.test":                   {mallory.record},
+		"TXT s1._domainkey.co.uk":                  {mallory.record},
+		"TXT testing._domainkey.bank.test":         {bank.record + "; t=y"},
+		"TXT strict._domainkey.bank.test":          {bank.record + "; t=s"},
+		"TXT small._domainkey.bank.test":           {small.record},
+		"TXT two._domainkey.bank.test":             {bank.record, mallory.record},
+		"TXT revoked._domainkey.bank.test":         {"v=DKIM1; k=ed25519; p="},
+		"TXT broken._domainkey.bank.test":          {"!SERVFAIL"},
+		"TXT huge._domainkey.bank.test":            {"v=DKIM1; p=" + base64.StdEncoding.EncodeToString(make([]byte, 6000))},
+		"TXT s1._domainkey.xn--bcher-kva.test":     {bank.record},
+		"TXT s1._domainkey.news.bank.test.invalid": {mallory.record},
+	}
+	selector := func(s string) func(*dkim.SignOptions) { return func(o *dkim.SignOptions) { o.Selector = s } }
+	good := bank.sign(t, letter, "bank.test")
+	bad := mallory.sign(t, letter, "mallory.test")
+	tests := []struct {
+		name, message string
+		want          State
+		why           string // part of the reason, where the facts have one
+	}{
+		{"signed by the organisation", good, Pass, ""},
+		{"signed by the domain itself", bank.sign(t, letter, "news.bank.test"), Pass, ""},
+		{"simple canonicalization", bank.sign(t, letter, "bank.test", func(o *dkim.SignOptions) {
+			o.HeaderCanonicalization, o.BodyCanonicalization = dkim.CanonicalizationSimple, dkim.CanonicalizationSimple
+		}), Pass, ""},
+		{"RSA of 1,024 bits", small.sign(t, letter, "bank.test", selector("small")), Pass, ""},
+		{"d= in capitals", bank.sign(t, letter, "BANK.test"), Pass, ""},
+		{"an expiry to come", bank.sign(t, letter, "bank.test", func(o *dkim.SignOptions) { o.Expiration = time.Now().Add(time.Hour) }), Pass, ""},
+		{"the attacker's signature beside it", mallory.sign(t, good, "mallory.test"), Pass, ""},
+		{"five signatures, the good one last", strings.Repeat(signatureOf(bad), 4) + good, Pass, ""},
+		{"a key with t=s and i= of the same domain", bank.sign(t, letter, "bank.test", selector("strict")), Pass, ""},
+
+		{"no signature", letter, No, ""},
+		{"of the attacker's own domain", bad, No, ""},
+		{"d= of a public suffix", mallory.sign(t, letter, "test"), No, "public suffix"},
+		{"d= of a public suffix of two labels", mallory.sign(t, letter, "co.uk"), No, "public suffix"},
+		{"d= that only begins like it", mallory.sign(t, letter, "news.bank.test.invalid"), No, ""},
+		{"another key than the domain's", mallory.sign(t, letter, "bank.test"), No, "did not verify"},
+		{"a second From on top", "From: x@bank.test\r\n" + good, No, "more than one From"},
+		{"a second From below", strings.Replace(good, "\r\n\r\n", "\r\nFrom: x@bank.test\r\n\r\n", 1), No, "more than one From"},
+		{"a second From in other case with a blank before the colon", "FROM : x@bank.test\r\n" + good, No, "more than one From"},
+		{"From hidden from the count behind a line that is no field", "From x\r\n" + good, No, "no field"},
+		{"From with two addresses", bank.sign(t, strings.Replace(letter, "From: ", "From: x@mallory.test, ", 1), "bank.test"), No, "not exactly one"},
+		{"From of the attacker, envelope of the bank", mallory.sign(t, strings.Replace(letter, "news.bank.test", "mallory.test", 1), "mallory.test"), No, ""},
+		{"From of another organisation, signed by it", bank.sign(t, strings.Replace(letter, "news.bank.test", "xn--bcher-kva.test", 1), "bücher.test"), No, ""},
+		{"another body", strings.Replace(good, "One line", "One lie", 1), No, "body hash"},
+		{"a longer body", good + "more\r\n", No, "body hash"},
+		{"another subject", strings.Replace(good, "hello", "urgent", 1), No, "signature did not verify"},
+		{"a key in test mode", bank.sign(t, letter, "bank.test", selector("testing")), No, "t=y"},
+		{"a key with t=s and i= below", bank.sign(t, letter, "bank.test", selector("strict"), func(o *dkim.SignOptions) { o.Identifier = "@news.bank.test" }), No, "t=s"},
+		{"i= of another domain", bank.resign(t, letter, "bank.test", addTag("i=@mallory.test")), No, "domain mismatch"},
+		{"l=", bank.resign(t, letter, "bank.test", addTag("l=5")), No, "length tag"},
+		{"SHA-1", bank.resign(t, letter, "bank.test", replaceTag("ed25519-sha256", "ed25519-sha1")), No, "sha1"},
+		{"expired", bank.sign(t, letter, "bank.test", func(o *dkim.SignOptions) { o.Expiration = time.Now().Add(-time.Second) }), No, "expired"},
+		{"signed in an hour", bank.resign(t, letter, "bank.test", addTag(fmt.Sprint("t=", time.Now().Add(time.Hour).Unix()))), No, "future"},
+		{"From not signed", bank.resign(t, letter, "bank.test", replaceTag("From:Subject", "Subject")), No, "From field not signed"},
+		{"two keys under one name", bank.sign(t, letter, "bank.test", selector("two")), No, "multiple TXT"},
+		{"a key that was revoked", bank.sign(t, letter, "bank.test", selector("revoked")), No, "revoked"},
+		{"a key of 48,000 bits", bank.sign(t, letter, "bank.test", selector("huge")), No, "8000 octets"},
+		{"no such key", bank.sign(t, letter, "bank.test", selector("none")), No, "no such name"},
+		{"a selector that is no name", bank.sign(t, letter, "bank.test", selector(`a\.b`)), No, "no name"},
+		{"fifty signatures, the good one last", strings.Repeat(signatureOf(bad), 50) + good, No, ""},
+		{"six signatures, the good one last", strings.Repeat(signatureOf(bad), 5) + good, No, ""},
+		{"a header of 300 KiB", "X: " + strings.Repeat("a", 300<<10) + "\r\n" + good, No, "262144"},
+		{"a header of 1,001 fields", strings.Repeat("X: y\r\n", 1001) + good, No, "1000 fields"},
+		{"a field of 80,000 lines", "X: y\r\n" + strings.Repeat(" \r\n", 80_000) + good, No, "1000 lines"},
+		{"a NUL in the header", "X: \x00\r\n" + good, No, "0x00"},
+		{"a bare CR in the header", "X: a\rFrom: x@bank.test\r\n" + good, No, "0x0d"},
+		{"a continuation first", " x\r\n" + good, No, "continuation"},
+
+		{"a server that fails", bank.sign(t, letter, "bank.test", selector("broken")), Unknown, "SERVFAIL"},
+		{"a server that fails for one of two signatures", bank.sign(t, good, "bank.test", selector("broken")), Pass, ""},
+	}
+	s := nameserver.Serve(t, z)
+	r := resolverOf(t, s)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := testkit.Value(r.Message(t.Context(), netip.Addr{}, strings.NewReader(tt.message)))(t)
+			if got := m.DKIM("news.bank.test"); got != tt.want {
+				t.Errorf("DKIM = %s, want %s: %+v", got, tt.want, m)
+			}
+			testkit.Has(t, fmt.Sprint(m.Fault, m.Signatures), tt.why)
+			if len(m.Signatures) > maxSignatures {
+				t.Errorf("%d signatures were looked at", len(m.Signatures))
+			}
+		})
+	}
+}
+
+// signatureOf is the topmost field of a signed letter.
+func signatureOf(signed string) string { return signed[:strings.Index(signed, "From: ")] }
+
+func addTag(tag string) func(string) string {
+	return func(field string) string {
+		if strings.HasPrefix(tag, "t=") { // which the signer has put there
+			at := strings.Index(field, "t=")
+			end := at + strings.IndexByte(field[at:], ';')
+			return field[:at] + tag + field[end:]
+		}
+		return strings.Replace(field, "v=1;", "v=1; "+tag+";", 1)
+	}
+}
+
+func replaceTag(old, with string) func(string) string {
+	return func(field string) string { return strings.Replace(field, old, with, 1) }
+}
+
+// The way that forgeries are made must itself make what passes, or nothing would
+// be proved by their failing.
+func TestResignedMessagePasses(t *testing.T) {
+	bank := newSigner(t)
+	r := resolverOf(t, nameserver.Serve(t, zone{"TXT s1._domainkey.bank.test": {bank.record}}))
+	for _, edit := range []func(string) string{
+		addTag("i=@news.bank.test"), addTag("z=nothing"), addTag(fmt.Sprint("t=", time.Now().Add(5*time.Minute).Unix())),
+	} {
+		m := testkit.Value(r.Message(t.Context(), netip.Addr{}, strings.NewReader(bank.resign(t, letter, "bank.test", edit))))(t)
+		testkit.Equal(t, m, m.DKIM("bank.test"), Pass)
+	}
+}
+
+func TestAMessageCostsAtMostFiveQueries(t *testing.T) {
+	bank := newSigner(t)
+	s := nameserver.Serve(t, zone{})
+	var message strings.Builder
+	for i := range 50 {
+		message.WriteString(signatureOf(bank.sign(t, letter, "bank.test", func(o *dkim.SignOptions) { o.Selector = fmt.Sprint("s", i) })))
+	}
+	m, err := resolverOf(t, s).Message(t.Context(), netip.Addr{}, strings.NewReader(message.String()+letter))
+	if err != nil || !m.TooMany || len(m.Signatures) != maxSignatures || s.Count() > maxSignatures {
+		t.Errorf("%d queries, %d signatures, too many %v, %v", s.Count(), len(m.Signatures), m.TooMany, err)
 	}
 }

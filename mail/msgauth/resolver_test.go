@@ -101,9 +101,7 @@ func TestOneFlightForManyWhoAsk(t *testing.T) {
 	})
 	close(hold)
 	group.Wait()
-	if good.Load() != 100 || s.Count() != 1 {
-		t.Errorf("%d of 100 answered by %d queries, want 1", good.Load(), s.Count())
-	}
+	testkit.Equal(t, "of 100 are answered, by queries", fmt.Sprint(good.Load(), " ", s.Count()), "100 1")
 }
 
 func TestWhoGoesAwayCancelsTheQuery(t *testing.T) {

@@ -101,8 +101,7 @@ func resolverOf(t testing.TB, s *nameserver.Server) *Resolver {
 
 func newResolver(t testing.TB, settings Settings) *Resolver {
 	t.Helper()
-	r := testkit.Value(NewResolver(settings))(t)
-	return r
+	return testkit.Value(NewResolver(settings))(t)
 }
 
 // vectors is a folder of test vectors that others made: NAME.msg with the DNS
