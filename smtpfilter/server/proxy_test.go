@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -189,9 +190,7 @@ func TestLimitsBehindAProxy(t *testing.T) {
 		t.Errorf("one too many in all: %q", got)
 	}
 	testkit.Must(t, r.end(t))
-	if r.clients.open() != 0 || len(r.clients.each) != 0 {
-		t.Errorf("after the end: %d open, clients %v", r.clients.open(), r.clients.each)
-	}
+	testkit.Equal(t, "after the end: open, clients", fmt.Sprint(r.clients.open(), " ", len(r.clients.each)), "0 0")
 }
 
 // A balancer looks every few seconds whether we are there. No limit of a client's may
@@ -204,9 +203,7 @@ func TestHealthChecksOfAProxyAreNotLimited(t *testing.T) {
 		}
 	}
 	testkit.Must(t, r.end(t))
-	if r.clients.open() != 0 || len(r.clients.each) != 0 {
-		t.Errorf("after the end: %d open, clients %v", r.clients.open(), r.clients.each)
-	}
+	testkit.Equal(t, "after the end: open, clients", fmt.Sprint(r.clients.open(), " ", len(r.clients.each)), "0 0")
 }
 
 // A proxy that says nothing holds a place for the header's time and no longer.

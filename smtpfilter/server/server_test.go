@@ -188,6 +188,13 @@ func (r *running) dial(t *testing.T) (net.Conn, string) {
 	return conn, strings.TrimSuffix(line, "\r\n")
 }
 
+// line is the first line that a new client reads.
+func (r *running) line(t *testing.T) string {
+	t.Helper()
+	_, line := r.dial(t)
+	return line
+}
+
 func TestConnectionLimits(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -224,9 +231,7 @@ func TestConnectionLimits(t *testing.T) {
 			}
 			open[0].Close()
 			testkit.Eventually(t, "the place of a client that left is free", func() bool { return r.clients.open() == tt.served-1 })
-			if _, line := r.dial(t); line != "220 127.0.0.1" {
-				t.Errorf("after one left: %q", line)
-			}
+			testkit.Equal(t, "after one left", r.line(t), "220 127.0.0.1")
 			for _, conn := range open {
 				conn.Close()
 			}
@@ -388,9 +393,7 @@ func TestClientsAgreeWithAModel(t *testing.T) {
 	for _, ip := range inside {
 		c.leave(ip)
 	}
-	if c.open() != 0 || len(c.each) != 0 {
-		t.Errorf("all have left: open() = %d, clients %v", c.open(), c.each)
-	}
+	testkit.Equal(t, "all have left: open, clients", fmt.Sprint(c.open(), " ", len(c.each)), "0 0")
 }
 
 func TestRateOfNewConnections(t *testing.T) {

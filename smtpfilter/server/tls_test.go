@@ -331,8 +331,6 @@ func TestConnectionRate(t *testing.T) {
 		testkit.Equal(t, "first line", line, "220 127.0.0.1")
 		conn.Close()
 	}
-	if _, line := r.dial(t); line != "421 4.7.0 us.example Too many new connections from your address, try again later" {
-		t.Errorf("third within the minute: %q", line)
-	}
+	testkit.Equal(t, "third within the minute", r.line(t), "421 4.7.0 us.example Too many new connections from your address, try again later")
 	testkit.Equal(t, "refused{rate}", r.metric(t, "blockd_smtp_connections_refused_total", "why=rate"), 1)
 }

@@ -32,9 +32,7 @@ func TestOpenRelayIsNotServed(t *testing.T) {
 		up := upstream.New(upstream.Settings{Network: "tcp", Address: p.listen(t), Hostname: "us.example"})
 		r := start(t, Settings{}, echo, up)
 		testkit.Eventually(t, "the self-test finds what upstream is", func() bool { return errors.Is(r.Status().Err, tt.err) })
-		if _, line := r.dial(t); line != tt.line {
-			t.Errorf("%s: client reads %q", tt.rcpt, line)
-		}
+		testkit.Equal(t, tt.rcpt, r.line(t), tt.line)
 		conn, err := up.Open(t.Context(), upstream.Client{})
 		if !errors.Is(err, tt.err) {
 			t.Errorf("%s: Open: %v, want %v", tt.rcpt, err, tt.err)
@@ -209,9 +207,7 @@ func TestOwnListenerFoundLaterIsNotServed(t *testing.T) {
 	up := upstream.New(upstream.Settings{Network: "tcp", Address: address, Hostname: "us.example"})
 	r := start(t, Settings{}, echo, up)
 	testkit.Eventually(t, "the first look is good", func() bool { return r.Status().Err == nil })
-	if _, line := r.dial(t); line != "220 127.0.0.1" {
-		t.Errorf("before: %q", line)
-	}
+	testkit.Equal(t, "before", r.line(t), "220 127.0.0.1")
 	own, err := net.ResolveTCPAddr("tcp", address)
 	testkit.Must(t, err)
 	later := &watch{up: up, listen: []net.Addr{own}, metrics: r.metrics, log: r.log}
@@ -221,8 +217,6 @@ func TestOwnListenerFoundLaterIsNotServed(t *testing.T) {
 		t.Fatalf("look: %v, want ErrOwnListener", err)
 	}
 	r.watch.report(err)
-	if _, line := r.dial(t); line != "421 4.3.0 us.example Service not available, try again later" {
-		t.Errorf("after: %q", line)
-	}
+	testkit.Equal(t, "after", r.line(t), "421 4.3.0 us.example Service not available, try again later")
 	testkit.Fails(up.Open(t.Context(), upstream.Client{}))(t, "Open", upstream.ErrOwnListener)
 }

@@ -125,10 +125,7 @@ func TestWhatIsAskedOfDNS(t *testing.T) {
 			p := newPost(t, "x.example", "x.example", tt.require)
 			r, c := begin(t, &script.Server{}, p.checker, Settings{})
 			text := letter(t, "b@x.example", tt.signedBy, 100)
-			got := c.transactionOf(tt.sender, text+".")
-			if !strings.HasPrefix(got, tt.want) {
-				t.Errorf("answer %q, want %q", got, tt.want)
-			}
+			testkit.Begins(t, "answer", c.transactionOf(tt.sender, text+"."), tt.want)
 			if n := p.Count(); n != tt.queries {
 				t.Errorf("%d queries, want %d: %v", n, tt.queries, p.Asked())
 			}
@@ -305,9 +302,7 @@ func TestProofThatFreesFromOneList(t *testing.T) {
 			if len(tt.lists) == 2 && tt.lists[1].Name == "mark" {
 				replies = "mark.example"
 			}
-			if got := c.data(letter(t, "a@x.example\r\nReply-To: a@"+replies, tt.signedBy, 100)); !strings.HasPrefix(got, tt.want) {
-				t.Errorf("answer %q, want %q", got, tt.want)
-			}
+			testkit.Begins(t, "answer", c.data(letter(t, "a@x.example\r\nReply-To: a@"+replies, tt.signedBy, 100)), tt.want)
 			c.close()
 			if slices.Contains(decided, "tag") { // the message has gone on without one
 				t.Errorf("decisions: %q", decided)
@@ -327,14 +322,10 @@ func TestCopyThatCannotBeWritten(t *testing.T) {
 		store := spool.New(spool.Settings{Dir: filepath.Join(t.TempDir(), "none"), PerCopy: 1})
 		r, c := begin(t, &script.Server{}, p.checker, Settings{Copies: store})
 		c.mail("a@x.example")
-		if got := c.data(letter(t, "a@x.example", strings.Repeat("x.example", bit(proved)), 100_000)); !strings.HasPrefix(got, "451 4.3.0") {
-			t.Errorf("answer %q", got)
-		}
+		testkit.Begins(t, "answer", c.data(letter(t, "a@x.example", strings.Repeat("x.example", bit(proved)), 100_000)), "451 4.3.0")
 		testkit.Equal(t, "counted: times", r.count(t, "blockd_smtp_copy_errors_total", ""), 1)
 		c.mail("a@good.example")
-		if got := c.data("x\r\n"); !strings.HasPrefix(got, "250") {
-			t.Errorf("the next message: %q", got)
-		}
+		testkit.Begins(t, "the next message", c.data("x\r\n"), "250")
 		c.close()
 	}
 }
@@ -362,9 +353,7 @@ func TestReloadBeforeTheDotChangesNothing(t *testing.T) {
 		c.mail(tt.sender)
 		now = build(dialogue.List{Name: "bad", Entries: []string{"z.example"}}, dialogue.List{Name: "exempt", Kind: "allow", Entries: []string{"z.example"}},
 			dialogue.List{Name: "phish", Entries: []string{"z.example"}})
-		if got := c.data(tt.text); !strings.HasPrefix(got, tt.want) {
-			t.Errorf("%s: %q, want %q", tt.sender, got, tt.want)
-		}
+		testkit.Begins(t, tt.sender, c.data(tt.text), tt.want)
 	}
 	c.close()
 }
@@ -418,15 +407,9 @@ func TestAbortedMessagesLeaveNothing(t *testing.T) {
 		t.Errorf("%d messages were delivered", len(all))
 	}
 	testkit.Equal(t, "octets of copies are left", store.Used(), 0)
-	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
-		n, f := runtime.NumGoroutine(), testkit.OpenFiles(t)
-		if n <= goroutines && f <= files {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines and %d files, want %d and %d", n, f, goroutines, files)
-		}
-	}
+	testkit.Eventually(t, "goroutines and files are those of before", func() bool {
+		return runtime.NumGoroutine() <= goroutines && testkit.OpenFiles(t) <= files
+	})
 }
 
 // steady is the number of goroutines when those that are about to end have.

@@ -160,8 +160,6 @@ func TestSessionGoesOnBehindDNS(t *testing.T) {
 	if p.Count() == 0 {
 		t.Fatal("nothing was asked")
 	}
-	if got := c.data("hello\r\n"); !strings.HasPrefix(got, "250") {
-		t.Errorf("answer %q", got)
-	}
+	testkit.Begins(t, "answer", c.data("hello\r\n"), "250")
 	c.close()
 }
