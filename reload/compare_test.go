@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"blockd/index"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/mail/addr"
 	"blockd/records/correspondents"
@@ -177,9 +180,7 @@ func TestPoisonedLoads(t *testing.T) {
 func TestGuardOfAnotherConfiguration(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": "bulk.example\nhere.example\nmx.here.example\n"}).open()
 	before := d.Status().Generation
-	if !d.listed("x@here.example") {
-		t.Fatal("without a guard it is an entry")
-	}
+	d.serves("without a guard it is an entry", "x@here.example")
 	guard := func(s lists.GuardSettings) {
 		g, err := lists.NewGuard(s)
 		d.must(err)
@@ -250,9 +251,7 @@ func TestGuessedFormatMayNotTurn(t *testing.T) {
 	d.settings.Lists[0].Settings.Format = "hosts"
 	d.write("a.txt", "0.0.0.0 bulk.example\n0.0.0.0 shop.example\n")
 	d.open()
-	if !d.listed("x@shop.example") {
-		t.Error("a declared format is refused")
-	}
+	d.serves("a declared format is refused", "x@shop.example")
 }
 
 // knowing returns a set of correspondents.
@@ -331,5 +330,56 @@ func TestManyEntriesAgainstCorrespondents(t *testing.T) {
 	d.look(t.Context(), true)
 	if !d.listed(all[0]) || d.Status().Held["b"] != 0 {
 		t.Error("a person's own entry does not act")
+	}
+}
+
+// processor is the time that this process has had of a processor: what other programs of the machine do is not in it.
+func processor(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	testkit.Must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkNamed walks over a new list of a million addresses, of whom one in ten thousand is a correspondent, with nearly a million
+// correspondents: what a load costs for their sake. cpu-ns/entry is the figure of docs/correspondents.md.
+func BenchmarkNamed(b *testing.B) {
+	const entries, known = 1_000_000, 1_000_000
+	path := b.TempDir() + "/set"
+	set, _, err := correspondents.Open(correspondents.Settings{Path: path, Keep: 365 * 24 * time.Hour})
+	testkit.Must(b, err)
+	defer set.Close()
+	sender, _ := addr.Parse("anna@here.example")
+	learn := func(text string) {
+		recipient := testkit.Value(addr.Parse(text))(b)
+		set.Learn(sender, recipient, time.Now())
+	}
+	for i := range known {
+		learn(fmt.Sprintf("user%d@d%d.example", i, i/5))
+	}
+	var list strings.Builder
+	for i := range entries {
+		if i%10_000 == 0 {
+			fmt.Fprintf(&list, "user%d@d%d.example\n", i/10, i/50)
+			continue
+		}
+		fmt.Fprintf(&list, "offer%d@mail%d.bulk%d.example\n", i, i%97, i/11)
+	}
+	ix := indexes.Build(b, indexes.Source(b, "bad", list.String()))
+	testkit.Must(b, set.Save())
+	info := testkit.Value(os.Stat(path))(b)
+	b.ReportAllocs()
+	found, spent := 0, processor(b)
+	for b.Loop() {
+		found = 0
+		for _, err := range ix.Named(b.Context(), nil, set.Known) {
+			testkit.Must(b, err)
+			found++
+		}
+	}
+	b.ReportMetric(float64(processor(b)-spent)/float64(b.N)/entries, "cpu-ns/entry")
+	b.ReportMetric(float64(info.Size())/1e6, "MB-file")
+	b.ReportMetric(float64(set.Len()), "known")
+	if found < entries/10_000*9/10 {
+		b.Errorf("%d found", found)
 	}
 }

@@ -56,8 +56,7 @@ func newDaemon(t *testing.T, files map[string]string) *daemon {
 func (d *daemon) open() *daemon {
 	d.t.Helper()
 	d.reg, d.log = prometheus.NewRegistry(), &testkit.Log{}
-	r, err := Open(d.t.Context(), d.settings, d.log.Logger(), d.reg)
-	testkit.Must(d.t, err)
+	r := testkit.Value(Open(d.t.Context(), d.settings, d.log.Logger(), d.reg))(d.t)
 	d.Reloader = r
 	return d
 }
@@ -97,8 +96,10 @@ func (d *daemon) background(run func(context.Context)) (stop func()) {
 
 func (d *daemon) path(name string) string { return filepath.Join(d.dir, name) }
 
+// write writes a file, and makes its folder if need be.
 func (d *daemon) write(name, text string) {
 	d.t.Helper()
+	d.must(os.MkdirAll(filepath.Dir(d.path(name)), 0o755))
 	d.must(os.WriteFile(d.path(name), []byte(text), 0o644))
 }
 
@@ -133,6 +134,17 @@ func (d *daemon) must(err error) {
 func (d *daemon) listed(sender string) bool {
 	d.t.Helper()
 	return listed(d.t, d.Live(), sender)
+}
+
+// serves checks what acts: each of these senders is listed, and one behind a ! is not.
+func (d *daemon) serves(what string, senders ...string) {
+	d.t.Helper()
+	for _, s := range senders {
+		name, no := strings.CutPrefix(s, "!")
+		if d.listed(name) == no {
+			d.t.Errorf("%s: %s is listed: %v; status %+v; log:\n%s", what, name, no, d.Status(), d.log)
+		}
+	}
 }
 
 func listed(t *testing.T, ix *index.Index, sender string) bool {

@@ -1,6 +1,8 @@
 package reload
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"blockd/index"
 	"blockd/index/kept"
 	"blockd/internal/testkit"
 	"blockd/mail/addr"
+	"blockd/records/history"
 )
 
 // lists reports which of these domains the serving generation has.
@@ -140,4 +144,175 @@ func TestDamagedPinsKeepWhatServes(t *testing.T) {
 	d.want("with torn pins", "old.test")
 	d.lookOnce()
 	d.want("and a look", "old.test")
+}
+
+// newReviewDaemon serves list a, which is reviewed, and b, and has accepted n senders as newRecentDaemon has.
+func newReviewDaemon(t *testing.T, n int) (*daemon, *kept.Store) {
+	d := newRecentDaemon(t, n)
+	store := keeping(d)
+	d.settings.Lists[0].Review = true
+	d.open()
+	d.lookOnce()
+	return d, store
+}
+
+func (d *daemon) proposal() *kept.Proposal {
+	d.t.Helper()
+	pins := d.Status().Pins
+	if len(pins) != 1 || pins[0].Proposal == nil || pins[0].Proposal.Weighed == nil {
+		d.t.Fatalf("no proposal that was weighed: %+v", pins)
+	}
+	return pins[0].Proposal
+}
+
+// A proposal says what an adoption does, and the adoption does just that.
+func TestProposalIsWeighedAsTheGateWould(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		from  uint64 // keys from which on lists are updated in memory
+		names int    // of those that wrote lately
+		held  int
+		whole string // why the load would be refused whole
+	}{
+		{"few", 0, 5, 5, ""},
+		{"few, in memory", 1, 5, 5, ""},
+		{"more than a tenth", 0, 60, 60, "would refuse 60 of the 100 senders accepted lately, more than a tenth of them; by d0.example (line 2)"},
+		{"nobody", 0, 0, 0, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d, store := newReviewDaemon(t, 100)
+			d.settings.updateFrom = tt.from
+			d.open()
+			d.write("a.txt", domains(tt.names)+"other.example\n")
+			d.lookOnce()
+			p := d.proposal()
+			if p.Weighed.Failed != "" || p.Weighed.Held != tt.held || len(p.Weighed.First) != min(tt.held, mostWeighedNames) {
+				t.Errorf("weighed %+v, want %d held back", p.Weighed, tt.held)
+			}
+			if against := strings.Join(p.Against(), "\n"); !strings.Contains(against, tt.whole) || tt.held > 0 != strings.Contains(against, "held back when it is adopted") || strings.Contains(against, "@") {
+				t.Errorf("against it: %q, want %q", against, tt.whole)
+			}
+			testkit.Value(store.Adopt(t.Context(), "a", p.Content.ID(), true, kept.Who{}, time.Now(), func(string) error { return nil }))(t)
+			d.lookOnce()
+			if n, first := d.HeldBack("a"); n != tt.held || !slices.Equal(first, p.Weighed.First) && tt.held > 0 {
+				t.Errorf("adopted: %d held back, %v, want %v", n, first, p.Weighed.First)
+			}
+			if m, err := d.Live().Lookup(nil, parsed(t, "x@other.example"), time.Now()); err != nil || len(m) != 1 {
+				t.Errorf("what nobody objects to: %v, %v", m, err)
+			}
+			if s := d.Status(); len(s.Problems) > 0 || s.Pins[0].Proposal != nil {
+				t.Errorf("problems %q, pins %+v", s.Problems, s.Pins)
+			}
+		})
+	}
+}
+
+// The exceptions of other lists count: what they let in is not held back.
+func TestProposalIsTriedWithAllLists(t *testing.T) {
+	d, _ := newReviewDaemon(t, 100)
+	d.settings.Lists[1].Exceptions = index.AllExceptions
+	d.settings.Blocks = blocks
+	d.write("b.txt", "always.example\n!d0.example\n!d1.example\n")
+	d.open()
+	d.write("a.txt", domains(4))
+	d.lookOnce()
+	if w := d.proposal().Weighed; w.Held != 2 {
+		t.Errorf("%+v, want the 2 that no exception reaches", w)
+	}
+}
+
+// remembers has the history hold mail, which is judged by the first entry that it meets.
+func (d *daemon) remembers(mail []history.Refusal) {
+	d.settings.PastMail = func(_ context.Context, since time.Time, each func(time.Time, *history.Refusal) bool) error {
+		for i := range mail {
+			if !each(time.Now(), &mail[i]) {
+				return nil
+			}
+		}
+		return nil
+	}
+	d.settings.Judge = func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool) {
+		all := matches(d.t, ix, past.Sender)
+		if len(all) == 0 {
+			return m, false, false
+		}
+		return all[0], !all[0].Action.Allows(), true
+	}
+}
+
+// Past mail is judged by what serves and by what would, and entries that are held back refuse nobody.
+func TestProposalIsTriedOnPastMail(t *testing.T) {
+	d, _ := newReviewDaemon(t, 100)
+	var mail []history.Refusal
+	for _, sender := range []string{"s0@d0.example", "a@old.example", "b@old.example", "new@new.example", "new@new.example", "none@clear.example"} {
+		mail = append(mail, history.Refusal{Sender: sender})
+	}
+	d.remembers(mail)
+	d.open()
+	d.lookOnce()
+	d.write("a.txt", "d0.example\nd1.example\nnew.example\n")
+	d.lookOnce()
+	p := d.proposal()
+	m := p.Weighed.Mail
+	if m == nil || m.Decisions != 6 || m.Refused != 2 || m.Passed != 2 || p.Weighed.Held != 2 ||
+		!slices.Equal(m.Refuses, []kept.MailByEntry{{Entry: "new.example", Line: 3, Decisions: 2}}) || !slices.Equal(m.Passes, []kept.MailByEntry{{Entry: "old.example", Line: 1, Decisions: 2}}) {
+		t.Errorf("%+v of %+v", m, p.Weighed)
+	}
+	if against := strings.Join(p.Against(), "\n"); !strings.Contains(against, "2 would be refused that were not, most by new.example (line 3); 2 would not be refused any more, most by old.example (line 1)") {
+		t.Errorf("against it: %q", against)
+	}
+}
+
+// What else has changed in the same look comes first, and is not counted as what the adoption would do.
+func TestProposalIsTriedAlone(t *testing.T) {
+	for _, from := range []uint64{0, 1} { // built, or updated in memory
+		d, _ := newReviewDaemon(t, 100)
+		d.settings.updateFrom = from
+		mail := []history.Refusal{{Sender: "x@new.example"}, {Sender: "x@elsewhere.example"}, {Sender: "x@always.example"}}
+		d.remembers(mail)
+		d.write("b.txt", "always.example\n")
+		d.open()
+		d.lookOnce()
+		d.write("a.txt", "new.example\n")
+		d.write("b.txt", "always.example\nelsewhere.example\n")
+		next, _ := d.look(t.Context(), false)
+		if w := d.Status().Pins[0].Proposal.Weighed; w != nil || next != probing {
+			t.Errorf("weighed before what else has changed serves: %+v, and the next state is %v", w, next)
+		}
+		for range 3 {
+			d.lookOnce()
+		}
+		if m := d.proposal().Weighed.Mail; m == nil || m.Refused != 1 || m.Passed != 0 {
+			t.Errorf("from %d: %+v, want the one that the proposal refuses", from, m)
+		}
+	}
+}
+
+// A list that more correspondents speak against than can be held back is not let in by an adoption either.
+func TestAdoptionAgainstVeryManyCorrespondents(t *testing.T) {
+	var all []string
+	for i := range mostHeldForCorrespondents + 1 {
+		all = append(all, fmt.Sprintf("u%d@d%d.example", i, i))
+	}
+	d := newDaemon(t, map[string]string{"a.txt": "old.test\n"})
+	store := keeping(d)
+	d.settings.Blocks, d.settings.Correspondents = blocks, knowing(t, all...)
+	d.open()
+	d.settings.Lists[0].Review = true
+	d.open()
+	d.write("a.txt", "old.test\nnew.test\n"+strings.Join(all, "\n")+"\n")
+	d.lookOnce()
+	testkit.Has(t, strings.Join(d.proposal().Against(), "\n"), "an adoption would be refused: ", "would refuse correspondents")
+	testkit.Value(store.Adopt(t.Context(), "a", "", true, kept.Who{}, time.Now(), func(string) error { return nil }))(t)
+	d.lookOnce()
+	d.want("adopted", "old.test")
+	if problems := d.Status().Refusals; len(problems) != 1 || problems[0].Class != "correspondents" {
+		t.Errorf("problems %v", problems)
+	}
+	testkit.Value(store.Rollback(t.Context(), "a", "0d", kept.Who{}, time.Now().Add(time.Second), noRecord))(t)
+	d.lookOnce()
+	d.want("taken back", "old.test")
+	if problems := d.Status().Problems; len(problems) > 0 {
+		t.Errorf("problems %q after the list was taken back", problems)
+	}
 }

@@ -18,8 +18,7 @@ import (
 
 func parsed(t testing.TB, sender string) addr.Addr {
 	t.Helper()
-	a := testkit.Value(addr.Parse(sender))(t)
-	return a
+	return testkit.Value(addr.Parse(sender))(t)
 }
 
 // clientOf is an address in the n-th client network.

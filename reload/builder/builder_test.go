@@ -143,9 +143,7 @@ func TestAnotherProcessBuildsTheSame(t *testing.T) {
 	}
 	testkit.Must(t, d.Publish())
 	a, _ := addr.Parse("someone@bad.example")
-	if m, err := d.Index().Lookup(nil, a, time.Now()); len(m) != 1 || err != nil {
-		t.Errorf("%v, %v", m, err)
-	}
+	testkit.Equal(t, "len(m)", len(testkit.Value(d.Index().Lookup(nil, a, time.Now()))(t)), 1)
 	again := testkit.Value(f.build(f.builder("builder")))(t)
 	defer again.Discard()
 	if again.Report.Cached != 1 {
