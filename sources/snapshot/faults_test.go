@@ -39,8 +39,7 @@ func twoSequences(t *testing.T) (c *channel, n *Node, old []string) {
 
 func (c *channel) read(name string) []byte {
 	c.t.Helper()
-	text := testkit.Value(os.ReadFile(c.store.path(name)))(c.t)
-	return text
+	return testkit.Value(os.ReadFile(c.store.path(name)))(c.t)
 }
 
 func (c *channel) write(name string, text []byte) {

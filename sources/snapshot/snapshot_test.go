@@ -135,9 +135,7 @@ func TestHaltAndPin(t *testing.T) {
 	if err != nil || at != 1 {
 		t.Fatalf("Halt: %d, %v", at, err)
 	}
-	if err := os.Remove(c.store.path(pinName("prod"))); err != nil { // as if the store was away
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(c.store.path(pinName("prod")))) // as if the store was away
 	p = c.publisher()
 	testkit.Should(t, p.Assert(t.Context()))
 	p.Close()
@@ -484,8 +482,7 @@ func (c *channel) publish() *Published {
 	c.t.Helper()
 	p := c.publisher()
 	defer p.Close()
-	told := testkit.Value(p.Publish(c.t.Context(), c.content(), false))(c.t)
-	return told
+	return testkit.Value(p.Publish(c.t.Context(), c.content(), false))(c.t)
 }
 
 func (c *channel) options() Options {

@@ -274,8 +274,7 @@ func TestFingerprint(t *testing.T) {
 	name, o := database(t, "", Options{})
 	print := func(o Options) string {
 		t.Helper()
-		text := testkit.Value(open(t, o).Fingerprint(t.Context()))(t)
-		return text
+		return testkit.Value(open(t, o).Fingerprint(t.Context()))(t)
 	}
 	first := print(o)
 	other := o

@@ -83,8 +83,7 @@ func TestTablesOfOwners(t *testing.T) {
 
 func find(t *testing.T, name, kind string) *Preset {
 	t.Helper()
-	p := testkit.Value(Find(name, kind))(t)
-	return p
+	return testkit.Value(Find(name, kind))(t)
 }
 
 func compare(t *testing.T, got, want []string) {

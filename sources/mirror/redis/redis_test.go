@@ -70,9 +70,7 @@ func (w *writer) try(args ...any) (rev int64, err error) {
 
 func (w *writer) do(args ...any) (rev int64) {
 	w.t.Helper()
-	rev, err := w.try(args...)
-	testkit.Must(w.t, err)
-	return rev
+	return testkit.Value(w.try(args...))(w.t)
 }
 
 // table is what a reader has: the entries by what it was told, as a copy has them.
@@ -80,8 +78,7 @@ type table map[string]mirror.Row
 
 func (x table) read(t testing.TB, s *Source) mirror.Mark {
 	t.Helper()
-	mark := testkit.Value(x.all(t.Context(), s))(t)
-	return mark
+	return testkit.Value(x.all(t.Context(), s))(t)
 }
 
 func (x table) all(ctx context.Context, s *Source) (mirror.Mark, error) {
@@ -91,8 +88,7 @@ func (x table) all(ctx context.Context, s *Source) (mirror.Mark, error) {
 
 func (x table) follow(t testing.TB, s *Source, since mirror.Mark) mirror.Mark {
 	t.Helper()
-	mark := testkit.Value(x.changes(t.Context(), s, since))(t)
-	return mark
+	return testkit.Value(x.changes(t.Context(), s, since))(t)
 }
 
 func (x table) changes(ctx context.Context, s *Source, since mirror.Mark) (mirror.Mark, error) {
@@ -347,9 +343,7 @@ func TestWait(t *testing.T) {
 		go func() { heard <- s.Wait(t.Context()) }()
 		w.do("put", "b.example", "")
 		testkit.Must(t, <-heard)
-		if err := s.Wait(t.Context()); err != nil { // at once: it was not read yet
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Wait(t.Context())) // at once: it was not read yet
 		x.follow(t, s, mark)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		testkit.IsError(t, "nothing has changed", s.Wait(ctx), context.DeadlineExceeded)
