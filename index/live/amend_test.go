@@ -48,8 +48,7 @@ func ask(t testing.TB, set *Set, ix *index.Index, q Question, now time.Time) []s
 
 func sender(t testing.TB, text string) addr.Addr {
 	t.Helper()
-	a := testkit.Value(addr.Parse(text))(t)
-	return a
+	return testkit.Value(addr.Parse(text))(t)
 }
 
 // A live entry stands among those of the lists where it belongs: the most specific

@@ -66,9 +66,7 @@ func TestChangesAreAudited(t *testing.T) {
 // Nothing changes that the journal cannot have.
 func TestNoChangeWithoutAudit(t *testing.T) {
 	set, folder, said := journalled(t)
-	if err := os.WriteFile(folder, nil, 0o600); err != nil { // no folder can be made there
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(folder, nil, 0o600)) // no folder can be made there
 	if _, err := set.Apply(Change{Entry: "a.example"}); !errors.Is(err, audit.ErrUnwritable) {
 		t.Fatalf("a change without its line: %v", err)
 	}
@@ -101,9 +99,7 @@ func TestErase(t *testing.T) {
 		Change{Entry: "emil@there.example"})
 	mustFold(t, set)
 	set.stale = true
-	if err := set.rewrite(true); err != nil { // into the snapshot
-		t.Fatal(err)
-	}
+	testkit.Must(t, set.rewrite(true)) // into the snapshot
 	apply(t, set, Change{Entry: "bob@there.example", Remove: true, Author: "op", Journal: "person 17"},
 		Change{Owner: "anna@here.example", Entry: "dora@there.example", Remove: true, Author: "op", Journal: "person 18"},
 		Change{Entry: "emil@there.example", Remove: true, Author: "op"})
@@ -156,9 +152,7 @@ func TestRevisionsAreKept(t *testing.T) {
 	rows[3].Gone, rows[3].Rev = 1_790_000_001, 20
 	at.Revision = 20
 	testkit.Value(set.Take(rows[3:], at, false))(t)
-	if _, err := set.Apply(Change{Entry: "own.example"}); err != nil { // of this machine alone
-		t.Fatal(err)
-	}
+	testkit.Value(set.Apply(Change{Entry: "own.example"}))(t) // of this machine alone
 	// An older change does not come after a newer one, unless it is meant.
 	older := rows[0]
 	older.Rev, older.Why = 3, "older"

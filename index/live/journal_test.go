@@ -61,8 +61,7 @@ func sum(entries map[identity]*Entry) string {
 
 func readText(t testing.TB, text []byte) *contents {
 	t.Helper()
-	c := testkit.Value(readJournal(bytes.NewReader(text), &contents{entries: map[identity]*Entry{}}))(t)
-	return c
+	return testkit.Value(readJournal(bytes.NewReader(text), &contents{entries: map[identity]*Entry{}}))(t)
 }
 
 // A file that ends anywhere has all whole records, and the rest is cut.

@@ -24,8 +24,7 @@ func nothing(t testing.TB) *index.Index {
 
 func owner(t testing.TB, text string) addr.Key {
 	t.Helper()
-	k := testkit.Value(addr.ParseOwner(text))(t)
-	return k
+	return testkit.Value(addr.ParseOwner(text))(t)
 }
 
 // coveringFor tells which live entries of owners cover a sender.

@@ -23,8 +23,7 @@ import (
 
 func guard(t testing.TB) *lists.Guard {
 	t.Helper()
-	g := testkit.Value(lists.NewGuard(lists.DefaultGuard()))(t)
-	return g
+	return testkit.Value(lists.NewGuard(lists.DefaultGuard()))(t)
 }
 
 func open(t testing.TB, s Settings) *Set {
@@ -39,8 +38,7 @@ func open(t testing.TB, s Settings) *Set {
 
 func apply(t testing.TB, s *Set, changes ...Change) []Outcome {
 	t.Helper()
-	outcomes := testkit.Value(s.Apply(changes...))(t)
-	return outcomes
+	return testkit.Value(s.Apply(changes...))(t)
 }
 
 // mustFold writes the list of entries for a build.

@@ -252,8 +252,7 @@ func (e engine) through(t *testing.T, l *toxiproxy.Link) shared.Engine {
 	if e.kind == "postgres" {
 		dsn = fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", l.Address, url.PathEscape(e.database))
 	}
-	opened := testkit.Value(openEngine(e.kind, dsn))(t)
-	return opened
+	return testkit.Value(openEngine(e.kind, dsn))(t)
 }
 
 // However a link fails, a change is answered in some seconds, what was known acts, and once the link is well again all is as the database has it: with

@@ -58,8 +58,7 @@ func atRedis(address string) engine {
 		if link != nil {
 			to = link.Address
 		}
-		e := testkit.Value(openEngine("redis", "redis://"+to))(t)
-		return e
+		return testkit.Value(openEngine("redis", "redis://"+to))(t)
 	}}
 }
 
@@ -87,8 +86,7 @@ func ofPostgres(t testing.TB) engine {
 		if link != nil {
 			dsn = fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", link.Address, name)
 		}
-		e := testkit.Value(openEngine("postgres", dsn))(t)
-		return e
+		return testkit.Value(openEngine("postgres", dsn))(t)
 	}}
 }
 
@@ -204,8 +202,7 @@ func (n *node) told(t *testing.T) []shared.Lost {
 
 func ownerOf(t *testing.T, text string) addr.Key {
 	t.Helper()
-	k := testkit.Value(addr.ParseOwner(text))(t)
-	return k
+	return testkit.Value(addr.ParseOwner(text))(t)
 }
 
 // content is what of an engine's rows counts.
