@@ -13,6 +13,7 @@ import (
 
 	"blockd/index"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 	"blockd/policy"
 	"blockd/policy/rule"
@@ -33,6 +34,7 @@ func counting(percents map[string]float64) policy.Settings {
 // A list of p percent refuses p percent of 100,000 senders, to a point; with more percent all of these and others; and two
 // lists do not try themselves on the same senders.
 func TestPercentIsExact(t *testing.T) {
+	race.Skip(t)
 	const senders = 100_000
 	var text strings.Builder
 	for i := range senders {

@@ -14,6 +14,7 @@ import (
 
 	"blockd/index"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 	"blockd/lists"
 	"blockd/mail/addr"
 	"blockd/policy"
@@ -355,6 +356,7 @@ func TestTornHeldFileIsTold(t *testing.T) {
 // TestHundredThousandHeldEntries: as many are written, read and left out of the answers,
 // and those that have gone are found to be gone.
 func TestHundredThousandHeldEntries(t *testing.T) {
+	race.Skip(t)
 	const n = 100_000
 	text, held := "", heldEntries{}
 	b := make([]byte, 0, 16*n)

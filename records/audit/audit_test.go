@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 var noon = time.Date(2026, 1, 24, 12, 0, 0, 0, time.UTC)
@@ -269,6 +270,7 @@ func TestUnwritable(t *testing.T) {
 
 // Search finds what a slow look through all lines finds, page by page, also while lines are added.
 func TestSearch(t *testing.T) {
+	race.Skip(t)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	l := journal(t)
 	l.settings.Max = 4 << 20

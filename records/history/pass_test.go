@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/race"
 )
 
 // passedBy is how many finished segments a query passes over.
@@ -30,6 +31,7 @@ func passedBy(t *testing.T, l *Log, q Query) (n int) {
 
 // TestPassing holds that a search finds by sums what it finds by reading everything, for whatever is asked, whatever has happened to the files.
 func TestPassing(t *testing.T) {
+	race.Skip(t)
 	l, r := open(t), rand.New(rand.NewPCG(5, 6))
 	start := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
 	var records []Record
@@ -224,6 +226,7 @@ func busy(t testing.TB, l *Log, r *rand.Rand, start time.Time, segments, each in
 
 // TestMostBySums holds counts by sums against those of the whole, also where a file of sums is damaged, missing, or of another content.
 func TestMostBySums(t *testing.T) {
+	race.Skip(t)
 	l, r := open(t), rand.New(rand.NewPCG(3, 4))
 	start := time.Now().Add(-time.Hour)
 	busy(t, l, r, start, 6, 700)
