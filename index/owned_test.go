@@ -316,3 +316,24 @@ func TestOwnersWithTooManyEntries(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkLookupOwned(b *testing.B) {
+	ix := ownedIndex(b, 20_000)
+	for _, c := range []struct{ name, recipient, sender string }{
+		{"without entries", "stranger@here.example", "press@mx.shop.example"},
+		{"with entries, none matches", "user7@here.example", "press@mx.shop.example"},
+		{"with entries, one matches", "user7@here.example", "promo3@bulk7.example"},
+	} {
+		q := question(b, c.recipient, c.sender)
+		var room [4]Match
+		now := time.Now()
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := ix.LookupOwned(room[:0], q, now); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -270,3 +270,11 @@ func TestSuffixFilterHidesNothing(t *testing.T) {
 		t.Errorf("%d of %d names that are no suffix pass the filter", passed, asked)
 	}
 }
+
+func BenchmarkIsSuffix(b *testing.B) {
+	names := []string{"example.com", "mail.example.co.uk", "a.b.c.bulk.test", "somebody.github.io", "promo-2024.shop-online.xyz"}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		isSuffix(names[i%len(names)])
+	}
+}

@@ -178,3 +178,31 @@ func TestExplainOwners(t *testing.T) {
 		testkit.Equal(t, recipient, keys(recipient), want)
 	}
 }
+
+// BenchmarkOwners is a clear sender's way to one recipient: without lists of owners, with such lists of others, and with the recipient's own.
+func BenchmarkOwners(b *testing.B) {
+	var lines []string
+	for owner := range 20_000 {
+		lines = append(lines, fmt.Sprintf("user%d@here.example,promo@bulk%d.example,block", owner, owner%1000))
+	}
+	bad := indexes.Source(b, "bad", "bad.example\n")
+	for _, c := range []struct{ name, recipient string }{{"no lists of owners", "stranger@here.example"}, {"without entries", "stranger@here.example"}, {"with entries", "user7@here.example"}} {
+		sources := []index.Source{bad}
+		if c.name != "no lists of owners" {
+			sources = append(sources, users(b, lines...))
+		}
+		ix := indexes.Build(b, sources...)
+		testkit.Must(b, ix.Promote(b.Context()))
+		checker, _ := checker(b, ix, policy.Settings{Owners: rule.DefaultOwners()})
+		x := checker.Begin(relay, policy.Client{Helo: "mx.shop.example"})
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				x.Mail(policy.Mail{Sender: "press@mx.shop.example"})
+				if d := x.Recipient(c.recipient); d.Outcome != policy.Accept {
+					b.Fatal(d)
+				}
+			}
+		})
+	}
+}
