@@ -429,9 +429,7 @@ func TestDamageIsToldInASentence(t *testing.T) {
 			correctSums(data)
 			s.write(t, data)
 			_, err := Open(s.path)
-			if want := "index " + s.path + ": " + tt.want; err == nil || err.Error() != want {
-				t.Errorf("Open = %v\nwant %s", err, want)
-			}
+			testkit.Equal(t, "Open", fmt.Sprint(err), "index "+s.path+": "+tt.want)
 		})
 	}
 }

@@ -68,9 +68,7 @@ func TestFailureLeavesOldOrNew(t *testing.T) {
 				want = 2 // the rename has happened
 			}
 			testkit.Equal(t, "after the failure line: serves", serves(), want)
-			if left := temporaryFiles(t, folder); len(left) > 0 {
-				t.Errorf("%q is left", left)
-			}
+			nothingLeft(t, folder)
 			if err := publish(3, build.Hooks{}); err != nil || serves() != 3 {
 				t.Errorf("the next build: %v", err)
 			}
@@ -184,9 +182,7 @@ func TestDraftThatCameBackDamaged(t *testing.T) {
 				if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("build = %v, want %s", err, tt.want)
 				}
-				if left := temporaryFiles(t, folder); len(left) > 0 {
-					t.Errorf("%q is left", left)
-				}
+				nothingLeft(t, folder)
 			})
 		}
 	}
@@ -214,9 +210,7 @@ func TestCancelledBuildLeavesNothing(t *testing.T) {
 			t.Errorf("unit %d: build = %v, spilled %t", unit, err, spilled)
 		}
 		cancel()
-		if left := temporaryFiles(t, folder); len(left) > 0 {
-			t.Errorf("unit %d: %q is left", unit, left)
-		}
+		nothingLeft(t, folder)
 	}
 	testkit.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 }
@@ -364,9 +358,7 @@ func TestFullDiskLeavesTheOldIndex(t *testing.T) {
 			}
 		}
 		testkit.Equal(t, fmt.Sprintf("%d octets: serves", size), served(t, folder), want)
-		if left := temporaryFiles(t, folder); len(left) > 0 {
-			t.Errorf("%d octets: %q is left", size, left)
-		}
+		nothingLeft(t, folder)
 	}
 	if failed < 10 {
 		t.Errorf("the disk was full at %d builds: this test proves too little", failed)

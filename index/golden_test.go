@@ -187,9 +187,7 @@ func builtBytes(t testing.TB, sources []Source, o Options) ([]byte, Report) {
 	d := built(t, path, sources, o)
 	publish(t, d)
 	data := testkit.Read(t, path)
-	if left := temporaryFiles(t, filepath.Dir(path)); len(left) > 0 {
-		t.Errorf("%q is left", left)
-	}
+	nothingLeft(t, filepath.Dir(path))
 	return data, d.Report
 }
 

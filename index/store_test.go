@@ -105,12 +105,8 @@ func TestBuildRefusesEntry(t *testing.T) {
 		{"negative line", listed{key: domain, line: -1}, `"bulk.test" with action 0, line -1, expiry 0`},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := tryDraft(t, t.TempDir()+"/x.bdx", seeded(1), build.Hooks{}, rowsNamed(1), []listed{tt.e})
-			if err == nil || err.Error() != tt.want {
-				t.Errorf("error %v, want %s", err, tt.want)
-			}
-		})
+		_, err := tryDraft(t, t.TempDir()+"/x.bdx", seeded(1), build.Hooks{}, rowsNamed(1), []listed{tt.e})
+		testkit.Equal(t, tt.name, fmt.Sprint(err), tt.want)
 	}
 }
 

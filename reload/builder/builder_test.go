@@ -197,9 +197,7 @@ func TestChildrenThatFail(t *testing.T) {
 				b.silence = 2 * time.Second
 			}
 			_, err := f.build(b)
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v, want %s", err, want)
-			}
+			testkit.Has(t, fmt.Sprint(err), want)
 			kept, _ := os.ReadFile(f.path)
 			for _, name := range f.left() {
 				if strings.Contains(name, ".tmp-") || strings.HasPrefix(name, "new-") {
