@@ -222,9 +222,7 @@ func temporaryFiles(t testing.TB, folder string) (names []string) {
 // nothingLeft checks that a build has cleaned up behind itself.
 func nothingLeft(t testing.TB, folder string) {
 	t.Helper()
-	if left := temporaryFiles(t, folder); len(left) > 0 {
-		t.Errorf("%q is left", left)
-	}
+	testkit.EqualSlices(t, "is left", temporaryFiles(t, folder), nil)
 }
 
 func TestSourceEqual(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/mail/addr"
 	"blockd/mail/msgauth"
 	"blockd/policy/verdict"
@@ -89,7 +90,5 @@ func (d Decision) Event(v verdict.Verdict) string { return d.event(&v) }
 func TestVeilHidesTheListOfWhatIsHidden(t *testing.T) {
 	e := Explanation{Decider: -1, Shadow: -1, Lists: []ListOrigin{{List: "theirs", Homepage: "https://list.example/"}}}
 	e.Veil(verdict.Verdict{Decider: -1, Shadow: -1}, func(addr.Key) bool { return true })
-	if len(e.Lists) != 0 {
-		t.Errorf("shown: %+v", e.Lists)
-	}
+	testkit.EqualSlices(t, "shown", e.Lists, nil)
 }

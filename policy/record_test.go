@@ -210,9 +210,7 @@ func TestHits(t *testing.T) {
 	next := build(t, block("new", "fresh.example"), block("b", "bad.example"))
 	reg := prometheus.NewRegistry()
 	c := policy.New(func() *index.Index { return live }, policy.Settings{}, slog.New(slog.DiscardHandler), reg)
-	if hits := c.Hits().Lists(); len(hits) != 0 {
-		t.Errorf("at the start: %+v", hits)
-	}
+	testkit.EqualSlices(t, "at the start", c.Hits().Lists(), nil)
 	before := time.Now()
 	for _, q := range []struct{ client, sender string }{
 		{"", "x@bad.example"},             // a (two entries), b

@@ -355,9 +355,7 @@ func TestRefusedLinesAreTold(t *testing.T) {
 	d.wantMetric(`blockd_list_lines_left_out{class="public-suffix",list="a"}`, "")
 
 	d.served("a.txt", "bad.example\ncured.example\n", "x@cured.example")
-	if s := d.Status(); len(s.Remarks) > 0 {
-		t.Errorf("remarks %q of sound lists", s.Remarks)
-	}
+	testkit.EqualSlices(t, "remarks: of sound lists", d.Status().Remarks, nil)
 }
 
 // Of many refused lines the first ten are told of, then their number. A daemon that finds the index

@@ -39,16 +39,12 @@ func put(t *testing.T, q *Quarantine, text string) *Copy {
 func TestCopyIsInNewAfterCommitOnly(t *testing.T) {
 	q, dir := openQuarantine(t, 1000)
 	c := put(t, q, "a message")
-	if got := held(t, dir, "new"); len(got) != 0 {
-		t.Errorf("before Commit new/ holds %q", got)
-	}
+	testkit.EqualSlices(t, "before Commit new/ holds", held(t, dir, "new"), nil)
 	testkit.Must(t, c.Commit())
 	if got := held(t, dir, "new"); len(got) != 1 || got[0] != "a message" {
 		t.Errorf("after Commit new/ holds %q", got)
 	}
-	if got := held(t, dir, "tmp"); len(got) != 0 {
-		t.Errorf("after Commit tmp/ holds %q", got)
-	}
+	testkit.EqualSlices(t, "after Commit tmp/ holds", held(t, dir, "tmp"), nil)
 }
 
 func TestWithdrawRemovesBeforeAndAfterCommit(t *testing.T) {
@@ -104,9 +100,7 @@ func TestCommitFailsWhereTheFolderIsGone(t *testing.T) {
 		t.Error("Commit into a folder that is gone: no error")
 	}
 	testkit.Should(t, c.Withdraw())
-	if got := held(t, dir, "tmp"); len(got) != 0 {
-		t.Errorf("tmp/ holds %q", got)
-	}
+	testkit.EqualSlices(t, "tmp/ holds", held(t, dir, "tmp"), nil)
 }
 
 // TestUse holds that messages are counted, bounded by their number too, and seen when others remove them.

@@ -141,9 +141,7 @@ func runDialogue(t *testing.T, d *dialogue.Dialogue, checker *policy.Checker, ma
 	if got := heldLines(t, aside); d.CheckHeld && !slices.EqualFunc(got, d.Aside, matchLine) {
 		t.Errorf("quarantine holds\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(d.Aside, "\n\t"))
 	}
-	if faults := server.Faults(); len(faults) > 0 {
-		t.Errorf("upstream's view: %q", faults)
-	}
+	testkit.EqualSlices(t, "upstream's view", server.Faults(), nil)
 	if strings.Contains(r.log.String(), "panicked") {
 		t.Errorf("log:\n%s", r.log)
 	}

@@ -91,9 +91,7 @@ func TestP4NoXCLIENTNoMail(t *testing.T) {
 		c.want("", "")
 		<-c.ended
 		server.Wait()
-		if len(server.Log()) > 0 {
-			t.Errorf("upstream read %q", server.Log())
-		}
+		testkit.EqualSlices(t, "upstream read", server.Log(), nil)
 		testkit.Equal(t, "upstream_errors{probe}", r.count(t, "blockd_smtp_upstream_errors_total", "probe"), 1)
 	})
 }
