@@ -39,13 +39,10 @@ func DialTalk(t *testing.T, address string) *Client {
 func greeted(t *testing.T, from, address string) *Client {
 	t.Helper()
 	d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	conn, err := d.Dial("tcp", address)
-	testkit.Must(t, err)
+	conn := testkit.Value(d.Dial("tcp", address))(t)
 	t.Cleanup(func() { conn.Close() })
 	c := &Client{T: t, Conn: conn, R: bufio.NewReader(conn)}
-	if got := c.Reply(); !strings.HasPrefix(got, "220 ") {
-		t.Fatalf("greeting = %q", got)
-	}
+	MustBegin(t, "greeting", c.Reply(), "220 ")
 	return c
 }
 
@@ -53,9 +50,7 @@ func greeted(t *testing.T, from, address string) *Client {
 func DialFrom(t *testing.T, from, address string) *Client {
 	t.Helper()
 	c := greeted(t, from, address)
-	if got := c.Command("EHLO client.there.example"); !strings.HasPrefix(got, "250") {
-		t.Fatalf("EHLO = %q", got)
-	}
+	MustBegin(t, "EHLO", c.Command("EHLO client.there.example"), "250")
 	return c
 }
 
@@ -257,8 +252,7 @@ func Aligned(rows [][]string) string {
 // DialRaw connects to a door.
 func DialRaw(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", address, time.Minute)
-	testkit.Must(t, err)
+	conn := testkit.Value(net.DialTimeout("tcp", address, time.Minute))(t)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(60 * time.Second))
 	return conn, bufio.NewReader(conn)
@@ -337,6 +331,14 @@ func OneReply(address, from string) string {
 		return err.Error()
 	}
 	return "250 "
+}
+
+// MustBegin ends a test whose text begins with something else than it should.
+func MustBegin(t *testing.T, what any, text, want string) {
+	t.Helper()
+	if testkit.Begins(t, what, text, want); !strings.HasPrefix(text, want) {
+		t.FailNow()
+	}
 }
 
 func Tail(text string, n int) string { return text[max(0, len(text)-n):] }

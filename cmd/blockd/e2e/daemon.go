@@ -228,8 +228,7 @@ func (d *Daemon) CountedSome(t *testing.T, series string) {
 // Messages returns those in a Maildir's new/.
 func Messages(t *testing.T, maildir string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(maildir, "new", "*"))
-	testkit.Must(t, err)
+	files := testkit.Value(filepath.Glob(filepath.Join(maildir, "new", "*")))(t)
 	return files
 }
 
@@ -289,8 +288,7 @@ type doors struct {
 }
 
 func (d *Daemon) Doors(t *testing.T, policy string) *doors {
-	conn, err := net.Dial("tcp", policy)
-	testkit.Must(t, err)
+	conn := testkit.Value(net.Dial("tcp", policy))(t)
 	t.Cleanup(func() { conn.Close() })
 	return &doors{t: t, smtp: func() *Client { return DialSMTP(t, d.SMTP) }, policy: conn, check: "http://" + d.HTTP + "/v1/check?sender="}
 }
@@ -341,8 +339,7 @@ var Reference = regexp.MustCompile(`\(ref ([0-9a-z]{10})\)`)
 // Kept is all that the history has on disk.
 func (d *Daemon) Kept(t *testing.T) string {
 	t.Helper()
-	files, err := filepath.Glob(d.Path("blockd.bdx.history/*.decisions"))
-	testkit.Must(t, err)
+	files := testkit.Value(filepath.Glob(d.Path("blockd.bdx.history/*.decisions")))(t)
 	var all strings.Builder
 	for _, file := range files {
 		text := testkit.Read(t, file)
@@ -369,11 +366,9 @@ func (d *Daemon) FirstToken(t *testing.T) string {
 // Fetch is the body of an answer of 200 to the first token.
 func (d *Daemon) Fetch(t *testing.T, target string) []byte {
 	t.Helper()
-	req, err := http.NewRequest("GET", "http://"+d.HTTP+target, nil)
-	testkit.Must(t, err)
+	req := testkit.Value(http.NewRequest("GET", "http://"+d.HTTP+target, nil))(t)
 	req.Header.Set("Authorization", "Bearer "+d.FirstToken(t))
-	res, err := http.DefaultClient.Do(req)
-	testkit.Must(t, err)
+	res := testkit.Value(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK {
@@ -420,8 +415,7 @@ func (d *Daemon) Series(t *testing.T, query string) map[string]uint64 {
 // Changes asks for a change of the lists with the first token, and returns its status and its answer.
 func (d *Daemon) Changes(t *testing.T, method, path, body string, header ...string) (int, string) {
 	t.Helper()
-	r, err := http.NewRequest(method, "http://"+d.HTTP+path, strings.NewReader(body))
-	testkit.Must(t, err)
+	r := testkit.Value(http.NewRequest(method, "http://"+d.HTTP+path, strings.NewReader(body)))(t)
 	r.Header.Set("Authorization", "Bearer "+d.FirstToken(t))
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -430,11 +424,9 @@ func (d *Daemon) Changes(t *testing.T, method, path, body string, header ...stri
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
 	}
-	answer, err := http.DefaultClient.Do(r)
-	testkit.Must(t, err)
+	answer := testkit.Value(http.DefaultClient.Do(r))(t)
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	testkit.Must(t, err)
+	text := testkit.Value(io.ReadAll(answer.Body))(t)
 	return answer.StatusCode, string(text)
 }
 

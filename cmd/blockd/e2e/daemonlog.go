@@ -20,8 +20,7 @@ type daemonLog struct{ path string }
 func newDaemonLog(t *testing.T) (l daemonLog, out *os.File) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
-	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	testkit.Must(t, err)
+	out = testkit.Value(os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644))(t)
 	return daemonLog{path}, out
 }
 

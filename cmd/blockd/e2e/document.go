@@ -178,8 +178,7 @@ var Update = flag.Bool("update", false, "write the tables of docs/servers.md")
 
 func Lines(t *testing.T, path string) []string {
 	t.Helper()
-	f, err := os.Open(path)
-	testkit.Must(t, err)
+	f := testkit.Value(os.Open(path))(t)
 	defer f.Close()
 	var all []string
 	scanner := bufio.NewScanner(f)

@@ -83,8 +83,7 @@ func Raced(t testing.TB) string {
 	if *Figures {
 		return Program
 	}
-	path, err := raced()
-	testkit.Must(t, err)
+	path := testkit.Value(raced())(t)
 	return path
 }
 

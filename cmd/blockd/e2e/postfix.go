@@ -126,8 +126,7 @@ func ConfigurePostfix(t *testing.T, smtp string, options ...string) *Postfix {
 	}
 
 	// Not t.TempDir: its parents are closed to the user postfix.
-	dir, err := os.MkdirTemp("", "blockd-postfix-")
-	testkit.Must(t, err)
+	dir := testkit.Value(os.MkdirTemp("", "blockd-postfix-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	testkit.Must(t, os.Chmod(dir, 0o755))
 	p := &Postfix{SMTP: smtp, Dir: dir, Config: filepath.Join(dir, "config"), Maildir: filepath.Join(dir, "inbox")}
@@ -256,8 +255,7 @@ func (p *Postfix) Reload(t *testing.T) {
 // Held are the messages in Postfix's hold queue.
 func (p *Postfix) Held(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(p.Dir, "queue", "hold", "*"))
-	testkit.Must(t, err)
+	files := testkit.Value(filepath.Glob(filepath.Join(p.Dir, "queue", "hold", "*")))(t)
 	return files
 }
 

@@ -50,8 +50,6 @@ func (d *Daemon) Send(t *testing.T, subject string, recipients ...string) {
 			t.Fatalf("%s: %s", line, got)
 		}
 	}
-	if got := c.Command("Subject: " + subject + "\r\nDelivered-To: forged@here.example\r\n\r\n..a dot\r\nend\r\n."); !strings.HasPrefix(got, "250") {
-		t.Fatalf("the message: %s", got)
-	}
+	MustBegin(t, "the message", c.Command("Subject: "+subject+"\r\nDelivered-To: forged@here.example\r\n\r\n..a dot\r\nend\r\n."), "250")
 	c.Command("QUIT")
 }

@@ -40,8 +40,7 @@ func (d *Daemon) Newest(t *testing.T) int {
 	if len(all) == 0 {
 		return d.Cmd.Process.Pid
 	}
-	pid, err := strconv.Atoi(all[len(all)-1][1])
-	testkit.Must(t, err)
+	pid := testkit.Value(strconv.Atoi(all[len(all)-1][1]))(t)
 	return pid
 }
 
@@ -51,11 +50,9 @@ var Freshly = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 // Asked is what the newest process answers about a sender.
 func (d *Daemon) Asked(t *testing.T, sender string) string {
 	t.Helper()
-	resp, err := Freshly.Get("http://" + d.HTTP + "/v1/check?sender=" + sender)
-	testkit.Must(t, err)
+	resp := testkit.Value(Freshly.Get("http://" + d.HTTP + "/v1/check?sender=" + sender))(t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	testkit.Must(t, err)
+	body := testkit.Value(io.ReadAll(resp.Body))(t)
 	return string(body)
 }
 
@@ -141,8 +138,7 @@ func Passing(t *testing.T, d *Daemon, listeners map[string]net.Listener) *exec.C
 // FileOf is the descriptor of a socket, until the test ends.
 func FileOf(t *testing.T, socket interface{ File() (*os.File, error) }) *os.File {
 	t.Helper()
-	f, err := socket.File()
-	testkit.Must(t, err)
+	f := testkit.Value(socket.File())(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }

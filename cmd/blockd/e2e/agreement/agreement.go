@@ -259,23 +259,17 @@ func (a *Agreement) AskSMTP(t *testing.T, c *transaction.Case, d *e2e.Daemon, te
 	s.Reply()
 	s.Command("EHLO %s", c.Helo)
 	if c.Login != "" {
-		if got := s.Command("STARTTLS"); !strings.HasPrefix(got, "220") {
-			t.Fatalf("STARTTLS = %q", got)
-		}
+		e2e.MustBegin(t, "STARTTLS", s.Command("STARTTLS"), "220")
 		s.Conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the certificate is the test's own
 		s.R = bufio.NewReader(s.Conn)
 		s.Command("EHLO %s", c.Helo)
-		if got := s.Command("AUTH PLAIN %s", base64.StdEncoding.EncodeToString([]byte("\x00"+c.Login+"\x00secret"))); !strings.HasPrefix(got, "235") {
-			t.Fatalf("AUTH = %q", got)
-		}
+		e2e.MustBegin(t, "AUTH", s.Command("AUTH PLAIN %s", base64.StdEncoding.EncodeToString([]byte("\x00"+c.Login+"\x00secret"))), "235")
 	}
 	if got, ok := SayEnvelope(s, c); !ok {
 		return got
 	} else {
 		if Taken(got) {
-			if reply := s.Command("DATA"); !strings.HasPrefix(reply, "354") {
-				t.Fatalf("DATA = %q", reply)
-			}
+			e2e.MustBegin(t, "DATA", s.Command("DATA"), "354")
 			s.Write(e2e.Stuffed([]byte(text)))
 			reply := s.Command(".")
 			if o := OutcomeOf(reply); o.Word != "accept" {
@@ -376,8 +370,7 @@ func (a *Agreement) AskMilter(t *testing.T, c *transaction.Case, text string) (g
 	if c.Login != "" {
 		macros.Set(milter.MacroAuthAuthen, c.Login)
 	}
-	s, err := milter.NewClient("tcp", a.Milter).Session(macros)
-	testkit.Must(t, err)
+	s := testkit.Value(milter.NewClient("tcp", a.Milter).Session(macros))(t)
 	defer s.Close()
 	must := func(action *milter.Action, err error) *milter.Action {
 		t.Helper()
@@ -488,11 +481,9 @@ func (a *Agreement) askSocketmap(t *testing.T, c *transaction.Case) transaction.
 func (a *Agreement) askTCP(t *testing.T, c *transaction.Case) transaction.Outcome {
 	conn, r := e2e.DialRaw(t, a.TCP)
 	fmt.Fprintf(conn, "get %s\n", url.PathEscape(key(c))) // encodes more than it must
-	line, err := r.ReadString('\n')
-	testkit.Must(t, err)
+	line := testkit.Value(r.ReadString('\n'))(t)
 	code, encoded, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-	data, err := url.PathUnescape(encoded)
-	testkit.Must(t, err)
+	data := testkit.Value(url.PathUnescape(encoded))(t)
 	switch code {
 	case "500":
 		return transaction.Outcome{Word: "accept"}

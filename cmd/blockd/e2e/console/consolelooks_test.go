@@ -104,8 +104,7 @@ func numbered(format string, n int) string {
 // aMonth writes the decisions of 30 days as a small site has them: few at night, less at the end of the week, and one flood. They are the same at each run.
 func aMonth(t *testing.T, folder string) {
 	t.Helper()
-	log, err := history.Open(history.Settings{Folder: folder, Max: 64 << 20, Keep: 30 * 24 * time.Hour})
-	testkit.Must(t, err)
+	log := testkit.Value(history.Open(history.Settings{Folder: folder, Max: 64 << 20, Keep: 30 * 24 * time.Hour}))(t)
 	defer log.Close()
 	chance := rand.New(rand.NewPCG(1, 2))
 	const step = 5 * time.Minute

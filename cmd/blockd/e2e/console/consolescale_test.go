@@ -55,8 +55,7 @@ func TestConsoleAtScale(t *testing.T) {
 // manyEntries writes as many live entries as there may be: addresses, domains and networks, of which some end.
 func manyEntries(t *testing.T, folder string) {
 	t.Helper()
-	set, err := live.Open(live.Settings{Folder: folder})
-	testkit.Must(t, err)
+	set := testkit.Value(live.Open(live.Settings{Folder: folder}))(t)
 	defer set.Close()
 	var changes []live.Change
 	for i := range live.MaxEntries {
@@ -83,16 +82,13 @@ func manyEntries(t *testing.T, folder string) {
 			testkit.Must(t, set.Tidy())
 		}
 	}
-	if n := set.Len(); n != live.MaxEntries {
-		t.Fatalf("%d entries", n)
-	}
+	testkit.MustEqual(t, "entries", set.Len(), live.MaxEntries)
 }
 
 // manyDecisions writes a history of 30 days, in which few senders have sent much, as on real servers, and says how many files it has.
 func manyDecisions(t *testing.T, folder string, n int) (segments int) {
 	t.Helper()
-	log, err := history.Open(history.Settings{Folder: folder, Max: 4 << 30, Keep: 30 * 24 * time.Hour})
-	testkit.Must(t, err)
+	log := testkit.Value(history.Open(history.Settings{Folder: folder, Max: 4 << 30, Keep: 30 * 24 * time.Hour}))(t)
 	defer log.Close()
 	chance := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(chance, 1.05, 1, uint64(n))

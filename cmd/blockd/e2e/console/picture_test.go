@@ -15,11 +15,9 @@ import (
 // shrink writes the pictures of a folder anew with a palette: a page has few colours, and a third of the octets then.
 func shrink(t *testing.T, folder string) {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(folder, "*.png"))
-	testkit.Must(t, err)
+	names := testkit.Value(filepath.Glob(filepath.Join(folder, "*.png")))(t)
 	for _, name := range names {
-		f, err := os.Open(name)
-		testkit.Must(t, err)
+		f := testkit.Value(os.Open(name))(t)
 		picture, err := png.Decode(f)
 		f.Close()
 		if err != nil {

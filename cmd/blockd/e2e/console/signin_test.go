@@ -23,22 +23,18 @@ type visitor struct {
 
 func newVisitor(t *testing.T, d *e2e.Daemon) *visitor {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	testkit.Must(t, err)
+	jar := testkit.Value(cookiejar.New(nil))(t)
 	return &visitor{&http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, d}
 }
 
 func (b *visitor) ask(t *testing.T, method, path, body string) (status int, to, text string) {
 	t.Helper()
-	r, err := http.NewRequest(method, "http://"+b.d.HTTP+path, strings.NewReader(body))
-	testkit.Must(t, err)
+	r := testkit.Value(http.NewRequest(method, "http://"+b.d.HTTP+path, strings.NewReader(body)))(t)
 	r.Header.Set("Origin", "http://"+b.d.HTTP)
 	r.Header.Set("Content-Type", "application/json")
-	w, err := b.Do(r)
-	testkit.Must(t, err)
+	w := testkit.Value(b.Do(r))(t)
 	defer w.Body.Close()
-	all, err := io.ReadAll(w.Body)
-	testkit.Must(t, err)
+	all := testkit.Value(io.ReadAll(w.Body))(t)
 	return w.StatusCode, w.Header.Get("Location"), string(all)
 }
 
@@ -128,8 +124,7 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("the journal has nobody who signed in: %s", journal)
 	}
 	kept := string(testkit.Read(t, filepath.Join(d.Dir, "blockd.bdx.sessions")))
-	page, err := url.Parse(address)
-	testkit.Must(t, err)
+	page := testkit.Value(url.Parse(address))(t)
 	for _, secret := range []string{token, bound, oidcserver.Password, byProvider.Jar.Cookies(page)[0].Value, byToken.Jar.Cookies(page)[0].Value} {
 		if strings.Contains(log+journal+kept, secret) {
 			t.Errorf("a secret of somebody who signs in is in the log, the journal or the file of sessions")

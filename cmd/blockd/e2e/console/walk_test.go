@@ -53,8 +53,7 @@ func TestWalk(t *testing.T) {
 	real := strings.NewReplacer("127.0.0.1:2525", d.SMTP, "127.0.0.1:8025", d.HTTP, "127.0.0.1:8027", receipts)
 	shown := strings.NewReplacer(d.SMTP, "127.0.0.1:2525", d.HTTP, "127.0.0.1:8025", receipts, "127.0.0.1:8027",
 		d.Path("config.toml"), "config.toml", d.Dir, "/home/you/walk")
-	me, err := user.Current()
-	testkit.Must(t, err)
+	me := testkit.Value(user.Current())(t)
 	tables := e2e.Fenced(t, document, "toml")
 	testkit.Write(t, d.Path("config.toml"), "[auth]\nresolver = \""+nameserver.Serve(t, nil).Address+"\"\n[milter]\nlisten = \"\"\n[postfix]\npolicy_listen = \"\"\n"+real.Replace(tables[0]))
 	testkit.Write(t, d.Path("bulk.txt"), "bulk.example\n")

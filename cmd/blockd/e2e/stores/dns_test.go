@@ -76,9 +76,7 @@ func asMailProgramsSee(t *testing.T, address string) {
 		t.Parallel()
 		r := startRspamd(t, address)
 		for _, c := range dnsCases {
-			if got := r.seen(t, c.client, c.sender); got != c.want {
-				t.Errorf("rspamd has %s and <%s> in %q, want %q", c.client, c.sender, got, c.want)
-			}
+			testkit.Equal(t, fmt.Sprintf("rspamd: zones of %s and <%s>", c.client, c.sender), r.seen(t, c.client, c.sender), c.want)
 		}
 	})
 	t.Run("SpamAssassin", func(t *testing.T) {
@@ -97,9 +95,7 @@ func asMailProgramsSee(t *testing.T, address string) {
 				continue
 			}
 			want := strings.TrimSuffix(c.want, "hash") // which Postfix cannot ask for
-			if got := p.seen(t, c.client, c.sender); got != want {
-				t.Errorf("Postfix refuses %s and <%s> by %q, want %q", c.client, c.sender, got, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("Postfix: zones of %s and <%s>", c.client, c.sender), p.seen(t, c.client, c.sender), want)
 			screened := p.screened(t, c.client)
 			if blocked := strings.HasPrefix(screened, "550 5.7.1 Service unavailable; client ["+c.client+"] blocked using "+e2e.IPZone); blocked != strings.HasPrefix(c.want, "ip") ||
 				!blocked && !strings.HasPrefix(screened, "250 ") {
@@ -285,26 +281,18 @@ func damagedUnderQueries(t *testing.T, d *e2e.Daemon, address string) {
 		t.Parallel()
 		r := startRspamd(t, address)
 		for _, c := range []dnsCase{listed, hashed} {
-			if got := r.seen(t, c.client, c.sender); got != "" {
-				t.Errorf("rspamd takes SERVFAIL for a listing in %q", got)
-			}
+			testkit.Equal(t, "rspamd: SERVFAIL is a listing in", r.seen(t, c.client, c.sender), "")
 		}
 	})
 	t.Run("SpamAssassin", func(t *testing.T) {
 		t.Parallel()
-		if got := strings.Join(spamAssassinSees(t, address, []dnsCase{listed, hashed}), ""); got != "" {
-			t.Errorf("SpamAssassin takes SERVFAIL for a listing in %q", got)
-		}
+		testkit.Equal(t, "SpamAssassin: SERVFAIL is a listing in", strings.Join(spamAssassinSees(t, address, []dnsCase{listed, hashed}), ""), "")
 	})
 	t.Run("Postfix", func(t *testing.T) {
 		t.Parallel()
 		p := startDNSPostfix(t, address)
-		if got := p.seen(t, listed.client, listed.sender); got != "" {
-			t.Errorf("Postfix takes SERVFAIL for a listing in %q", got)
-		}
-		if got := p.screened(t, listed.client); !strings.HasPrefix(got, "250 ") {
-			t.Errorf("postscreen takes SERVFAIL for a listing: %q", got)
-		}
+		testkit.Equal(t, "Postfix: SERVFAIL is a listing in", p.seen(t, listed.client, listed.sender), "")
+		testkit.Begins(t, "postscreen, of SERVFAIL", p.screened(t, listed.client), "250 ")
 		for _, said := range []string{"RBL lookup error", "dnsblog_query: lookup error for DNS query " + "7.100.51.198." + e2e.IPZone} {
 			testkit.Eventually(t, "Postfix to log: "+said, func() bool { return strings.Contains(p.Log(), said) })
 		}

@@ -58,8 +58,7 @@ func startRspamd(t *testing.T, nameserver string) *dnsRspamd {
 // symbols are those that rspamd gives a message.
 func (r *dnsRspamd) symbols(t *testing.T, client, sender string) map[string]bool {
 	t.Helper()
-	req, err := http.NewRequest("POST", "http://"+r.address+"/checkv2", strings.NewReader(dnsMessage(client, sender)))
-	testkit.Must(t, err)
+	req := testkit.Value(http.NewRequest("POST", "http://"+r.address+"/checkv2", strings.NewReader(dnsMessage(client, sender))))(t)
 	req.Header = http.Header{"Ip": {client}, "From": {sender}, "Helo": {"client.there.example"}, "Rcpt": {"user@here.example"}}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -240,9 +239,7 @@ func (p *dnsPostfix) reply(t *testing.T, client, sender string) string {
 	defer c.Conn.Close()
 	c.Command("EHLO client.there.example")
 	if client != "" {
-		if got := c.Command("XCLIENT NAME=[UNAVAILABLE] ADDR=%s", client); !strings.HasPrefix(got, "220 ") {
-			t.Fatalf("XCLIENT = %q", got)
-		}
+		e2e.MustBegin(t, "XCLIENT", c.Command("XCLIENT NAME=[UNAVAILABLE] ADDR=%s", client), "220 ")
 	}
 	c.Command("EHLO client.there.example")
 	c.Command("MAIL FROM:<%s>", sender)
@@ -256,9 +253,7 @@ func (p *dnsPostfix) screened(t *testing.T, from string) string {
 	defer conn.Close()
 	c := &e2e.Client{T: t, Conn: conn, R: r}
 	c.Write(fmt.Appendf(nil, "PROXY TCP4 %s 127.0.0.1 40000 25\r\n", from))
-	if got := c.Reply(); !strings.HasPrefix(got, "220 ") {
-		t.Fatalf("postscreen greets with %q", got)
-	}
+	e2e.MustBegin(t, "the greeting of postscreen", c.Reply(), "220 ")
 	c.Command("EHLO client.there.example")
 	c.Command("MAIL FROM:<x@clear.test>")
 	return c.Command("RCPT TO:<user@here.example>")

@@ -27,9 +27,7 @@ func TestDNSDoorByItself(t *testing.T) {
 			"8.2.0.192.ip.here.example.":          "NXDOMAIN",
 			"bulk.example.":                       "REFUSED",
 		} {
-			if got := e2e.Resolve(t, network, address, name, dns.TypeA); got != want {
-				t.Errorf("%s by %s: %s, want %s", name, network, got, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s by %s", name, network), e2e.Resolve(t, network, address, name, dns.TypeA), want)
 		}
 	}
 	text := e2e.Resolve(t, "udp", address, "bulk.example.dbl.here.example.", dns.TypeTXT)
@@ -46,9 +44,7 @@ func TestDNSDoorByItself(t *testing.T) {
 	if out, err := exec.Command(e2e.Program, "add", "-c", d.Path("config.toml"), "new.example").CombinedOutput(); err != nil {
 		t.Fatalf("blockd add: %v\n%s", err, out)
 	}
-	if got := e2e.Resolve(t, "udp", address, "new.example.dbl.here.example.", dns.TypeA); got != "127.0.0.2" {
-		t.Errorf("a live entry: %s", got)
-	}
+	testkit.Equal(t, "a live entry", e2e.Resolve(t, "udp", address, "new.example.dbl.here.example.", dns.TypeA), "127.0.0.2")
 	testkit.Write(t, d.Path("bad.txt"), "other.example\nbulk.example\n")
 	testkit.Eventually(t, "the list to act", func() bool {
 		return e2e.Resolve(t, "udp", address, "other.example.dbl.here.example.", dns.TypeA) == "127.0.0.2"
@@ -60,12 +56,10 @@ func TestDNSDoorByItself(t *testing.T) {
 func TestDNSSocketsOfSystemd(t *testing.T) {
 	elsewhere := e2e.FreeAddress(t)
 	d := e2e.Configure(t, e2e.DNSDoor(elsewhere))
-	tcp, err := net.Listen("tcp", e2e.FreeAddress(t))
-	testkit.Must(t, err)
+	tcp := testkit.Value(net.Listen("tcp", e2e.FreeAddress(t)))(t)
 	defer tcp.Close()
 	address := tcp.Addr().String()
-	udp, err := net.ListenPacket("udp", address)
-	testkit.Must(t, err)
+	udp := testkit.Value(net.ListenPacket("udp", address))(t)
 	defer udp.Close()
 	names := []string{"dns", "dns"}
 	files := []*os.File{e2e.FileOf(t, udp.(*net.UDPConn)), e2e.FileOf(t, tcp.(*net.TCPListener))}
@@ -81,18 +75,14 @@ func TestDNSSocketsOfSystemd(t *testing.T) {
 	for range 2 {
 		d.Run(t, e2e.PassingFiles(d, names, files))
 		for _, network := range []string{"udp", "tcp"} {
-			if got := e2e.Resolve(t, network, address, "bulk.example.dbl.here.example.", dns.TypeA); got != "127.0.0.2" {
-				t.Errorf("by %s: %s", network, got)
-			}
+			testkit.Equal(t, "by "+network, e2e.Resolve(t, network, address, "bulk.example.dbl.here.example.", dns.TypeA), "127.0.0.2")
 		}
 		if e2e.Listens(elsewhere) {
 			t.Errorf("%s of the configuration is open as well", elsewhere)
 		}
 		d.Stop(t)
 	}
-	if got := <-answer; got != "true <nil>" {
-		t.Errorf("a query that came before the daemon: %s", got)
-	}
+	testkit.Equal(t, "a query that came before the daemon", <-answer, "true <nil>")
 }
 
 // A port that another server has is said in one line.

@@ -22,8 +22,7 @@ import (
 // folder that servers with a user of their own can read.
 func exported(t *testing.T, list, format string) (bdx, file string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "blockd-export-")
-	testkit.Must(t, err)
+	dir := testkit.Value(os.MkdirTemp("", "blockd-export-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	testkit.Must(t, os.Chmod(dir, 0o755))
 	bdx, file = filepath.Join(dir, "x.bdx"), filepath.Join(dir, "list")
@@ -70,8 +69,7 @@ func verdicts(t *testing.T, bdx string, asked []string) map[string]bool {
 	t.Helper()
 	cmd := exec.Command(e2e.Program, "check", "-i", bdx, "-")
 	cmd.Stdin = strings.NewReader(strings.Join(asked, "\n") + "\n")
-	out, err := cmd.Output()
-	testkit.Must(t, err)
+	out := testkit.Value(cmd.Output())(t)
 	blocked := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Split(strings.TrimSpace(line), "\t")
@@ -208,9 +206,7 @@ func TestPostfixRefusesByAnExport(t *testing.T) {
 	p := e2e.StartPostfix(t, e2e.FreeAddress(t), "smtpd_sender_restrictions=check_sender_access,hash:"+file, "smtpd_error_sleep_time=0")
 	c := e2e.DialSMTP(t, p.SMTP)
 	for sender, want := range verdicts(t, bdx, senders) {
-		if got := c.Command("MAIL FROM:<%s>", sender); !strings.HasPrefix(got, "250") {
-			t.Fatalf("MAIL FROM:<%s> = %q", sender, got)
-		}
+		e2e.MustBegin(t, fmt.Sprintf("MAIL FROM:<%s>", sender), c.Command("MAIL FROM:<%s>", sender), "250")
 		got := c.Command("RCPT TO:<user@here.example>")
 		if refused := strings.HasPrefix(got, "554 5.7.1 "); refused != want || !refused && !strings.HasPrefix(got, "250") {
 			t.Errorf("<%s>: Postfix says %q, blockd blocks it: %t", sender, got, want)

@@ -41,9 +41,7 @@ func TestFleetDocument(t *testing.T) {
 	p.Run(t, "publish", "--why", "another list")
 	all("all nodes to have another list", "someone@more.example", true)
 
-	if out := p.Run(t, "publish", "halt"); !strings.Contains(out, "stays at sequence 2") {
-		t.Error(out)
-	}
+	testkit.Has(t, p.Run(t, "publish", "halt"), "stays at sequence 2")
 	all("all nodes to go back", "someone@more.example", false)
 	if _, body := nodes[0].Get("/readyz"); !strings.Contains(body, "halted at sequence 2") {
 		t.Errorf("/readyz: %s", body)

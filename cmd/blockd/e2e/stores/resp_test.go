@@ -90,9 +90,7 @@ exceptions = "all"
 		_, out, _ := d.Command(t, "history", "--sender", "x@bad.example", "--json")
 		return strings.Contains(out, `"door":"resp"`) && strings.Contains(out, `"outcome":"listed"`)
 	})
-	if n := d.Metric(`blockd_resp_faults_total{why="panic"}`); n != "0" {
-		t.Errorf("%q panics", n)
-	}
+	testkit.Equal(t, "panics", d.Metric(`blockd_resp_faults_total{why="panic"}`), "0")
 }
 
 // goRedis asks as a Go program does.
@@ -143,8 +141,7 @@ multimap {
 }
 `, "RESP", address))
 	symbols := func(from, ip string) (found []string) {
-		req, err := http.NewRequest("POST", "http://"+scanner+"/checkv2", strings.NewReader("From: <a@b.example>\r\nSubject: x\r\n\r\nx\r\n"))
-		testkit.Must(t, err)
+		req := testkit.Value(http.NewRequest("POST", "http://"+scanner+"/checkv2", strings.NewReader("From: <a@b.example>\r\nSubject: x\r\n\r\nx\r\n")))(t)
 		req.Header.Set("From", from)
 		req.Header.Set("IP", ip)
 		resp, err := http.DefaultClient.Do(req)
@@ -172,8 +169,6 @@ multimap {
 		{"x@clear.example", "192.0.2.1", "CLIENT ."},
 		{"x@clear.example", "192.0.2.7", "."}, // an exception within a listed network
 	} {
-		if got := strings.Join(symbols(tt.from, tt.ip), " "); got != tt.want {
-			t.Errorf("%s from %s: %q, want %q", tt.from, tt.ip, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s from %s", tt.from, tt.ip), strings.Join(symbols(tt.from, tt.ip), " "), tt.want)
 	}
 }

@@ -52,8 +52,6 @@ func TestUnboundSendsTheZone(t *testing.T) {
 		"good.bulk.example.dbl.example.org.": "NXDOMAIN",
 		"new.example.dbl.example.org.":       "NXDOMAIN",
 	} {
-		if got := e2e.Resolve(t, "udp", resolver, name, dns.TypeA); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
+		testkit.Equal(t, name, e2e.Resolve(t, "udp", resolver, name, dns.TypeA), want)
 	}
 }
