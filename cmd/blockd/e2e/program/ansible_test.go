@@ -14,8 +14,7 @@ import (
 func TestAnsibleRole(t *testing.T) {
 	testkit.Peer(t, "ansible-lint")
 	testkit.Peer(t, "ansible-playbook")
-	roles, err := filepath.Abs(filepath.Join(e2e.Root, "packaging/ansible"))
-	testkit.Must(t, err)
+	roles := testkit.Value(filepath.Abs(filepath.Join(e2e.Root, "packaging/ansible")))(t)
 	dir := t.TempDir()
 	play := filepath.Join(dir, "play.yml")
 	testkit.Write(t, play, `---

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
 )
 
 // Changes by commands, by HTTP and by another configuration are one chain, which a kill and a restart do not break, and which a shell
@@ -33,9 +34,7 @@ func TestAudit(t *testing.T) {
 	if !strings.Contains(lines[1], `"why":"it was another"`) || !strings.Contains(lines[1], "ticket 4711") {
 		t.Errorf("what was removed: %s", lines[1])
 	}
-	if out := d.Must(t, "audit", "--verify"); !strings.HasPrefix(out, "whole: 6 lines from ") {
-		t.Errorf("%s", out)
-	}
+	testkit.Begins(t, "audit --verify", d.Must(t, "audit", "--verify"), "whole: 6 lines from ")
 	_, sum, _ := strings.Cut(lines[len(lines)-1], `"hash":"`)
 	files, err := filepath.Glob(d.Path("*.audit/00000001.jsonl"))
 	if err != nil || len(files) != 1 {

@@ -56,9 +56,7 @@ func TestChartsAndTop(t *testing.T) {
 	}
 	for _, row := range top.Top { // each leads to its decisions
 		found := e2e.JSONOf[httpapi.DecisionList](t, d, "/v1/decisions?outcome=refuse&domain="+row.Name)
-		if n := uint64(len(found.Decisions)); n != row.Decisions {
-			t.Errorf("%s has %d decisions, and the top says %d", row.Name, n, row.Decisions)
-		}
+		testkit.Equal(t, row.Name+": its decisions, and what the top says", uint64(len(found.Decisions)), row.Decisions)
 	}
 	one := e2e.JSONOf[httpapi.DecisionList](t, d, "/v1/decisions?limit=2")
 	two := e2e.JSONOf[httpapi.DecisionList](t, d, "/v1/decisions?limit=2&cursor="+one.Next)

@@ -37,8 +37,7 @@ func TestCompileUnion(t *testing.T) {
 	if err := json.Unmarshal(out, &report); err != nil {
 		t.Fatalf("blockd compile --json printed %q: %v", out, err)
 	}
-	info, err := os.Stat(file)
-	testkit.Must(t, err)
+	info := testkit.Value(os.Stat(file))(t)
 	usage := compile.ProcessState.SysUsage().(*syscall.Rusage)
 	t.Logf("compile: %d entries, %d keys in %v, file %.1f MB, peak memory %.0f MB",
 		report.Entries, report.Keys, elapsed.Round(time.Millisecond), float64(info.Size())/1e6, float64(usage.Maxrss)/1e3)
@@ -86,8 +85,7 @@ func TestCompileUnion(t *testing.T) {
 // and the number of suffixes that it takes with a warning.
 func lintUnion(t *testing.T, union string) (refused map[string]string, private int) {
 	t.Helper()
-	names, err := exec.Command("gzip", "-dc", union).Output()
-	testkit.Must(t, err)
+	names := testkit.Value(exec.Command("gzip", "-dc", union).Output())(t)
 	lines := strings.Split(string(names), "\n")
 	out, err := exec.Command(e2e.Program, "lint", "--format", "plain", "--json", union).Output()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {

@@ -27,8 +27,7 @@ func TestTwoAddressesCannotShutTheHTTPDoor(t *testing.T) {
 		for _, ip := range []string{"127.0.0.2", "127.0.0.3"} {
 			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Timeout: time.Minute}
 			for range 128 {
-				conn, err := dialer.Dial("tcp", d.HTTP)
-				testkit.Must(t, err)
+				conn := testkit.Value(dialer.Dial("tcp", d.HTTP))(t)
 				io.WriteString(conn, text) // it may have been closed already
 				held = append(held, conn)
 			}

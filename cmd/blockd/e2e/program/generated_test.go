@@ -50,9 +50,7 @@ func TestGeneratedClients(t *testing.T) {
 	base, token := "http://"+d.HTTP, strings.TrimSpace(string(testkit.Read(t, d.Path("blockd.bdx.token"))))
 	c := e2e.DialSMTP(t, d.SMTP)
 	c.Command("MAIL FROM:<x@bad.example>")
-	if got := c.Command("RCPT TO:<you@here.example>"); !strings.HasPrefix(got, "550") {
-		t.Fatal(got)
-	}
+	e2e.MustBegin(t, "a listed sender", c.Command("RCPT TO:<you@here.example>"), "550")
 	document := filepath.Join(e2e.Root, "docs/openapi.json")
 
 	generator, tsc, node := openapiTool(t, "openapi-typescript"), openapiTool(t, "tsc"), testkit.Peer(t, "node")
@@ -75,9 +73,7 @@ one.example block for good
 refuse x@bad.example a
 400 400
 `
-	if got := made(t, dir, node, "built/client.js", base, token); got != answers {
-		t.Errorf("TypeScript prints\n%swant\n%s", got, answers)
-	}
+	testkit.Equal(t, "the client in TypeScript", made(t, dir, node, "built/client.js", base, token), answers)
 
 	offline := exec.Command("go", "tool", "-n", "oapi-codegen")
 	offline.Dir, offline.Env = filepath.Join(e2e.Root, "cmd/blockd/e2e/openapi/go"), append(os.Environ(), "GOPROXY=off")
@@ -99,7 +95,5 @@ two.example block
 one.example block
 400 400
 `
-	if got := made(t, dir, "./client", base, token); got != said {
-		t.Errorf("Go prints\n%swant\n%s", got, said)
-	}
+	testkit.Equal(t, "the client in Go", made(t, dir, "./client", base, token), said)
 }

@@ -71,7 +71,5 @@ func TestProbesOverATakeOver(t *testing.T) {
 	open.Command("MAIL FROM:<friend@there.example>")
 	testkit.Must(t, d.Cmd.Process.Signal(os.Interrupt))
 	testkit.Eventually(t, "the door to say that nothing new is wanted", func() bool { return probe(second, "/readyz") == 503 })
-	if status := probe(second, "/livez"); status != 200 {
-		t.Errorf("/livez of a daemon that drains: %d", status)
-	}
+	testkit.Equal(t, "/livez of a daemon that drains", probe(second, "/livez"), 200)
 }

@@ -32,13 +32,10 @@ func TestHistory(t *testing.T) {
 	}
 	for _, to := range []string{"you@here.example", "postmaster@here.example"} {
 		for _, from := range []string{"good@fine.example", "boss@fine.example", "else@third.example"} {
-			if reply := smtp.Send(from, to, []byte("Subject: a\r\n\r\nb\r\n")); !strings.HasPrefix(reply, "250") {
-				t.Fatalf("%s to %s: %q", from, to, reply)
-			}
+			e2e.MustBegin(t, fmt.Sprintf("%s to %s", from, to), smtp.Send(from, to, []byte("Subject: a\r\n\r\nb\r\n")), "250")
 		}
 	}
-	conn, err := net.Dial("tcp", policy)
-	testkit.Must(t, err)
+	conn := testkit.Value(net.Dial("tcp", policy))(t)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(30 * time.Second))
 	fmt.Fprintf(conn, "request=smtpd_access_policy\nprotocol_state=RCPT\nsender=news@fine.example\nrecipient=you@here.example\nclient_address=198.51.100.9\nhelo_name=mx.fine.example\n\n")
@@ -111,9 +108,7 @@ func TestHistory(t *testing.T) {
 	if out := d.Must(t, "replay", "--list", d.Path("new.txt")); !strings.Contains(out, "newly refused  2  of 2 senders") || !strings.Contains(out, "fine.example (line 2)") {
 		t.Errorf("replay says\n%s", out)
 	}
-	if out := d.Must(t, "replay", "--list", d.Path("own.txt")); !strings.Contains(out, "newly refused  0") {
-		t.Errorf("replay of the list in force says\n%s", out)
-	}
+	testkit.Has(t, d.Must(t, "replay", "--list", d.Path("own.txt")), "newly refused  0")
 	if code, _, errs := d.Command(t, "history", "--sender", "nobody@else.example"); code != 1 || !strings.Contains(errs, "nothing found") {
 		t.Errorf("history of nobody: %d, %s", code, errs)
 	}
@@ -130,9 +125,7 @@ func TestGateKnowsTheMailOfBeforeTheStart(t *testing.T) {
 		Lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
 	for i := range 120 { // each from a network of its own: one counts for a few domains a day
 		smtp := e2e.DialFrom(t, fmt.Sprintf("127.1.%d.1", i), d.SMTP)
-		if reply := smtp.Send(fmt.Sprintf("n@w%d.example", i), "you@here.example", e2e.Crlf([]byte("Subject: hello\n\nhi\n"))); !strings.HasPrefix(reply, "250") {
-			t.Fatalf("mail %d: %q", i, reply)
-		}
+		e2e.MustBegin(t, fmt.Sprintf("mail %d", i), smtp.Send(fmt.Sprintf("n@w%d.example", i), "you@here.example", e2e.Crlf([]byte("Subject: hello\n\nhi\n"))), "250")
 		smtp.Conn.Close()
 	}
 	d.Stop(t)
@@ -155,9 +148,7 @@ func TestNoHistory(t *testing.T) {
 	config := testkit.Read(t, d.Path("config.toml"))
 	testkit.Write(t, d.Path("config.toml"), string(config)+"\n[history]\nfolder = \"none\"\n")
 	d.Start(t)
-	if reply := e2e.DialSMTP(t, d.SMTP).Send("x@bad.example", "you@here.example", nil); !strings.HasPrefix(reply, "550") {
-		t.Fatal(reply)
-	}
+	testkit.Begins(t, "a listed sender", e2e.Ask(t, d.SMTP, "x@bad.example"), "550")
 	if status, _ := d.Get("/v1/decisions"); status != 404 {
 		t.Errorf("GET /v1/decisions = %d", status)
 	}
@@ -177,7 +168,5 @@ func TestHistoryOfADamagedFolder(t *testing.T) {
 		Lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\n"})
 	d.Start(t)
 	d.Logged(t, 1, "no history is kept")
-	if reply := e2e.DialSMTP(t, d.SMTP).Send("x@bad.example", "you@here.example", nil); !strings.HasPrefix(reply, "550") {
-		t.Fatal(reply)
-	}
+	testkit.Begins(t, "a listed sender", e2e.Ask(t, d.SMTP, "x@bad.example"), "550")
 }

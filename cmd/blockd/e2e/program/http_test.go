@@ -29,8 +29,7 @@ import (
 // TestHTTPDocument types what docs/http.md shows, at a daemon with the list that it names.
 func TestHTTPDocument(t *testing.T) {
 	testkit.Peer(t, "curl")
-	list, err := os.ReadFile(filepath.Join(e2e.Root, "testdata/lists/example.txt"))
-	testkit.Must(t, err)
+	list := testkit.Value(os.ReadFile(filepath.Join(e2e.Root, "testdata/lists/example.txt")))(t)
 	d := e2e.Serve(t, e2e.Setup{Lists: "[[list]]\nname = \"example\"\npath = \"example.txt\"\nformat = \"plain\"\n", Files: map[string]string{"example.txt": string(list)}})
 	blocks := e2e.Consoles(t, "docs/http.md")
 	if len(blocks) < 6 {
@@ -123,15 +122,13 @@ func TestHTTPDocumentIsValid(t *testing.T) {
 	}
 	d.Must(t, "add", "one.example", "--why", "a test", "--for", "1h")
 	add("entries", "/v1/entries", "get", "application/json", d.Fetch(t, "/v1/entries"))
-	res, err := http.Post("http://"+d.HTTP+"/v1/check/stream", "application/x-ndjson", strings.NewReader("\"a@bad.example\"\nnonsense\n"))
-	testkit.Must(t, err)
+	res := testkit.Value(http.Post("http://"+d.HTTP+"/v1/check/stream", "application/x-ndjson", strings.NewReader("\"a@bad.example\"\nnonsense\n")))(t)
 	defer res.Body.Close()
 	for in := bufio.NewScanner(res.Body); in.Scan(); {
 		add("stream", "/v1/check/stream", "post", "application/x-ndjson", bytes.Clone(in.Bytes()))
 	}
 	work := filepath.Join(d.Dir, "judged.json")
-	text, err := json.Marshal(map[string]any{"document": json.RawMessage(whole), "answers": answers})
-	testkit.Must(t, err)
+	text := testkit.Value(json.Marshal(map[string]any{"document": json.RawMessage(whole), "answers": answers}))(t)
 	testkit.Write(t, work, string(text))
 	out, err := exec.Command(python, "-c", judge, work).CombinedOutput()
 	if want := fmt.Sprintf("judged %d\n", len(answers)); err != nil || string(out) != want {
@@ -169,12 +166,10 @@ func TestNoSecretInALog(t *testing.T) {
 			{"PATCH", "/v1/lists", "Bearer " + secret, ""},
 			{"GET", "/metrics", "Bearer " + secret, ""},
 		} {
-			req, err := http.NewRequest(how.method, "http://"+d.HTTP+how.target, strings.NewReader(how.body))
-			testkit.Must(t, err)
+			req := testkit.Value(http.NewRequest(how.method, "http://"+d.HTTP+how.target, strings.NewReader(how.body)))(t)
 			req.Header.Set("Authorization", how.field)
 			req.Header.Set("Content-Type", "application/json")
-			res, err := http.DefaultClient.Do(req)
-			testkit.Must(t, err)
+			res := testkit.Value(http.DefaultClient.Do(req))(t)
 			body, _ := io.ReadAll(res.Body)
 			res.Body.Close()
 			seen[res.StatusCode] = true
@@ -228,9 +223,7 @@ func TestHTTPOverTLS(t *testing.T) {
 	if out, err := exec.Command(curl, "-s", "http://"+d.HTTP+"/healthz").Output(); err != nil || !strings.Contains(string(out), "HTTPS") {
 		t.Errorf("without TLS: %q, %v", out, err)
 	}
-	if out := d.Must(t, "lists"); !strings.Contains(out, "a ") {
-		t.Errorf("blockd lists: %s", out)
-	}
+	testkit.Has(t, d.Must(t, "lists"), "a ")
 	selfSigned(t, d.Dir, 2)
 	d.Reload(t)
 	testkit.Eventually(t, "the renewed certificate", func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
@@ -239,14 +232,11 @@ func TestHTTPOverTLS(t *testing.T) {
 // selfSigned writes a certificate of blockd.example and its key.
 func selfSigned(t *testing.T, dir string, serial int64) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testkit.Must(t, err)
+	key := testkit.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "blockd.example"}, DNSNames: []string{"blockd.example"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	testkit.Must(t, err)
-	private, err := x509.MarshalECPrivateKey(key)
-	testkit.Must(t, err)
+	cert := testkit.Value(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	private := testkit.Value(x509.MarshalECPrivateKey(key))(t)
 	testkit.Write(t, filepath.Join(dir, "cert.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
 	testkit.Write(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})))
 }
@@ -259,8 +249,7 @@ func TestSlowClientsDoNotShutTheDoor(t *testing.T) {
 	var held []net.Conn
 	occupy := func() {
 		for range 300 {
-			conn, err := from.Dial("tcp", d.HTTP)
-			testkit.Must(t, err)
+			conn := testkit.Value(from.Dial("tcp", d.HTTP))(t)
 			t.Cleanup(func() { conn.Close() })
 			held = append(held, conn)
 			io.WriteString(conn, "GET /v1/check?sender=a@bad.example HTTP/1.1\r\nHost: 127.0.0.1\r\nX-slow: ") // it may have been closed already
@@ -269,8 +258,7 @@ func TestSlowClientsDoNotShutTheDoor(t *testing.T) {
 	another := func() time.Duration {
 		begun := time.Now()
 		client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
-		res, err := client.Get("http://" + d.HTTP + "/v1/check?sender=a@bad.example")
-		testkit.Must(t, err)
+		res := testkit.Value(client.Get("http://" + d.HTTP + "/v1/check?sender=a@bad.example"))(t)
 		res.Body.Close()
 		return time.Since(begun)
 	}

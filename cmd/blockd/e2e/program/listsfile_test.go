@@ -64,23 +64,15 @@ func TestListsOverHTTP(t *testing.T) {
 		_, body := d.Get("/v1/check?sender=x@throwaway.example")
 		return strings.Contains(body, `"list":"throwaway"`) && strings.Contains(body, `"mode":"shadow"`)
 	})
-	if reply := send(); !strings.HasPrefix(reply, "250 ") {
-		t.Errorf("in shadow mode: %s", reply)
-	}
-	if out := d.Must(t, "config", "--effective"); !strings.Contains(out, "throwaway") {
-		t.Errorf("blockd config does not see the list:\n%s", out)
-	}
-	if out := d.Must(t, "subscribe", "throwaway"); !strings.Contains(out, "throwaway watches since") {
-		t.Errorf("blockd subscribe: %s", out)
-	}
+	testkit.Begins(t, "in shadow mode", send(), "250 ")
+	testkit.Has(t, d.Must(t, "config", "--effective"), "throwaway")
+	testkit.Has(t, d.Must(t, "subscribe", "throwaway"), "throwaway watches since")
 
 	if c = d.Changed(t, "POST", "/v1/subscriptions/throwaway/enforce", ""); c.Mode != "enforce" {
 		t.Errorf("enforced: %+v", c)
 	}
 	testkit.Eventually(t, "the list to count", func() bool { return strings.HasPrefix(send(), "550 ") })
-	if reply := open.Command("NOOP"); !strings.HasPrefix(reply, "250") {
-		t.Errorf("the open session: %s", reply)
-	}
+	testkit.Begins(t, "the open session", open.Command("NOOP"), "250")
 
 	if c = d.Changed(t, "DELETE", "/v1/subscriptions/throwaway?why=enough", ""); c.Mode != "gone" {
 		t.Errorf("removed: %+v", c)
@@ -90,13 +82,9 @@ func TestListsOverHTTP(t *testing.T) {
 		t.Errorf("the copy of the list: %v", err)
 	}
 	for _, line := range []string{"MAIL FROM:<a@there.example>", "RCPT TO:<you@here.example>", "RSET", "QUIT"} {
-		if reply := open.Command(line); !strings.HasPrefix(reply, "2") {
-			t.Errorf("the session that was open all the time: %s: %s", line, reply)
-		}
+		testkit.Begins(t, "the session that was open all the time: "+line, open.Command(line), "2")
 	}
-	if now := string(testkit.Read(t, d.Path("config.toml"))); now != own {
-		t.Errorf("the configuration is now\n%s", now)
-	}
+	testkit.Equal(t, "the configuration", string(testkit.Read(t, d.Path("config.toml"))), own)
 	if out := d.Must(t, "audit", "--json"); strings.Count(out, `"action":"list.add"`) != 1 || !strings.Contains(out, "ticket 4711") || !strings.Contains(out, `"by":"anna`) ||
 		strings.Count(out, `"action":"list.enforce"`) != 1 || strings.Count(out, `"action":"list.remove"`) != 1 || !strings.Contains(out, "enough") {
 		t.Errorf("the journal has\n%s", out)

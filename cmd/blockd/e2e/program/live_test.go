@@ -32,12 +32,10 @@ func TestEntriesActAtOnce(t *testing.T) {
 	var slowest time.Duration
 	change := func(method, target, body, sender string, want bool) {
 		t.Helper()
-		req, err := http.NewRequest(method, "http://blockd"+target, strings.NewReader(body))
-		testkit.Must(t, err)
+		req := testkit.Value(http.NewRequest(method, "http://blockd"+target, strings.NewReader(body)))(t)
 		req.Header.Set("Content-Type", "application/json")
 		began := time.Now()
-		resp, err := client.Do(req)
-		testkit.Must(t, err)
+		resp := testkit.Value(client.Do(req))(t)
 		text, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
@@ -71,9 +69,7 @@ func TestEntriesActAtOnce(t *testing.T) {
 func TestAddRemoveList(t *testing.T) {
 	d := e2e.Serve(t, e2e.Setup{Files: map[string]string{"own.txt": "listed.example\n"},
 		Lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
-	if got := e2e.Ask(t, d.SMTP, "spam@x.example"); !strings.HasPrefix(got, "250") {
-		t.Fatalf("before: %s", got)
-	}
+	e2e.MustBegin(t, "before it is added", e2e.Ask(t, d.SMTP, "spam@x.example"), "250")
 	out := d.Must(t, "add", "Spam@X.example", "--why", "phishing, ticket 4711", "--for", "30d", "--author", "jo")
 	if !strings.HasPrefix(out, "added: block spam@x.example until ") || !strings.Contains(out, "(phishing, ticket 4711)") {
 		t.Errorf("add printed %q", out)
@@ -103,16 +99,12 @@ func TestAddRemoveList(t *testing.T) {
 	// The command that undoes a removal does.
 	out = d.Must(t, "remove", "spam@x.example")
 	_, undo, _ := strings.Cut(out, "undo: blockd ")
-	if got := e2e.Ask(t, d.SMTP, "spam@x.example"); !strings.HasPrefix(got, "250") {
-		t.Errorf("after the removal: %s", got)
-	}
+	testkit.Begins(t, "after the removal", e2e.Ask(t, d.SMTP, "spam@x.example"), "250")
 	sh := exec.Command("sh", "-c", fmt.Sprintf("set -e; blockd() { c=$1; shift; %s $c -c %s \"$@\"; }; blockd %s", e2e.Program, d.Path("config.toml"), undo))
 	if text, err := sh.CombinedOutput(); err != nil || !strings.Contains(string(text), "added: block spam@x.example until ") {
 		t.Errorf("undo: %v, %s", err, text)
 	}
-	if got := e2e.Ask(t, d.SMTP, "spam@x.example"); !strings.HasPrefix(got, "550") {
-		t.Errorf("undone: %s", got)
-	}
+	testkit.Begins(t, "undone", e2e.Ask(t, d.SMTP, "spam@x.example"), "550")
 	if code, out, _ := d.Command(t, "remove", "nobody@x.example"); code != 1 || out != "no live entry: nobody@x.example\n" {
 		t.Errorf("removal of nothing: %d, %q", code, out)
 	}
@@ -122,13 +114,9 @@ func TestAddRemoveList(t *testing.T) {
 	e2e.Replace(t, d.Path("own.txt"), "listed.example\nmore.example\n")
 	d.Counted(t, `blockd_list_entries{list="live"}`, "3") // the next build
 	d.Counted(t, "blockd_live_newer_entries", "0")
-	if got := e2e.Ask(t, d.SMTP, "spam@x.example"); !strings.HasPrefix(got, "550") {
-		t.Errorf("folded: %s", got)
-	}
+	testkit.Begins(t, "folded", e2e.Ask(t, d.SMTP, "spam@x.example"), "550")
 	d.Must(t, "remove", "spam@x.example")
-	if got := e2e.Ask(t, d.SMTP, "spam@x.example"); !strings.HasPrefix(got, "250") {
-		t.Errorf("folded and removed: %s", got)
-	}
+	testkit.Begins(t, "folded and removed", e2e.Ask(t, d.SMTP, "spam@x.example"), "250")
 }
 
 // TestAddWhileNoDaemonRuns writes the file itself; and what a daemon has acknowledged
@@ -140,9 +128,7 @@ func TestAddWhileNoDaemonRuns(t *testing.T) {
 		t.Fatalf("add: %d, %s%s", code, out, errs)
 	}
 	d.Start(t)
-	if got := e2e.Ask(t, d.SMTP, "early@x.example"); !strings.HasPrefix(got, "550") {
-		t.Errorf("after the start: %s", got)
-	}
+	testkit.Begins(t, "after the start", e2e.Ask(t, d.SMTP, "early@x.example"), "550")
 	d.Must(t, "add", "late@x.example")
 	d.Cmd.Process.Kill()
 	<-d.Ended
@@ -154,13 +140,9 @@ func TestAddWhileNoDaemonRuns(t *testing.T) {
 		t.Errorf("the killed daemon's socket: %v", err)
 	}
 	d.Start(t) // over the socket that is left
-	if got := e2e.Ask(t, d.SMTP, "late@x.example"); !strings.HasPrefix(got, "550") {
-		t.Errorf("after the second start: %s", got)
-	}
+	testkit.Begins(t, "after the second start", e2e.Ask(t, d.SMTP, "late@x.example"), "550")
 	d.Must(t, "remove", "late@x.example", "early@x.example")
-	if got := e2e.Ask(t, d.SMTP, "late@x.example"); !strings.HasPrefix(got, "250") {
-		t.Errorf("after the removal: %s", got)
-	}
+	testkit.Begins(t, "after the removal", e2e.Ask(t, d.SMTP, "late@x.example"), "250")
 }
 
 // TestTokensOverTCP adds by a token from the environment, where there is no socket.
@@ -182,20 +164,15 @@ func TestTokensOverTCP(t *testing.T) {
 		says string
 	}{{"viewer", nil, 1, "scope read"}, {"helpdesk", []string{"--write"}, 0, ""}} {
 		run := exec.Command(e2e.Program, append([]string{"token", "new", "-c", d.Path("config.toml"), "--name", tt.name}, tt.args...)...)
-		token, err := run.Output()
-		testkit.Must(t, err)
+		token := testkit.Value(run.Output())(t)
 		t.Setenv("BLOCKD_TOKEN", strings.TrimSpace(string(token)))
 		if code, _, errs := d.Command(t, "add", "x@y.example", "--author", "jo"); code != tt.code || !strings.Contains(errs, tt.says) {
 			t.Errorf("with the token of %s: %d, %s", tt.name, code, errs)
 		}
 		secrets = append(secrets, strings.TrimSpace(string(token)))
 	}
-	if got := e2e.Ask(t, d.SMTP, "x@y.example"); !strings.HasPrefix(got, "550") {
-		t.Errorf("refused with %s", got)
-	}
-	if out := d.Must(t, "list"); !strings.Contains(out, "jo (helpdesk)") {
-		t.Errorf("list:\n%s", out)
-	}
+	testkit.Begins(t, "mail of the entry", e2e.Ask(t, d.SMTP, "x@y.example"), "550")
+	testkit.Has(t, d.Must(t, "list"), "jo (helpdesk)")
 	log := d.WholeLog(t)
 	for _, secret := range secrets {
 		if strings.Contains(log, secret) {

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -18,14 +19,10 @@ func TestPause(t *testing.T) {
 	}
 	count := func(when, sender, code string) {
 		t.Helper()
-		if got := send(sender); !strings.HasPrefix(got, code) {
-			t.Errorf("%s, %s: %s, want %s", when, sender, got, code)
-		}
+		testkit.Begins(t, fmt.Sprintf("%s, %s", when, sender), send(sender), code)
 	}
 	count("at first", "a@bank.example", "550 ")
-	if out := d.Must(t, "pause", "bad", "--for", "2h", "--why", "refuses our bank"); !strings.HasPrefix(out, "paused: bad does not count until ") {
-		t.Errorf("pause: %q", out)
-	}
+	testkit.Begins(t, "pause", d.Must(t, "pause", "bad", "--for", "2h", "--why", "refuses our bank"), "paused: bad does not count until ")
 	paused := func(when string) {
 		t.Helper()
 		count(when, "a@bank.example", "250 ")
@@ -33,9 +30,7 @@ func TestPause(t *testing.T) {
 		if status, text := d.Get("/readyz"); status != 200 || !strings.HasPrefix(text, "ok\n") || !strings.Contains(text, "list bad is paused until ") || !strings.Contains(text, ": refuses our bank\n") {
 			t.Errorf("%s, /readyz: %d, %q", when, status, text)
 		}
-		if out := d.Must(t, "lists"); !strings.Contains(out, "paused") {
-			t.Errorf("%s, lists:\n%s", when, out)
-		}
+		testkit.Has(t, d.Must(t, "lists"), "paused")
 		if code, out, _ := d.Command(t, "check", "--explain", "a@bank.example"); code != 1 || !strings.Contains(out, "(paused: does not count)") {
 			t.Errorf("%s, check: %d\n%s", when, code, out)
 		}
@@ -59,9 +54,7 @@ func TestPause(t *testing.T) {
 		return strings.Contains(body, `"mode":"paused"`)
 	})
 	count("after a reload", "a@bank2.example", "250 ")
-	if out := d.Must(t, "resume", "bad"); out != "resumed: bad counts\n" {
-		t.Errorf("resume: %q", out)
-	}
+	testkit.Equal(t, "resume", d.Must(t, "resume", "bad"), "resumed: bad counts\n")
 	count("resumed", "a@bank.example", "550 ")
 	if code, _, notes := d.Command(t, "resume", "bad"); code != 1 || !strings.Contains(notes, "is not paused") {
 		t.Errorf("resumed twice: %d, %q", code, notes)

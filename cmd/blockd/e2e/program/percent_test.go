@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blockd/cmd/blockd/e2e"
+	"blockd/internal/testkit"
 )
 
 // A list that counts for half of the senders counts for the same ones after a restart, an upgrade and a reload of its file; more percent
@@ -40,16 +41,12 @@ func TestPercent(t *testing.T) {
 	spared := strings.Index(half, "-")
 	mail := func(want string) {
 		t.Helper()
-		if got := e2e.Ask(t, d.SMTP, fmt.Sprintf("a@mx.domain%d.example", spared)); !strings.HasPrefix(got, want) {
-			t.Errorf("mail of a sender outside of the share: %s, want %s", got, want)
-		}
+		testkit.Begins(t, "mail of a sender outside of the share", e2e.Ask(t, d.SMTP, fmt.Sprintf("a@mx.domain%d.example", spared)), want)
 	}
 	mail("250 ")
 	same := func(when string) {
 		t.Helper()
-		if now := blocked(); now != half {
-			t.Errorf("%s: other senders\n%s\n%s", when, half, now)
-		}
+		testkit.Equal(t, when+": who is blocked", blocked(), half)
 	}
 	d.Stop(t)
 	same("without a daemon")
@@ -57,9 +54,7 @@ func TestPercent(t *testing.T) {
 	same("after a restart")
 	d.Upgraded(t)
 	same("after another process has taken over")
-	if out := d.Must(t, "lists"); !strings.Contains(out, "block 50%") {
-		t.Errorf("lists:\n%s", out)
-	}
+	testkit.Has(t, d.Must(t, "lists"), "block 50%")
 	_, generation := d.Get("/v1/check?sender=x@clear.example")
 	d.Edit(t, "percent = 50", "percent = 80")
 	if code, out := d.Reloaded(t); code != 0 || !strings.Contains(out, "new") {

@@ -60,9 +60,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	check := func(sender, want string) {
 		t.Helper()
 		verdicts++
-		if got := e2e.Ask(t, d.SMTP, sender); !strings.HasPrefix(got, want) {
-			t.Errorf("RCPT after MAIL FROM:<%s> = %q, want %s", sender, got, want)
-		}
+		testkit.Begins(t, fmt.Sprintf("RCPT after MAIL FROM:<%s>", sender), e2e.Ask(t, d.SMTP, sender), want)
 	}
 	var slowest time.Duration
 	reloads := 10
@@ -98,11 +96,9 @@ func TestReloadUnderLoad(t *testing.T) {
 // ends returns the first and the last name of a gzipped list.
 func ends(t *testing.T, path string) (first, last string) {
 	t.Helper()
-	f, err := os.Open(path)
-	testkit.Must(t, err)
+	f := testkit.Value(os.Open(path))(t)
 	defer f.Close()
-	text, err := gzip.NewReader(f)
-	testkit.Must(t, err)
+	text := testkit.Value(gzip.NewReader(f))(t)
 	scanner := bufio.NewScanner(text)
 	for scanner.Scan() {
 		last = scanner.Text()

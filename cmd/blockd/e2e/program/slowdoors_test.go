@@ -28,9 +28,7 @@ func TestSlowClientsOfTheDNSDoor(t *testing.T) {
 	others := func() {
 		for range 20 {
 			for _, network := range []string{"udp", "tcp"} {
-				if got := e2e.Resolve(t, network, address, "bulk.example.dbl.here.example.", dns.TypeA); got != "127.0.0.2" {
-					t.Fatalf("by %s: %s", network, got)
-				}
+				testkit.MustEqual(t, "by "+network, e2e.Resolve(t, network, address, "bulk.example.dbl.here.example.", dns.TypeA), "127.0.0.2")
 			}
 		}
 	}
@@ -40,9 +38,7 @@ func TestSlowClientsOfTheDNSDoor(t *testing.T) {
 	others()
 	t.Logf("%s of %d are held", d.Metric("blockd_dnsbl_connections"), n)
 	testkit.Eventually(t, "the slow to be closed", func() bool { return d.Metric("blockd_dnsbl_connections") == "0" })
-	if closed := d.Metric(`blockd_dnsbl_connections_closed_total{why="slow"}`); closed != fmt.Sprint(n) {
-		t.Errorf("%s of %d were closed as slow", closed, n)
-	}
+	testkit.Equal(t, "closed as slow", d.Metric(`blockd_dnsbl_connections_closed_total{why="slow"}`), fmt.Sprint(n))
 	gone(t, held)
 	held = hold(t, address, n, "\x00")
 	others()

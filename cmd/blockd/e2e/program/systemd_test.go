@@ -59,9 +59,7 @@ func TestSocketActivation(t *testing.T) {
 	cmd := exec.Command(command, "-l", smtp, "-l", http, "--fdname=smtp:http", e2e.Program, "serve", "-c", d.Path("config.toml"))
 	d.Run(t, cmd) // its first look at /readyz starts blockd
 	c := e2e.DialSMTP(t, smtp)
-	if got := c.Send("a@bulk.example", "you@here.example", nil); !strings.HasPrefix(got, "550 5.7.1 ") {
-		t.Errorf("a listed sender gets %q", got)
-	}
+	testkit.Begins(t, "a listed sender", c.Send("a@bulk.example", "you@here.example", nil), "550 5.7.1 ")
 	if e2e.Listens(elsewhere) {
 		t.Errorf("%s of the configuration is open as well", elsewhere)
 	}
@@ -85,8 +83,7 @@ func TestRestartRefusesNoConnection(t *testing.T) {
 	d := e2e.Configure(t, e2e.Setup{})
 	held := map[string]net.Listener{}
 	for name, address := range map[string]string{"smtp": d.SMTP, "http": d.HTTP} {
-		l, err := net.Listen("tcp", address)
-		testkit.Must(t, err)
+		l := testkit.Value(net.Listen("tcp", address))(t)
 		defer l.Close()
 		held[name] = l
 	}
@@ -122,9 +119,7 @@ func TestRestartRefusesNoConnection(t *testing.T) {
 		t.Error(err)
 	default:
 	}
-	if got := len(e2e.Messages(t, d.Maildir)); got != int(served.Load()) {
-		t.Errorf("%d messages in the Maildir, clients had %d acknowledged", got, served.Load())
-	}
+	testkit.Equal(t, "messages in the Maildir, of those that clients had acknowledged", len(e2e.Messages(t, d.Maildir)), int(served.Load()))
 }
 
 // oneMail delivers a message on a connection of its own. A client that is told 421
@@ -173,8 +168,7 @@ func deliver(conn net.Conn) (again bool, err error) {
 // TestNotify listens where systemd does (sd_notify(3)).
 func TestNotify(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
-	init, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	testkit.Must(t, err)
+	init := testkit.Value(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"}))(t)
 	defer init.Close()
 	var mu sync.Mutex
 	var told []string
@@ -217,8 +211,7 @@ func TestNotify(t *testing.T) {
 // An inherited HTTP socket is no way around the token.
 func TestInheritedHTTPSocketNeedsAToken(t *testing.T) {
 	d := e2e.Configure(t, e2e.Setup{})
-	l, err := net.Listen("tcp", "0.0.0.0:0")
-	testkit.Must(t, err)
+	l := testkit.Value(net.Listen("tcp", "0.0.0.0:0"))(t)
 	defer l.Close()
 	out, err := e2e.Passing(t, d, map[string]net.Listener{"http": l}).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "can be reached from other machines: it needs http.token_file") {

@@ -2,6 +2,7 @@ package program
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -17,9 +18,7 @@ func TestUndo(t *testing.T) {
 		Files: map[string]string{"bulk.txt": "old.example\n", "other.txt": "other.example\n"}})
 	want := func(when, sender, code string) {
 		t.Helper()
-		if got := e2e.DialSMTP(t, d.SMTP).Send(sender, "you@here.example", []byte("Subject: hello\r\n\r\nhello\r\n")); !strings.HasPrefix(got, code) {
-			t.Errorf("%s, %s: %s, want %s", when, sender, got, code)
-		}
+		testkit.Begins(t, fmt.Sprintf("%s, %s", when, sender), e2e.DialSMTP(t, d.SMTP).Send(sender, "you@here.example", []byte("Subject: hello\r\n\r\nhello\r\n")), code)
 	}
 	ready := func(when, remark string) {
 		t.Helper()
@@ -30,9 +29,7 @@ func TestUndo(t *testing.T) {
 	}
 	says := func(want string, args ...string) {
 		t.Helper()
-		if out := d.Must(t, args...); !strings.Contains(out, want) {
-			t.Errorf("%s: %q, want %q in it", strings.Join(args, " "), out, want)
-		}
+		testkit.Has(t, d.Must(t, args...), want)
 	}
 	ready("a new list", "list bulk has nothing yet: its first load (1 entry) waits: blockd adopt bulk")
 	want("before the first adoption", "a@old.example", "250 ")
@@ -119,8 +116,6 @@ func TestUndo(t *testing.T) {
 	testkit.Eventually(t, "/readyz to be ok after all", func() bool { _, text := d.Get("/readyz"); return text == "ok\n" })
 	journal := d.Must(t, "audit")
 	for action, n := range map[string]int{"list.adopt": 3, "list.rollback": 1} {
-		if got := strings.Count(journal, action); got != n {
-			t.Errorf("%d lines %s, want %d:\n%s", got, action, n, journal)
-		}
+		testkit.Equal(t, "lines "+action+" in the journal", strings.Count(journal, action), n)
 	}
 }

@@ -208,9 +208,7 @@ func TestUpgrade(t *testing.T) {
 			if code, out := d.Reloaded(t); code != 0 || !strings.Contains(out, "smtp.max_connections") || !strings.Contains(out, fmt.Sprintf("more%d", round)) {
 				t.Errorf("blockd reload ends with %d and says %q", code, out)
 			}
-			if got := e2e.Ask(t, d.SMTP, fmt.Sprintf("a@more%d.example", round)); !strings.HasPrefix(got, "550 ") {
-				t.Errorf("a sender of the list that was added: %q", got)
-			}
+			testkit.Begins(t, "a sender of the list that was added", e2e.Ask(t, d.SMTP, fmt.Sprintf("a@more%d.example", round)), "550 ")
 		}
 		if now := d.Sum("blockd_verdicts_total"); now < verdicts {
 			wentBack = fmt.Sprintf("blockd_verdicts_total was %v and is %v", verdicts, now)
@@ -240,9 +238,7 @@ func TestUpgrade(t *testing.T) {
 		sent    int64
 	}{"the filter": {d.Maildir, filtered[0].Load()}, "the milter": {byMilter.Maildir, filtered[1].Load()}, "the policy service": {byPolicy.Maildir, filtered[2].Load()}} {
 		testkit.Eventually(t, "all mail that was taken by "+name, func() bool { return len(e2e.Messages(t, got.maildir)) >= int(got.sent) })
-		if n := len(e2e.Messages(t, got.maildir)); n != int(got.sent) {
-			t.Errorf("%s: %d messages were taken and %d have come", name, got.sent, n)
-		}
+		testkit.Equal(t, name+": messages that have come of those that were taken", len(e2e.Messages(t, got.maildir)), int(got.sent))
 	}
 	for n := range asked[0].Load() {
 		sender := fmt.Sprintf("live%d@there.example", n)
@@ -265,8 +261,7 @@ func TestUpgrade(t *testing.T) {
 func TestUpgradeThatFails(t *testing.T) {
 	d := e2e.Configure(t, e2e.Setup{Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", Files: map[string]string{"bad.txt": "bulk.example\n"}})
 	own := filepath.Join(t.TempDir(), "blockd")
-	text, err := os.ReadFile(e2e.Program)
-	testkit.Must(t, err)
+	text := testkit.Value(os.ReadFile(e2e.Program))(t)
 	install := func(text []byte) {
 		t.Helper()
 		testkit.Must(t, os.WriteFile(own+".new", text, 0o755))
@@ -303,9 +298,7 @@ func TestUpgradeThatFails(t *testing.T) {
 			t.Errorf("%s: blockd add: %v\n%s", name, err, out)
 		}
 		for _, sender := range []string{"a@bulk.example", entry} {
-			if got := e2e.Ask(t, d.SMTP, sender); !strings.HasPrefix(got, "550 ") {
-				t.Errorf("%s: %s gets %q", name, sender, got)
-			}
+			testkit.Begins(t, fmt.Sprintf("%s: %s", name, sender), e2e.Ask(t, d.SMTP, sender), "550 ")
 		}
 		testkit.Eventually(t, "the history to have the refusal", func() bool {
 			_, body := d.GetWith(strings.TrimSpace(string(testkit.Read(t, d.Path("blockd.bdx.token")))), "/v1/decisions?sender="+entry)
@@ -336,17 +329,13 @@ func TestUpgradesOneAfterTheOther(t *testing.T) {
 		return strings.Contains(d.Log.String(), "16 former processes still end their sessions")
 	})
 	for i, c := range idle {
-		if got := c.Command("NOOP"); !strings.HasPrefix(got, "250") {
-			t.Errorf("the session of process %d: %s", i, got)
-		}
+		testkit.Begins(t, fmt.Sprintf("the session of process %d", i), c.Command("NOOP"), "250")
 		c.Command("QUIT")
 	}
 	former := func() bool { return strings.Count(d.Log.String(), "the process before has ended") == most }
 	testkit.Eventually(t, "all former processes to end", former)
 	d.Upgraded(t)
-	if got := e2e.Ask(t, d.SMTP, "a@bulk.example"); !strings.HasPrefix(got, "550 ") {
-		t.Errorf("a listed sender: %q", got)
-	}
+	testkit.Begins(t, "a listed sender", e2e.Ask(t, d.SMTP, "a@bulk.example"), "550 ")
 }
 
 // TestHitsGoOn holds that `blockd lists` counts on over an upgrade, a restart and both after each other.
@@ -356,9 +345,7 @@ func TestHitsGoOn(t *testing.T) {
 	hits := 0
 	hit := func(after string) {
 		t.Helper()
-		if got := e2e.Ask(t, d.SMTP, "a@bulk.example"); !strings.HasPrefix(got, "550 ") {
-			t.Fatalf("%s: a listed sender: %q", after, got)
-		}
+		e2e.MustBegin(t, after+": a listed sender", e2e.Ask(t, d.SMTP, "a@bulk.example"), "550 ")
 		hits++
 		// A session that the former process still took is known after its next report, see tellEvery.
 		testkit.Eventually(t, fmt.Sprintf("%s: %d hits in blockd lists", after, hits), func() bool {
@@ -382,8 +369,7 @@ func TestHitsGoOn(t *testing.T) {
 // which is all that systemd tells (KillMode=mixed), lets transactions of the former one end well.
 func TestUpgradeUnderAnInitSystem(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
-	init, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	testkit.Must(t, err)
+	init := testkit.Value(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"}))(t)
 	defer init.Close()
 	main := make(chan int, 1)
 	go func() {
@@ -408,26 +394,18 @@ func TestUpgradeUnderAnInitSystem(t *testing.T) {
 	c.Command("EHLO client.there.example")
 	c.Command("MAIL FROM:<friend@there.example>")
 	c.Command("RCPT TO:<you@here.example>")
-	if got := c.Command("DATA"); !strings.HasPrefix(got, "354") {
-		t.Fatal(got)
-	}
+	e2e.MustBegin(t, "DATA", c.Command("DATA"), "354")
 	d.Upgraded(t)
 	pid := <-main
 	if pid != d.Newest(t) {
 		t.Errorf("the main process is %d, and init was told %d", d.Newest(t), pid)
 	}
 	testkit.Must(t, syscall.Kill(pid, syscall.SIGTERM))
-	if got := idle.Reply(); !strings.HasPrefix(got, "421 ") {
-		t.Errorf("an idle session of the former process: %q", got)
-	}
+	testkit.Begins(t, "an idle session of the former process", idle.Reply(), "421 ")
 	if processGone(pid) {
 		t.Error("the main process has ended before the former one")
 	}
-	if got := c.Command("Subject: x\r\n\r\nx\r\n."); !strings.HasPrefix(got, "250 ") {
-		t.Errorf("the transaction of the former process: %q", got)
-	}
+	testkit.Begins(t, "the transaction of the former process", c.Command("Subject: x\r\n\r\nx\r\n."), "250 ")
 	testkit.Eventually(t, "both processes to end", func() bool { return processGone(pid) && processGone(d.Cmd.Process.Pid) })
-	if n := len(e2e.Messages(t, d.Maildir)); n != 1 {
-		t.Errorf("%d messages have come", n)
-	}
+	testkit.Equal(t, "messages that have come", len(e2e.Messages(t, d.Maildir)), 1)
 }
