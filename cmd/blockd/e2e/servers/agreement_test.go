@@ -2,7 +2,6 @@ package servers
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"blockd/cmd/blockd/e2e"
@@ -16,8 +15,7 @@ import (
 // must say what the file says. docs/agreement.md has the table of cases and doors;
 // -update writes it.
 func TestAgreement(t *testing.T) {
-	cases, err := transaction.Load(filepath.Join(e2e.Root, "testdata", "transactions"))
-	testkit.Must(t, err)
+	cases := testkit.Value(transaction.Load(filepath.Join(e2e.Root, "testdata", "transactions")))(t)
 	if len(cases) < 60 {
 		t.Fatalf("%d transactions, want 60 at least", len(cases))
 	}
@@ -105,9 +103,7 @@ func askPostfix(t *testing.T, c *transaction.Case, address string) []transaction
 	if c.Login != "" {
 		who += " LOGIN=" + c.Login
 	}
-	if reply := s.Command("%s", who); !strings.HasPrefix(reply, "220") {
-		t.Fatalf("%s = %q", who, reply)
-	}
+	e2e.MustBegin(t, who, s.Command("%s", who), "220")
 	s.Command("EHLO %s", c.Helo)
 	got, _ := agreement.SayEnvelope(s, c)
 	return got

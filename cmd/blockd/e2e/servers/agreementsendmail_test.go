@@ -81,9 +81,7 @@ func (s *agreeingSendmail) dial(t *testing.T, from netip.Addr) *e2e.Client {
 		cmd.Wait()
 	})
 	c := &e2e.Client{T: t, Conn: near, R: bufio.NewReader(near)}
-	if got := c.Reply(); !strings.HasPrefix(got, "220 ") {
-		t.Fatalf("greeting = %q", got)
-	}
+	e2e.MustBegin(t, "greeting", c.Reply(), "220 ")
 	return c
 }
 
@@ -112,17 +110,13 @@ func (s *agreeingSendmail) ask(t *testing.T, c *transaction.Case, text string) (
 	talk := s.dial(t, c.Client)
 	talk.Command("EHLO %s", c.Helo)
 	if c.Login != "" {
-		if reply := talk.Command("AUTH PLAIN %s", base64.StdEncoding.EncodeToString([]byte("\x00"+c.Login+"\x00secret"))); !strings.HasPrefix(reply, "235") {
-			t.Fatalf("AUTH = %q", reply)
-		}
+		e2e.MustBegin(t, "AUTH", talk.Command("AUTH PLAIN %s", base64.StdEncoding.EncodeToString([]byte("\x00"+c.Login+"\x00secret"))), "235")
 	}
 	got, ok := agreement.SayEnvelope(talk, c)
 	if !ok || !agreement.Taken(got) {
 		return got
 	}
-	if reply := talk.Command("DATA"); !strings.HasPrefix(reply, "354") {
-		t.Fatalf("DATA = %q", reply)
-	}
+	e2e.MustBegin(t, "DATA", talk.Command("DATA"), "354")
 	talk.Write(e2e.Stuffed([]byte(text)))
 	if o := agreement.OutcomeOf(talk.Command(".")); o.Word != "accept" {
 		return agreement.AtTheEnd(got, o)
@@ -152,8 +146,7 @@ func (s *agreeingSendmail) wentTo(t *testing.T, c *transaction.Case, recipient s
 			return transaction.Outcome{Word: "accept"}
 		}
 	}
-	held, err := filepath.Glob(s.jail.path("var/spool/mqueue/hf*"))
-	testkit.Must(t, err)
+	held := testkit.Value(filepath.Glob(s.jail.path("var/spool/mqueue/hf*")))(t)
 	for _, path := range held {
 		text := testkit.Read(t, path)
 		os.Remove(path)

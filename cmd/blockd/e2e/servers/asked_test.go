@@ -85,8 +85,7 @@ func TestAskedAtEachDoor(t *testing.T) {
 				fmt.Sprintf("x@excused%d.example", i): s.excused,
 				"x@clear.example":                     "accept",
 			} {
-				c, err := transaction.Parse(s.name, "list asked: as.the.configuration.has.it.example\nfrom "+sender+"\nto bob@here.example "+outcome+"\nalone "+outcome+"\nverdict clear\n")
-				testkit.Must(t, err)
+				c := testkit.Value(transaction.Parse(s.name, "list asked: as.the.configuration.has.it.example\nfrom "+sender+"\nto bob@here.example "+outcome+"\nalone "+outcome+"\nverdict clear\n"))(t)
 				const text = "Subject: x\r\n\r\nx\r\n"
 				agreement.Each(t, c, "smtp", a.AskSMTP(t, c, d, text), agreement.InFull)
 				agreement.Each(t, c, "policy", a.AskPolicy(t, c), agreement.InFull)

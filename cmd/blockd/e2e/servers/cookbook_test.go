@@ -72,8 +72,7 @@ func (c *cooked) holding(t *testing.T) map[string]net.Listener {
 	t.Helper()
 	held := map[string]net.Listener{}
 	for name, place := range map[string][2]string{"milter": {"unix", c.socket}, "policy": {"tcp", c.policy}, "http": {"tcp", c.HTTP}} {
-		l, err := net.Listen(place[0], place[1])
-		testkit.Must(t, err)
+		l := testkit.Value(net.Listen(place[0], place[1]))(t)
 		if place[0] == "unix" {
 			if err := os.Chmod(place[1], 0o666); err != nil { // SocketMode of the unit
 				t.Fatal(err)
@@ -147,9 +146,7 @@ func (c course) run(t *testing.T) {
 	expect(t, "blockd runs", c.smtp, "a@mx.bulk.example", "postmaster@here.example", letIn)
 	expect(t, "blockd runs", c.smtp, "", "you@here.example", letIn)
 	before := c.delivered()
-	if got := e2e.OneReply(c.smtp, "friend@there.example"); got != "250 " {
-		t.Errorf("a clear sender: %q", got)
-	}
+	testkit.Equal(t, "a clear sender", e2e.OneReply(c.smtp, "friend@there.example"), "250 ")
 	testkit.Eventually(t, "a mail to arrive", func() bool { return c.delivered() == before+1 })
 
 	c.blockd.Stop(t)
@@ -250,9 +247,7 @@ func TestCookbookInFront(t *testing.T) {
 			refused := regexp.MustCompile("^" + refusedSender)
 			testkit.Eventually(t, "mail to pass", func() bool { return refused.MatchString(tell(t, d.SMTP, "a@mx.bulk.example", "you@here.example")) })
 			expect(t, "blockd runs", d.SMTP, "a@mx.bulk.example", "postmaster@here.example", letIn)
-			if got := e2e.DialFrom(t, "127.0.0.9", d.SMTP).Send("friend@there.example", "you@here.example", e2e.Crlf([]byte("Subject: passed\n\nhi\n"))); !strings.HasPrefix(got, "250") {
-				t.Errorf("a clear sender: %q", got)
-			}
+			testkit.Begins(t, "a clear sender", e2e.DialFrom(t, "127.0.0.9", d.SMTP).Send("friend@there.example", "you@here.example", e2e.Crlf([]byte("Subject: passed\n\nhi\n"))), "250")
 			s.settle(t)
 			if all := s.inbox.all(); len(all) != 1 || !strings.Contains(all[0].text, "127.0.0.9") {
 				t.Errorf("arrived: %q, want one mail with its client's address in a Received field", all)
@@ -339,9 +334,7 @@ func TestCookbookRestartIdle(t *testing.T) {
 		t.Errorf("the idle client held up nothing: the log lacks %q", cut)
 	}
 	d.Run(t, e2e.Passing(t, d.Daemon, held))
-	if got := <-answer; !strings.HasPrefix(got, "550 5.7.1 ") {
-		t.Errorf("a listed sender during the restart: %q", got)
-	}
+	testkit.Begins(t, "a listed sender during the restart", <-answer, "550 5.7.1 ")
 }
 
 // The real systemd-socket-activate opens the doors, and the first question starts
@@ -353,9 +346,7 @@ func TestCookbookSocketActivation(t *testing.T) {
 	p := cookedPostfix(t, d.lines(recipe(t, "main.cf milter", "unix:/blockd/milter", "inet:"+d.milter)+recipe(t, "main.cf policy")))
 	d.Run(t, cmd)
 	expect(t, "started by a socket", p.SMTP, "a@mx.bulk.example", "you@here.example", refusedSender)
-	if got := e2e.OneReply(p.SMTP, "friend@there.example"); got != "250 " {
-		t.Errorf("a clear sender: %q", got)
-	}
+	testkit.Equal(t, "a clear sender", e2e.OneReply(p.SMTP, "friend@there.example"), "250 ")
 	for _, service := range []string{"blockd_milter_connections_total", `blockd_postfix_connections{service="policy"}`} {
 		d.CountedSome(t, service)
 	}

@@ -66,9 +66,7 @@ func play(t *testing.T, smtp string, mails []mail) (accepted [][]byte) {
 	c := e2e.DialSMTP(t, smtp)
 	for _, m := range mails {
 		if m.sender == malformed {
-			if got := c.Command("MAIL FROM:<%s>", m.sender); !strings.HasPrefix(got, "553 5.1.7 ") {
-				t.Errorf("%s: MAIL FROM:<%s> = %q, want 553 5.1.7", m.file, m.sender, got)
-			}
+			testkit.Begins(t, fmt.Sprintf("%s: MAIL FROM:<%s>", m.file, m.sender), c.Command("MAIL FROM:<%s>", m.sender), "553 5.1.7 ")
 			syntax++
 			continue
 		}

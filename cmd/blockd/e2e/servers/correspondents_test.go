@@ -90,9 +90,7 @@ func TestCorrespondents(t *testing.T) {
 				t.Errorf("%s, %s: %d\n%s", when, who, code, out)
 			}
 		}
-		if out := d.Must(t, "lists"); !strings.Contains(out, "5 held back") {
-			t.Errorf("%s, lists:\n%s", when, out)
-		}
+		testkit.Has(t, d.Must(t, "lists"), "5 held back")
 		if status, text := d.Get("/readyz"); status != 200 || !strings.HasPrefix(text, "ok\n") || !strings.Contains(text, "list bad: 5 held back: they would refuse correspondents") {
 			t.Errorf("%s, /readyz: %d, %q", when, status, text)
 		}
@@ -125,9 +123,7 @@ func TestCorrespondents(t *testing.T) {
 	doors := []string{d.SMTP, filters.SMTP, asks.SMTP}
 	for i, door := range []string{"SMTP", "milter", "policy"} {
 		for _, from := range []string{"a@x.example", "frank@spf.example", "emil@milter.example"} {
-			if got := said(doors[i], from, signed); !strings.HasPrefix(got, "55") {
-				t.Errorf("excuse = false, %s: %s is answered %s", door, from, got)
-			}
+			testkit.Begins(t, fmt.Sprintf("excuse = false, %s: %s", door, from), said(doors[i], from, signed), "55")
 		}
 	}
 	d.Edit(t, "excuse = false", "excuse = true")
@@ -143,9 +139,7 @@ func TestCorrespondents(t *testing.T) {
 		{"no correspondent, with SPF", "other@spf.example", "Subject: hello\r\n\r\nhello\r\n", "55", "55", "55"},
 	} {
 		for i, want := range []string{tt.smtp, tt.milter, tt.policy} {
-			if got := said(doors[i], tt.from, tt.text); !strings.HasPrefix(got, want) {
-				t.Errorf("%s: %s is answered %s at %s, want %s", tt.what, tt.from, got, doors[i], want)
-			}
+			testkit.Begins(t, fmt.Sprintf("%s: %s at %s", tt.what, tt.from, doors[i]), said(doors[i], tt.from, tt.text), want)
 		}
 	}
 	d.Counted(t, "blockd_correspondents_excused_total", "5")

@@ -244,8 +244,7 @@ func TestDoctorSeesWithTheDaemonsEyes(t *testing.T) {
 	testkit.Must(t, os.Chmod(config, 0o644))
 	close := func(path string, mode os.FileMode) func() {
 		t.Helper()
-		info, err := os.Stat(path)
-		testkit.Must(t, err)
+		info := testkit.Value(os.Stat(path))(t)
 		testkit.Must(t, os.Chmod(path, mode))
 		return func() { os.Chmod(path, info.Mode()) }
 	}

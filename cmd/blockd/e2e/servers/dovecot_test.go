@@ -133,8 +133,7 @@ type imap struct {
 
 func (s *dovecot) login(t *testing.T, user string) *imap {
 	t.Helper()
-	conn, err := net.Dial("tcp", s.imap)
-	testkit.Must(t, err)
+	conn := testkit.Value(net.Dial("tcp", s.imap))(t)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	c := &imap{t: t, conn: conn, r: bufio.NewReader(conn)}
@@ -188,9 +187,7 @@ func TestDovecotJunk(t *testing.T) {
 		t.Helper()
 		before := len(e2e.Messages(t, d.Maildir))
 		c := e2e.DialSMTP(t, d.SMTP)
-		if got := c.Send(sender, "anna@here.example", e2e.Crlf([]byte("From: My Bank <info@bank.example>\nSubject: offers\n\nhello\n"))); !strings.HasPrefix(got, "250") {
-			t.Fatalf("%s: %s", sender, got)
-		}
+		e2e.MustBegin(t, sender, c.Send(sender, "anna@here.example", e2e.Crlf([]byte("From: My Bank <info@bank.example>\nSubject: offers\n\nhello\n"))), "250")
 		all := e2e.Messages(t, d.Maildir)
 		if len(all) != before+1 {
 			t.Fatalf("%d messages", len(all))
@@ -205,40 +202,28 @@ func TestDovecotJunk(t *testing.T) {
 	arrive("promo@bulk.example")
 	anna := s.login(t, "anna@here.example")
 	anna.move("INBOX", "Junk") // it is answered after the script has run
-	if got := rcpt("promo@bulk.example", "anna@here.example"); !strings.HasPrefix(got, refused) {
-		t.Errorf("moved to Junk: %s", got)
-	}
+	testkit.Begins(t, "moved to Junk", rcpt("promo@bulk.example", "anna@here.example"), refused)
 	for _, pass := range [][2]string{{"promo@bulk.example", "bob@here.example"}, {"info@bank.example", "anna@here.example"}} {
-		if got := rcpt(pass[0], pass[1]); !strings.HasPrefix(got, "250") {
-			t.Errorf("%v: %s", pass, got)
-		}
+		testkit.Begins(t, pass, rcpt(pass[0], pass[1]), "250")
 	}
 	anna.move("Junk", "Trash") // thrown away
-	if got := rcpt("promo@bulk.example", "anna@here.example"); !strings.HasPrefix(got, refused) {
-		t.Errorf("thrown away: %s", got)
-	}
+	testkit.Begins(t, "thrown away", rcpt("promo@bulk.example", "anna@here.example"), refused)
 	anna.move("Trash", "Junk")
 	anna.move("Junk", "INBOX")
-	if got := rcpt("promo@bulk.example", "anna@here.example"); !strings.HasPrefix(got, "250") {
-		t.Errorf("moved back: %s", got)
-	}
+	testkit.Begins(t, "moved back", rcpt("promo@bulk.example", "anna@here.example"), "250")
 	anna.move("INBOX", "Trash")
 	arrive("bob@here.example")
 	anna.move("INBOX", "Junk")
 	if notes, _ := os.ReadFile(filepath.Join(s.dir, "mail/notes")); !strings.Contains(string(notes), "anna@here.example: nothing is blocked yet: bob@here.example is of your own domain") {
 		t.Errorf("notes: %s", notes)
 	}
-	if got := rcpt("bob@here.example", "anna@here.example"); !strings.HasPrefix(got, "250") {
-		t.Errorf("a colleague: %s", got)
-	}
+	testkit.Begins(t, "a colleague", rcpt("bob@here.example", "anna@here.example"), "250")
 }
 
 // nobodyID is the user whose mail it is: Dovecot serves none of root's.
 func nobodyID(t *testing.T) int {
 	t.Helper()
-	u, err := user.Lookup("nobody")
-	testkit.Must(t, err)
-	id, err := strconv.Atoi(u.Uid)
-	testkit.Must(t, err)
+	u := testkit.Value(user.Lookup("nobody"))(t)
+	id := testkit.Value(strconv.Atoi(u.Uid))(t)
 	return id
 }

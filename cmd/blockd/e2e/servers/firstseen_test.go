@@ -47,12 +47,8 @@ func TestFirstSeen(t *testing.T) {
 	for _, door := range doors {
 		for i, want := range []bool{true, false} {
 			subject := fmt.Sprintf("%s-%d", door.name, i)
-			if got := send(door.smtp, fmt.Sprintf("sender%d@new-%s.example", i, door.name), subject); !strings.HasPrefix(got, "250") {
-				t.Fatalf("%s: %q", subject, got)
-			}
-			if got := tagged(door.maildir, subject); got != want {
-				t.Errorf("%s: tagged %v, want %v", subject, got, want)
-			}
+			e2e.MustBegin(t, subject, send(door.smtp, fmt.Sprintf("sender%d@new-%s.example", i, door.name), subject), "250")
+			testkit.Equal(t, subject+": tagged", tagged(door.maildir, subject), want)
 		}
 	}
 	if send(d.SMTP, "a@new-milter.example", "known"); tagged(d.Maildir, "known") {
@@ -63,9 +59,7 @@ func TestFirstSeen(t *testing.T) {
 	d.Edit(t, `on_first = "tag"`, `on_first = "tempfail"`)
 	d.Start(t)
 	for i, door := range doors {
-		if got := send(door.smtp, "b@new-"+doors[(i+1)%3].name+".example", "after a restart"); !strings.HasPrefix(got, "250") {
-			t.Errorf("%s: of a domain known before the restart: %q", door.name, got)
-		}
+		testkit.Begins(t, door.name+": of a domain known before the restart", send(door.smtp, "b@new-"+doors[(i+1)%3].name+".example", "after a restart"), "250")
 		sender := "a@later-" + door.name + ".example"
 		got := send(door.smtp, sender, "first attempt")
 		if !strings.HasPrefix(got, "45") || !strings.Contains(got, "4.7.1") || !strings.Contains(got, "domain new here, try again later (ref ") {
@@ -75,9 +69,7 @@ func TestFirstSeen(t *testing.T) {
 		if ref == nil {
 			continue
 		}
-		if got := send(door.smtp, sender, "second attempt"); !strings.HasPrefix(got, "250") {
-			t.Errorf("%s: second attempt: %q", door.name, got)
-		}
+		testkit.Begins(t, door.name+": second attempt", send(door.smtp, sender, "second attempt"), "250")
 		testkit.Eventually(t, "the history to have it", func() bool {
 			_, out, _ := d.Command(t, "history", "--ref", ref[1])
 			return strings.Contains(out, sender) && strings.Contains(out, "had not sent mail here before")

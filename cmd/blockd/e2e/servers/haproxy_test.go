@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"blockd/cmd/blockd/e2e"
@@ -46,20 +45,14 @@ listen smtp
 			testkit.Eventually(t, "HAProxy to listen", func() bool { return e2e.Listens(front) })
 
 			c := e2e.DialFrom(t, "127.0.0.99", front)
-			if got := c.Send("a@bulk.example", "you@here.example", nil); !strings.HasPrefix(got, "550 5.7.1 ") {
-				t.Errorf("a listed sender gets %q", got)
-			}
-			if got := c.Send("friend@there.example", "you@here.example", e2e.Crlf([]byte("Subject: x\n\nhi\n"))); !strings.HasPrefix(got, "250 ") {
-				t.Errorf("a clear sender gets %q", got)
-			}
+			testkit.Begins(t, "a listed sender", c.Send("a@bulk.example", "you@here.example", nil), "550 5.7.1 ")
+			testkit.Begins(t, "a clear sender", c.Send("friend@there.example", "you@here.example", e2e.Crlf([]byte("Subject: x\n\nhi\n"))), "250 ")
 			d.Logged(t, 1, "client=127.0.0.99 ")
 			// HAProxy's own address must not be the client of anybody's mail.
 			testkit.Eventually(t, "health checks to be served", func() bool {
 				return d.Metric("blockd_smtp_sessions_total") > "1"
 			})
-			if got := d.Metric(`blockd_smtp_connections_refused_total{why="proxy"}`); got != "0" {
-				t.Errorf("connections of HAProxy refused: %s\n%s", got, e2e.Tail(d.Log.String(), 2000))
-			}
+			testkit.Equal(t, "connections of HAProxy refused", d.Metric(`blockd_smtp_connections_refused_total{why="proxy"}`), "0")
 		})
 	}
 }
@@ -68,9 +61,7 @@ listen smtp
 func TestProxyHeaderOfAClient(t *testing.T) {
 	d := e2e.Serve(t, e2e.Setup{SMTP: "proxy_from = [\"192.0.2.0/24\"]\n"})
 	c := e2e.DialTalk(t, d.SMTP)
-	if got := c.Command("PROXY TCP4 203.0.113.7 192.0.2.25 4711 25"); !strings.HasPrefix(got, "500 ") {
-		t.Errorf("PROXY = %q", got)
-	}
+	testkit.Begins(t, "PROXY", c.Command("PROXY TCP4 203.0.113.7 192.0.2.25 4711 25"), "500 ")
 	if rest, err := c.R.ReadString('\n'); err == nil {
 		t.Errorf("the session goes on: %q", rest)
 	}

@@ -74,8 +74,7 @@ func serveImport(t *testing.T, dir, policy string) *e2e.Daemon {
 // PROXY header, or by XCLIENT.
 func asClient(t *testing.T, address, ip string, proxy bool) *e2e.Client {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", address, time.Minute)
-	testkit.Must(t, err)
+	conn := testkit.Value(net.DialTimeout("tcp", address, time.Minute))(t)
 	t.Cleanup(func() { conn.Close() })
 	c := &e2e.Client{T: t, Conn: conn, R: bufio.NewReader(conn)}
 	six := netip.MustParseAddr(ip).Is6()

@@ -49,8 +49,7 @@ func newJail(t *testing.T) *jail {
 		testkit.Missing(t, "mail servers start as root, and these tests do not")
 	}
 	// Not t.TempDir: its parents are closed to the servers' users.
-	dir, err := os.MkdirTemp("", "blockd-jail-")
-	testkit.Must(t, err)
+	dir := testkit.Value(os.MkdirTemp("", "blockd-jail-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	j := &jail{dir: dir, cert: selfsigned.New(t, "mail.here.example"), log: &testkit.Log{}}
 	if out, err := exec.Command("cp", "-a", source+"/.", dir).CombinedOutput(); err != nil {
@@ -103,8 +102,7 @@ func (j *jail) mkdir(t *testing.T, inside string, owner int, mode os.FileMode) s
 // listenLog takes what servers say to syslog(3).
 func (j *jail) listenLog(t *testing.T) {
 	t.Helper()
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: j.path("dev/log"), Net: "unixgram"})
-	testkit.Must(t, err)
+	conn := testkit.Value(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: j.path("dev/log"), Net: "unixgram"}))(t)
 	testkit.Must(t, os.Chmod(j.path("dev/log"), 0o666))
 	ended := make(chan struct{})
 	go func() {

@@ -15,8 +15,7 @@ import (
 // vocabulary are the fields of a decision's log line in their order, from docs/operation.md.
 func vocabulary(t *testing.T) (fields []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(e2e.Root, "docs", "operation.md"))
-	testkit.Must(t, err)
+	text := testkit.Value(os.ReadFile(filepath.Join(e2e.Root, "docs", "operation.md")))(t)
 	_, table, _ := strings.Cut(string(text), "\n### Fields\n")
 	table, _, _ = strings.Cut(table, "\n#")
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(table, -1) {

@@ -179,9 +179,7 @@ func fill(t *testing.T, s *mailServer, cases []matrixCase) *column {
 		}
 	}
 	m.filter.Counted(t, `blockd_smtp_messages_total{outcome="accepted"}`, fmt.Sprint(arrived))
-	if got := m.filter.Metric("blockd_smtp_panics_total"); got != "0" {
-		t.Errorf("panics: %s", got)
-	}
+	testkit.Equal(t, "panics", m.filter.Metric("blockd_smtp_panics_total"), "0")
 	t.Logf("%s %s: %d cases alone and through blockd, %d more at the borders of buffers", s.name, s.version, len(cases), len(borders))
 	return c
 }

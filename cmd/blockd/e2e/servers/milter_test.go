@@ -84,17 +84,11 @@ func TestMilterOfAnUnknownClient(t *testing.T) {
 		if address == "192.0.2.7" {
 			want = "550" // listed
 		}
-		if reply := c.Command("MAIL FROM:<friend@there.example>"); !strings.HasPrefix(reply, "250") {
-			t.Errorf("MAIL of client %s = %q", address, reply)
-		}
-		if reply := c.Command("RCPT TO:<you@here.example>"); !strings.HasPrefix(reply, want) {
-			t.Errorf("RCPT of client %s = %q, want %s", address, reply, want)
-		}
+		testkit.Begins(t, "MAIL of client "+address, c.Command("MAIL FROM:<friend@there.example>"), "250")
+		testkit.Begins(t, "RCPT of client "+address, c.Command("RCPT TO:<you@here.example>"), want)
 		c.Command("RSET")
 		c.Command("MAIL FROM:<promo@bad.example>")
-		if reply := c.Command("RCPT TO:<you@here.example>"); !strings.HasPrefix(reply, "550") {
-			t.Errorf("RCPT of client %s and a listed sender = %q", address, reply)
-		}
+		testkit.Begins(t, fmt.Sprintf("RCPT of client %s and a listed sender", address), c.Command("RCPT TO:<you@here.example>"), "550")
 	}
 }
 
@@ -187,8 +181,7 @@ func TestMilterUnderTLS(t *testing.T) {
 	certPath, keyPath := cert.Write(t, publicDir(t))
 	d, p := withMilter(t, false, "smtpd_tls_security_level=may", "smtpd_tls_cert_file="+certPath, "smtpd_tls_key_file="+keyPath)
 	for range 2 {
-		plain, err := smtp.Dial(p.SMTP)
-		testkit.Must(t, err)
+		plain := testkit.Value(smtp.Dial(p.SMTP))(t)
 		testkit.Must(t, plain.Hello("client.there.example"))
 		testkit.Must(t, plain.StartTLS(&tls.Config{ServerName: "mail.here.example", RootCAs: cert.Pool()}))
 		for range 2 {
@@ -251,7 +244,5 @@ func TestMilterWithSendmail(t *testing.T) {
 	if strings.Contains(all, "Subject: dropped") {
 		t.Error("a discarded message arrived")
 	}
-	if got := d.Metric("blockd_milter_panics_total"); got != "0" {
-		t.Errorf("panics: %s", got)
-	}
+	testkit.Equal(t, "panics", d.Metric("blockd_milter_panics_total"), "0")
 }

@@ -115,23 +115,17 @@ func TestPostfixAsksThePolicyService(t *testing.T) {
 		{"RCPT TO:<bob@here.example>", "550 5.7.1 <100%@shop.example>: Sender address rejected: listed in bad (ref *)"},
 		{"RSET", "250 2.0.0 Ok"},
 	} {
-		if got := e2e.Plain(c.Command("%s", line.say)); got != line.want {
-			t.Errorf("%d: %s: %q, want %q", i, line.say, got, line.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%d: %s", i, line.say), e2e.Plain(c.Command("%s", line.say)), line.want)
 	}
 	for _, who := range []struct{ xclient, want string }{
 		{"ADDR=198.51.100.7 NAME=[UNAVAILABLE]", "550 5.7.1 <a@there.example>: Sender address rejected: client address [198.51.100.7] listed in clients (ref *)"},
 		{"ADDR=203.0.113.7 NAME=[UNAVAILABLE]", "250 2.1.5 Ok"},
 	} {
 		c := e2e.DialSMTP(t, p.SMTP)
-		if got := c.Command("XCLIENT %s", who.xclient); !strings.HasPrefix(got, "220 ") {
-			t.Fatalf("XCLIENT: %q", got)
-		}
+		e2e.MustBegin(t, "XCLIENT", c.Command("XCLIENT %s", who.xclient), "220 ")
 		c.Command("EHLO client.there.example")
 		c.Command("MAIL FROM:<a@there.example>")
-		if got := e2e.Plain(c.Command("RCPT TO:<bob@here.example>")); got != who.want {
-			t.Errorf("%s: %q, want %q", who.xclient, got, who.want)
-		}
+		testkit.Equal(t, who.xclient, e2e.Plain(c.Command("RCPT TO:<bob@here.example>")), who.want)
 	}
 	// One smtpd asks on one connection, for as long as it lives.
 	a.CountedSome(t, `blockd_postfix_connections{service="policy"}`)
@@ -143,14 +137,10 @@ func TestPostfixTellsThePolicyServiceWhoHasLoggedIn(t *testing.T) {
 		a := serveAsked(t, e2e.Setup{SMTP: "skip_authenticated = " + skip})
 		p := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions", a.senders("policy")))
 		c := e2e.DialSMTP(t, p.SMTP)
-		if got := c.Command("XCLIENT ADDR=192.0.2.7 LOGIN=alice"); !strings.HasPrefix(got, "220 ") {
-			t.Fatalf("XCLIENT: %q", got)
-		}
+		e2e.MustBegin(t, "XCLIENT", c.Command("XCLIENT ADDR=192.0.2.7 LOGIN=alice"), "220 ")
 		c.Command("EHLO client.there.example")
 		c.Command("MAIL FROM:<a@bulk.example>")
-		if got := c.Command("RCPT TO:<bob@here.example>"); !strings.HasPrefix(got, want) {
-			t.Errorf("skip_authenticated = %s: %q, want %s", skip, got, want)
-		}
+		testkit.Begins(t, "skip_authenticated = "+skip, c.Command("RCPT TO:<bob@here.example>"), want)
 	}
 }
 
@@ -168,9 +158,7 @@ func TestPostfixPrefixesTheWords(t *testing.T) {
 		p := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions(where, a.senders("policy")))
 		c := e2e.DialSMTP(t, p.SMTP)
 		c.Command("MAIL FROM:<a@bulk.example>")
-		if got := e2e.Plain(c.Command("RCPT TO:<bob@here.example>")); got != want {
-			t.Errorf("%s: %q, want %q", where, got, want)
-		}
+		testkit.Equal(t, where, e2e.Plain(c.Command("RCPT TO:<bob@here.example>")), want)
 	}
 }
 
@@ -181,27 +169,19 @@ func TestPostfixInstanceHasOneGeneration(t *testing.T) {
 	p := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions", a.senders("policy")))
 	begun, later := e2e.DialSMTP(t, p.SMTP), e2e.DialSMTP(t, p.SMTP)
 	begun.Command("MAIL FROM:<a@bulk.example>")
-	if got := begun.Command("RCPT TO:<bob@here.example>"); !strings.HasPrefix(got, "550 ") {
-		t.Fatalf("before the reload: %q", got)
-	}
+	e2e.MustBegin(t, "before the reload", begun.Command("RCPT TO:<bob@here.example>"), "550 ")
 	e2e.Replace(t, a.Path("bad.txt"), "other.example\n")
 	a.Reload(t)
 	testkit.Eventually(t, "the list to be taken up", func() bool {
 		_, body := a.Get("/v1/check?sender=a@bulk.example")
 		return strings.Contains(body, `"verdict":"clear"`)
 	})
-	if got := begun.Command("RCPT TO:<carol@here.example>"); !strings.HasPrefix(got, "550 ") {
-		t.Errorf("the second recipient of the same message: %q, want 550", got)
-	}
+	testkit.Begins(t, "the second recipient of the same message", begun.Command("RCPT TO:<carol@here.example>"), "550 ")
 	later.Command("MAIL FROM:<a@bulk.example>")
-	if got := later.Command("RCPT TO:<bob@here.example>"); !strings.HasPrefix(got, "250 ") {
-		t.Errorf("the next message: %q, want 250", got)
-	}
+	testkit.Begins(t, "the next message", later.Command("RCPT TO:<bob@here.example>"), "250 ")
 	begun.Command("RSET")
 	begun.Command("MAIL FROM:<a@bulk.example>")
-	if got := begun.Command("RCPT TO:<bob@here.example>"); !strings.HasPrefix(got, "250 ") {
-		t.Errorf("the next message on the same connection: %q, want 250", got)
-	}
+	testkit.Begins(t, "the next message on the same connection", begun.Command("RCPT TO:<bob@here.example>"), "250 ")
 }
 
 // What is done with a message rather than with a recipient, as far as Postfix can.
@@ -215,12 +195,8 @@ func TestPostfixTreatsAMessage(t *testing.T) {
 		for _, r := range to {
 			replies = append(replies, c.Command("RCPT TO:<%s@here.example>", r))
 		}
-		if got := c.Command("DATA"); !strings.HasPrefix(got, "354") {
-			t.Fatalf("DATA = %q", got)
-		}
-		if got := c.Command("Subject: %s\r\n\r\nx\r\n.", marker); !strings.HasPrefix(got, "250") {
-			t.Errorf("the dot = %q", got)
-		}
+		e2e.MustBegin(t, "DATA", c.Command("DATA"), "354")
+		testkit.Begins(t, "the dot", c.Command("Subject: %s\r\n\r\nx\r\n.", marker), "250")
 		return replies
 	}
 	arrived := func(marker string) (texts []string) {
@@ -268,9 +244,7 @@ func TestPostfixTreatsAMessage(t *testing.T) {
 	}
 	testkit.Eventually(t, "Postfix to hold two messages", func() bool { return len(p.Held(t)) == 2 })
 	// All that is to arrive has: only now can something be found that should not.
-	if got := len(e2e.Messages(t, p.Maildir)); got != 7 {
-		t.Errorf("%d messages arrived, want 7", got)
-	}
+	testkit.Equal(t, "messages that arrived", len(e2e.Messages(t, p.Maildir)), 7)
 }
 
 // The recipes of docs/postfix.md: a Unix socket below Postfix's queue, and a table
@@ -295,9 +269,7 @@ func TestPostfixRecipes(t *testing.T) {
 		for to, want := range map[string]string{
 			"bob": "550 5.7.1 <a@bulk.example>: Sender address rejected: listed in bad (ref *)", "postmaster": "250 2.1.5 Ok", "abuse": "250 2.1.5 Ok",
 		} {
-			if got := e2e.Plain(c.Command("RCPT TO:<%s@here.example>", to)); got != want {
-				t.Errorf("%s to %s: %q, want %q", p.SMTP, to, got, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s to %s", p.SMTP, to), e2e.Plain(c.Command("RCPT TO:<%s@here.example>", to)), want)
 		}
 	}
 }

@@ -72,9 +72,7 @@ func TestSignaturesThroughMailServers(t *testing.T) {
 			}
 			want("listed without exception", c.Send("a@bad.example", "you@here.example", nil), "550", "listed in bad (ref ")
 			want("exempt recipient", c.Send("a@x.example", "postmaster@here.example", []byte(foldedLetter)), "250")
-			if n := p.Count(); n != 0 {
-				t.Errorf("ordinary mail has cost %d queries: %v", n, p.Asked())
-			}
+			testkit.Equal(t, fmt.Sprintf("queries of ordinary mail, %v", p.Asked()), p.Count(), 0)
 
 			want("SPF", c.Send("a@y.example", "you@here.example", []byte("Subject: spf\r\n\r\nhi\r\n")), "250")
 			large := foldedLetter + strings.Repeat("A line of some length, as there are many.\r\n", 30_000) // 1.2 MiB: in a file
@@ -114,9 +112,7 @@ func TestSignaturesThroughMailServers(t *testing.T) {
 			} {
 				d.Counted(t, series, want)
 			}
-			if files := openNameless(t, d); files != 0 {
-				t.Errorf("%d files of messages are open", files)
-			}
+			testkit.Equal(t, "files of messages that are open", openNameless(t, d), 0)
 		})
 	}
 }
@@ -157,9 +153,7 @@ func TestResultsThroughMailServers(t *testing.T) {
 	for _, smtp := range []string{postfix.SMTP, sendmail.smtp} {
 		c := e2e.DialSMTP(t, smtp)
 		for sender, text := range map[string]string{"a@there.example": foldedLetter, "": foldedLetter, "a@x.example": signed} {
-			if got := c.Send(sender, "you@here.example", []byte(forged+text)); !strings.HasPrefix(got, "250") {
-				t.Errorf("message of <%s>: %q", sender, got)
-			}
+			testkit.Begins(t, fmt.Sprintf("message of <%s>", sender), c.Send(sender, "you@here.example", []byte(forged+text)), "250")
 		}
 		c.Command("QUIT")
 	}

@@ -33,18 +33,14 @@ func TestProofBeforePostfix(t *testing.T) {
 	var passed []string
 	want := func(what, prefix, from, text string) {
 		t.Helper()
-		if got := c.Send(from, "you@here.example", []byte(text)); !strings.HasPrefix(got, prefix) {
-			t.Errorf("%s: %q, want %q", what, got, prefix)
-		}
+		testkit.Begins(t, what, c.Send(from, "you@here.example", []byte(text)), prefix)
 		if prefix == "250" {
 			passed = append(passed, strings.ReplaceAll(text, "\r\n", "\n"))
 		}
 	}
 	want("clear sender", "250", "a@there.example", foldedLetter)
 	want("listed without exception", "550 5.7.1 ", "a@bad.example", "")
-	if n := p.Count(); n != 0 {
-		t.Errorf("ordinary mail has cost %d queries: %v", n, p.Asked())
-	}
+	testkit.Equal(t, fmt.Sprintf("queries of ordinary mail, %v", p.Asked()), p.Count(), 0)
 	want("SPF", "250", "a@y.example", "Subject: spf\r\n\r\nhi\r\n")
 	large := foldedLetter + strings.Repeat("A line of some length, as there are many.\r\n", 30_000) // 1.2 MiB: in a file
 	for _, text := range []string{foldedLetter, large} {
@@ -67,28 +63,19 @@ func TestProofBeforePostfix(t *testing.T) {
 	// The last chunk is an octet short until the verdict.
 	for _, tt := range []struct{ text, want string }{{signed, "250"}, {foldedLetter, refused}, {signed + "more\r\n", refused}, {signed, "250"}} {
 		for _, line := range []string{"MAIL FROM:<a@x.example>", "RCPT TO:<you@here.example>"} {
-			if got := c.Command("%s", line); !strings.HasPrefix(got, "250") {
-				t.Fatalf("%s: %q", line, got)
-			}
+			e2e.MustBegin(t, line, c.Command("%s", line), "250")
 		}
 		c.Write(fmt.Appendf(nil, "BDAT 100\r\n%sBDAT %d LAST\r\n%s", tt.text[:100], len(tt.text)-100, tt.text[100:]))
-		if got := c.Reply(); !strings.HasPrefix(got, "250") {
-			t.Errorf("first chunk: %q", got)
-		}
-		if got := c.Reply(); !strings.HasPrefix(got, tt.want) {
-			t.Errorf("last chunk: %q, want %q", got, tt.want)
-		}
+		testkit.Begins(t, "first chunk", c.Reply(), "250")
+		testkit.Begins(t, "last chunk", c.Reply(), tt.want)
 		if tt.want == "250" {
 			passed = append(passed, strings.ReplaceAll(tt.text, "\r\n", "\n"))
 		}
 	}
-	if got := c.Command("QUIT"); !strings.HasPrefix(got, "221") {
-		t.Errorf("QUIT: %q", got)
-	}
+	testkit.Begins(t, "QUIT", c.Command("QUIT"), "221")
 
 	// A client under TLS is watched while its message is looked at, and can go on behind that.
-	conn, err := tls.Dial("tcp", overTLS, &tls.Config{InsecureSkipVerify: true})
-	testkit.Must(t, err)
+	conn := testkit.Value(tls.Dial("tcp", overTLS, &tls.Config{InsecureSkipVerify: true}))(t)
 	defer conn.Close()
 	c = &e2e.Client{T: t, Conn: conn, R: bufio.NewReader(conn)}
 	c.Reply()
@@ -96,9 +83,7 @@ func TestProofBeforePostfix(t *testing.T) {
 	want("under TLS, no signature", refused, "a@x.example", foldedLetter)
 	want("under TLS, signed", "250", "a@x.example", signed)
 	want("under TLS, SPF", "250", "a@y.example", "Subject: tls\r\n\r\nhi\r\n")
-	if got := c.Command("QUIT"); !strings.HasPrefix(got, "221") {
-		t.Errorf("QUIT: %q", got)
-	}
+	testkit.Begins(t, "QUIT", c.Command("QUIT"), "221")
 
 	testkit.Eventually(t, fmt.Sprintf("Postfix to deliver %d messages", len(passed)), func() bool { return len(e2e.Messages(t, pf.Maildir)) >= len(passed) })
 	slices.SortFunc(passed, func(a, b string) int { return len(b) - len(a) }) // a signed letter ends as the one without
@@ -115,9 +100,7 @@ func TestProofBeforePostfix(t *testing.T) {
 	for _, text := range passed {
 		t.Errorf("let pass and has not arrived as it was: %.300q", text)
 	}
-	if files := openNameless(t, d); files != 0 {
-		t.Errorf("%d files of messages are open", files)
-	}
+	testkit.Equal(t, "files of messages that are open", openNameless(t, d), 0)
 	for series, want := range map[string]string{`blockd_smtp_messages_total{outcome="refused"}`: "9", "blockd_smtp_panics_total": "0"} {
 		d.Counted(t, series, want)
 	}

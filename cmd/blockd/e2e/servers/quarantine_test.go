@@ -104,9 +104,7 @@ func TestQuarantineReleaseKilled(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { defer close(ended); release() }()
 		testkit.Eventually(t, "the next server to hear "+line, func() bool { return len(got) > 0 })
-		if have := <-got; have != line {
-			t.Fatalf("the next server hangs at %q, want %q", have, line)
-		}
+		testkit.MustEqual(t, "the next server hangs at", <-got, line)
 		d.Cmd.Process.Kill()
 		<-d.Ended
 		<-ended

@@ -45,9 +45,7 @@ func TestLetter(t *testing.T) {
 	d.Start(t)
 	c := e2e.DialFrom(t, "127.0.0.9", d.SMTP)
 	for sender, want := range map[string]string{"x@bulk.example": "550 ", "friend@bulk.example": "550 ", "x@there.example": "250 ", "x@xn--bcher-kva.example": "550 "} {
-		if got := c.Send(sender, "you@here.example", []byte("Subject: hello\r\n\r\nhello\r\n")); !strings.HasPrefix(got, want) {
-			t.Errorf("%s: %s", sender, got)
-		}
+		testkit.Begins(t, sender, c.Send(sender, "you@here.example", []byte("Subject: hello\r\n\r\nhello\r\n")), want)
 	}
 	c.Command("QUIT")
 	d.Must(t, "add", "--action", "allow", "friend@bulk.example")
@@ -81,9 +79,7 @@ func TestLetter(t *testing.T) {
 		}
 		for field, want := range map[string]string{"Return-Path": "<>", "From": "blockd <blockd@filter.here.example>", "To": "anna@here.example, ops@here.example",
 			"Auto-Submitted": "auto-generated", "Mime-Version": "1.0", "Content-Type": "text/plain; charset=utf-8"} {
-			if got := m.Header.Get(field); got != want {
-				t.Errorf("%s: %s: %q, want %q", when, field, got, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: %s", when, field), m.Header.Get(field), want)
 		}
 		if id := m.Header.Get("Message-Id"); !strings.HasPrefix(id, "<blockd.report.") || !strings.HasSuffix(id, "@filter.here.example>") {
 			t.Errorf("%s: Message-ID %q", when, id)
@@ -111,9 +107,7 @@ func TestLetter(t *testing.T) {
 	if text := d.Kept(t); !strings.Contains(text, "you@here.example") || strings.Contains(text, "anna@here.example") || strings.Contains(text, "ops@here.example") {
 		t.Errorf("a letter is a decision:\n%s", text)
 	}
-	if got := e2e.DialSMTP(t, next.SMTP).Send("", "anna@here.example", []byte("Subject: hello\r\n\r\nhello\r\n")); !strings.HasPrefix(got, "55") {
-		t.Errorf("the null sender of somebody else from blockd's address: %s", got)
-	}
+	testkit.Begins(t, "the null sender of somebody else from blockd's address", e2e.DialSMTP(t, next.SMTP).Send("", "anna@here.example", []byte("Subject: hello\r\n\r\nhello\r\n")), "55")
 }
 
 // TestLetterTwiceNeverNone kills the daemon between a letter and the answer to it, has another process take over at that moment, and has the
@@ -140,9 +134,7 @@ func TestLetterTwiceNeverNone(t *testing.T) {
 	c := e2e.DialSMTP(t, d.SMTP)
 	for _, text := range []string{"From: blockd <blockd@filter.here.example>\r\nAuto-Submitted: auto-generated\r\nX-Blockd-Report: 2026-11-17T16:00:00Z 2026-11-24T16:00:00Z\r\n\r\na letter\r\n",
 		"From: MAILER-DAEMON@there.example\r\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n--b\r\n\r\na bounce\r\n--b--\r\n"} {
-		if got := c.Send("", "blockd@here.example", []byte(text)); !strings.HasPrefix(got, "250 ") {
-			t.Errorf("the null sender: %s", got)
-		}
+		testkit.Begins(t, "the null sender", c.Send("", "blockd@here.example", []byte(text)), "250 ")
 	}
 	d.Stop(t)
 	due(2 * time.Hour)
@@ -169,9 +161,7 @@ func TestLetterTwiceNeverNone(t *testing.T) {
 	d.Kill(t)
 	release()
 	d.Start(t)
-	if second := count(2); second != first {
-		t.Errorf("Message-ID %s, after a kill %s", first, second)
-	}
+	testkit.Equal(t, "Message-ID after a kill", count(2), first)
 	d.Logged(t, 1, "the answer to a report was not waited for")
 	d.CountedSome(t, "blockd_report_last_sent_timestamp_seconds")
 	d.Stop(t)
@@ -199,9 +189,7 @@ func TestLetterTwiceNeverNone(t *testing.T) {
 	in.answers(nil)
 	d.Start(t)
 	d.Counted(t, "blockd_report_failing", "0")
-	if id := count(5); id != refused {
-		t.Errorf("Message-ID %s, after a day %s", refused, id)
-	}
+	testkit.Equal(t, "Message-ID after a day", count(5), refused)
 	var state struct{ Since string }
 	testkit.Must(t, json.Unmarshal([]byte(began), &state))
 	if m, _ := opened(t, in.all()[4].text); !strings.HasPrefix(m.Header.Get("X-Blockd-Report"), state.Since+" ") {

@@ -27,8 +27,7 @@ func TestImportAnswersAsRspamd(t *testing.T) {
 	scanner := e2e.RunRspamd(t, "", `modules { path = "$PLUGINSDIR/settings.lua"; }
 `+settings)
 	action := func(from, rcpt string) string {
-		req, err := http.NewRequest("POST", "http://"+scanner+"/checkv2", strings.NewReader("From: <"+from+">\r\nSubject: x\r\n\r\nx\r\n"))
-		testkit.Must(t, err)
+		req := testkit.Value(http.NewRequest("POST", "http://"+scanner+"/checkv2", strings.NewReader("From: <"+from+">\r\nSubject: x\r\n\r\nx\r\n")))(t)
 		req.Header.Set("From", from)
 		req.Header.Set("Rcpt", rcpt)
 		resp, err := http.DefaultClient.Do(req)

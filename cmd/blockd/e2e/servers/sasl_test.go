@@ -76,8 +76,7 @@ func TestAuthWithPostfix(t *testing.T) {
 	}
 	// A mechanism that may add a layer of its own is not offered. swaks cannot show it: what it
 	// says depends on the modules of Perl beside it.
-	under, err := smtp.Dial(d.SMTP)
-	testkit.Must(t, err)
+	under := testkit.Value(smtp.Dial(d.SMTP))(t)
 	defer under.Close()
 	testkit.Must(t, under.StartTLS(&tls.Config{ServerName: "filter.here.example", RootCAs: cert.Pool()}))
 	if _, offered := under.Extension("AUTH"); offered != "PLAIN LOGIN CRAM-MD5" {

@@ -52,18 +52,14 @@ func TestPostfixReadsTheSameSender(t *testing.T) {
 			}
 			c.Command("DATA")
 			c.Write([]byte("Subject: who is it?\r\n\r\n.\r\n"))
-			if got := c.Reply(); !strings.HasPrefix(got, "250") {
-				t.Fatalf("the dot = %q", got)
-			}
+			e2e.MustBegin(t, "the dot", c.Reply(), "250")
 			var from string
 			testkit.Eventually(t, "Postfix to log the sender", func() bool {
 				_, after, ok := strings.Cut(p.Log()[before:], "from=<")
 				from, _, _ = strings.Cut(after, ">, size=")
 				return ok && from != after
 			})
-			if domain := from[strings.LastIndex(from, "@")+1:]; domain != tt.want {
-				t.Errorf("%s: Postfix took mail from <%s>, blockd had judged %s", tt.mail, from, tt.want)
-			}
+			testkit.Equal(t, tt.mail+": the domain that Postfix took mail from", from[strings.LastIndex(from, "@")+1:], tt.want)
 		})
 	}
 }

@@ -94,8 +94,7 @@ func configureSendmail(t *testing.T, mc ...string) (*jail, *mailServer) {
 // libraries are the folders that hold the shared libraries of the jail.
 func (j *jail) libraries(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob(j.path("usr/lib/*/libsigsegv.so.2"))
-	testkit.Must(t, err)
+	files := testkit.Value(filepath.Glob(j.path("usr/lib/*/libsigsegv.so.2")))(t)
 	for i, file := range files {
 		files[i] = filepath.Dir(file)
 	}

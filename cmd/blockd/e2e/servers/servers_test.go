@@ -105,9 +105,7 @@ func TestServers(t *testing.T) {
 				t.Errorf("arrived: %q\n%s", got, s.log())
 			}
 			c.Command("MAIL FROM:<friend@there.example>")
-			if got := c.Command("RCPT TO:<you@elsewhere.example>"); !strings.HasPrefix(got, "5") {
-				t.Errorf("a recipient elsewhere = %q", got)
-			}
+			testkit.Begins(t, "a recipient elsewhere", c.Command("RCPT TO:<you@elsewhere.example>"), "5")
 		})
 	}
 }

@@ -14,8 +14,7 @@ import (
 // publicDir makes a folder that any user may write to, as smtp-sink's user must.
 func publicDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "blockd-sink-")
-	testkit.Must(t, err)
+	dir := testkit.Value(os.MkdirTemp("", "blockd-sink-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	testkit.Must(t, os.Chmod(dir, 0o777))
 	return dir
@@ -63,9 +62,7 @@ func TestLMTPUpstream(t *testing.T) {
 				{"Subject: by LMTP\r\n\r\n..a line that begins with a dot\r\n.", "250"},
 				{"QUIT", "221"},
 			} {
-				if got := c.Command("%s", step.command); !strings.HasPrefix(got, step.want) {
-					t.Fatalf("%s = %q, want %s", step.command, got, step.want)
-				}
+				e2e.MustBegin(t, step.command, c.Command("%s", step.command), step.want)
 			}
 			var text []byte
 			testkit.Eventually(t, "the message to be in the sink's file", func() bool {

@@ -40,12 +40,8 @@ func TestTLSWithPostfix(t *testing.T) {
 			p := e2e.StartPostfix(t, e2e.FreeAddress(t), append(tt.postfix, shown...)...)
 			d := e2e.Serve(t, e2e.Setup{Upstream: "smtp://" + p.SMTP, Lists: e2e.BadList, Files: e2e.BadFiles, SMTP: "client_info = \"xclient\"\n" + tt.settings})
 			c := e2e.DialSMTP(t, d.SMTP)
-			if got := c.Send("a@bulk.example", "you@here.example", nil); !strings.HasPrefix(got, "550 5.7.1 ") {
-				t.Errorf("a listed sender gets %q", got)
-			}
-			if got := c.Send("friend@there.example", "you@here.example", e2e.Crlf([]byte("Subject: under TLS\n\nhi\n"))); !strings.HasPrefix(got, "250 ") {
-				t.Errorf("a clear sender gets %q", got)
-			}
+			testkit.Begins(t, "a listed sender", c.Send("a@bulk.example", "you@here.example", nil), "550 5.7.1 ")
+			testkit.Begins(t, "a clear sender", c.Send("friend@there.example", "you@here.example", e2e.Crlf([]byte("Subject: under TLS\n\nhi\n"))), "250 ")
 			testkit.Eventually(t, "the message to arrive", func() bool { return len(e2e.Messages(t, p.Maildir)) == 1 })
 			d.CountedSome(t, `blockd_upstream_selftest_total{result="passed"}`)
 			testkit.Eventually(t, "Postfix to tell of TLS", func() bool { return strings.Contains(p.Log(), "TLS connection established from") })
@@ -65,9 +61,7 @@ func TestUpstreamWithoutTLSGetsNothing(t *testing.T) {
 		return strings.Contains(body, "smtp.upstream: upstream does not offer STARTTLS, and nothing is sent in the clear")
 	})
 	c := e2e.DialTalk(t, d.SMTP)
-	if got := c.Command("EHLO client.there.example"); !strings.HasPrefix(got, "421 4.4.1 ") {
-		t.Errorf("EHLO = %q, want 421 4.4.1", got)
-	}
+	testkit.Begins(t, "EHLO", c.Command("EHLO client.there.example"), "421 4.4.1 ")
 }
 
 // TestTLSClients connects openssl and swaks, by STARTTLS and with TLS from the
@@ -90,9 +84,7 @@ func TestTLSClients(t *testing.T) {
 			if out, err := exec.Command(testkit.Peer(t, "swaks"), args...).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("TLS started with cipher TLS")) {
 				t.Errorf("swaks %q: %v\n%s", args, err, out)
 			}
-			if got := len(e2e.Messages(t, d.Maildir)); got != before+1 {
-				t.Errorf("%d more messages in the Maildir, want 1", got-before)
-			}
+			testkit.Equal(t, "messages in the Maildir", len(e2e.Messages(t, d.Maildir)), before+1)
 		})
 	}
 	openssl := testkit.Peer(t, "openssl")
@@ -105,9 +97,7 @@ func TestTLSClients(t *testing.T) {
 		}
 		return ""
 	}
-	if fault := serial(); fault != "" {
-		t.Error(fault)
-	}
+	testkit.Equal(t, "faults of openssl s_client", serial(), "")
 	for _, old := range []string{"-tls1", "-tls1_1"} {
 		cmd := exec.Command(openssl, "s_client", "-starttls", "smtp", "-connect", d.SMTP, old, "-cipher", "DEFAULT@SECLEVEL=0")
 		if out, err := cmd.CombinedOutput(); err == nil && !bytes.Contains(out, []byte("Cipher is (NONE)")) {
@@ -126,9 +116,7 @@ func TestTLSClients(t *testing.T) {
 	testkit.Write(t, filepath.Join(d.Dir, "key.pem"), "torn")
 	d.Reload(t)
 	d.Counted(t, "blockd_smtp_tls_certificate_current", "0") // the torn pair is noticed
-	if fault := serial(); fault != "" {
-		t.Errorf("with a torn pair on disk the one before does not serve: %s", fault)
-	}
+	testkit.Equal(t, "with a torn pair on disk, for the one before", serial(), "")
 	if got := d.Metric("blockd_smtp_tls_certificate_valid_until_timestamp_seconds"); got == "" || got == "0" {
 		t.Errorf("valid until = %q", got)
 	}
