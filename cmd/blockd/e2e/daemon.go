@@ -275,6 +275,36 @@ func (d *Daemon) Must(t *testing.T, args ...string) string {
 	return out
 }
 
+// Ends is Command with the exit code that it must have. It returns both outputs.
+func (d *Daemon) Ends(t *testing.T, code int, args ...string) string {
+	t.Helper()
+	got, out, errs := d.Command(t, args...)
+	testkit.Equal(t, fmt.Sprintf("blockd %q says %s%s: its exit code", args, out, errs), got, code)
+	return out + errs
+}
+
+// Prints waits until a command, words with blanks between them, prints each of these parts.
+func (d *Daemon) Prints(t *testing.T, words string, parts ...string) {
+	t.Helper()
+	testkit.Eventually(t, "blockd "+words+" to print "+strings.Join(parts, " and "), func() bool {
+		_, out, _ := d.Command(t, strings.Fields(words)...)
+		return hasAll(out, parts)
+	})
+}
+
+// Says waits until the answer of the HTTP door has each of these parts.
+func (d *Daemon) Says(t *testing.T, path string, parts ...string) {
+	t.Helper()
+	testkit.Eventually(t, path+" to say "+strings.Join(parts, " and "), func() bool {
+		_, body := d.Get(path)
+		return hasAll(body, parts)
+	})
+}
+
+func hasAll(text string, parts []string) bool {
+	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
+}
+
 // doors ask a running daemon about one sender, each over a connection that stays. An SMTP
 // session stays until it has collected a few refusals: one with many is slowed and ended.
 type doors struct {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -39,7 +38,7 @@ func (d *Daemon) Logged(t *testing.T, number int, texts ...string) {
 	testkit.Eventually(t, "the log to have "+strings.Join(texts, " and "), func() bool {
 		found := 0
 		for line := range strings.Lines(d.Log.String()) {
-			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+			if hasAll(line, texts) {
 				found++
 			}
 		}

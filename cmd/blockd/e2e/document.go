@@ -122,6 +122,22 @@ func PerformAs(t *testing.T, document, dir string, env []string, commands []Comm
 	}
 }
 
+// Ran runs a command that has to work, and returns what it prints.
+func Ran(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%q: %v\n%s", cmd.Args, err, out)
+	}
+	return string(out)
+}
+
+// Blockd is Ran for the program.
+func Blockd(t *testing.T, args ...string) string {
+	t.Helper()
+	return Ran(t, exec.Command(Program, args...))
+}
+
 func CopyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {

@@ -34,8 +34,6 @@ func TestAnsibleRole(t *testing.T) {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Dir = roles
 		cmd.Env = append(os.Environ(), "HOME="+dir, "ANSIBLE_ROLES_PATH="+roles, "ANSIBLE_LOCAL_TEMP="+dir, "LC_ALL=C.UTF-8")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", args[0], err, out)
-		}
+		e2e.Ran(t, cmd)
 	}
 }

@@ -60,10 +60,7 @@ func TestListsOverHTTP(t *testing.T) {
 	if c.List != "throwaway" || c.Mode != "shadow" {
 		t.Errorf("added: %+v", c)
 	}
-	testkit.Eventually(t, "the list to be fetched", func() bool {
-		_, body := d.Get("/v1/check?sender=x@throwaway.example")
-		return strings.Contains(body, `"list":"throwaway"`) && strings.Contains(body, `"mode":"shadow"`)
-	})
+	d.Says(t, "/v1/check?sender=x@throwaway.example", `"list":"throwaway"`, `"mode":"shadow"`)
 	testkit.Begins(t, "in shadow mode", send(), "250 ")
 	testkit.Has(t, d.Must(t, "config", "--effective"), "throwaway")
 	testkit.Has(t, d.Must(t, "subscribe", "throwaway"), "throwaway watches since")
@@ -155,10 +152,7 @@ func TestListsOverHTTPKilled(t *testing.T) {
 	<-done
 	t.Logf("it was killed before it answered: %v", !answered.Load())
 	d.Start(t)
-	testkit.Eventually(t, "the list to be fetched", func() bool {
-		_, body := d.Get("/v1/check?sender=x@throwaway.example")
-		return strings.Contains(body, `"list":"throwaway"`)
-	})
+	d.Says(t, "/v1/check?sender=x@throwaway.example", `"list":"throwaway"`)
 	if c := d.Changed(t, "DELETE", "/v1/subscriptions/throwaway", ""); c.Mode != "gone" {
 		t.Errorf("%+v", c)
 	}

@@ -79,9 +79,7 @@ func TestAddRemoveList(t *testing.T) {
 		t.Errorf("refused with %q", got)
 	}
 	d.Logged(t, 1, "list=live", `reason="phishing, ticket 4711 (added `, " by jo, until ")
-	if code, _, errs := d.Command(t, "add", "gmail.com"); code != 1 || !strings.Contains(errs, "protected domain gmail.com") || !strings.Contains(errs, "--force") {
-		t.Errorf("a provider: %d, %s", code, errs)
-	}
+	testkit.Has(t, d.Ends(t, 1, "add", "gmail.com"), "protected domain gmail.com", "--force")
 	d.Must(t, "add", "192.0.2.0/24", "partner.example", "--action", "allow")
 	out = d.Must(t, "list")
 	rows := strings.Split(strings.TrimSpace(out), "\n")
@@ -92,9 +90,7 @@ func TestAddRemoveList(t *testing.T) {
 	if err := json.Unmarshal([]byte(d.Must(t, "list", "--json")), &list); err != nil || len(list.Entries) != 3 {
 		t.Errorf("list --json: %v, %v", err, list)
 	}
-	if code, out, _ := d.Command(t, "check", "spam@x.example"); code != 0 || !strings.Contains(out, "\tblocked\tlive:1\tspam@x.example\tphishing") {
-		t.Errorf("check: %d, %q", code, out)
-	}
+	testkit.Has(t, d.Ends(t, 0, "check", "spam@x.example"), "\tblocked\tlive:1\tspam@x.example\tphishing")
 
 	// The command that undoes a removal does.
 	out = d.Must(t, "remove", "spam@x.example")
@@ -133,9 +129,7 @@ func TestAddWhileNoDaemonRuns(t *testing.T) {
 	d.Cmd.Process.Kill()
 	<-d.Ended
 	d.Ended <- nil
-	if out := d.Must(t, "list"); !strings.Contains(out, "early@x.example") || !strings.Contains(out, "late@x.example") {
-		t.Errorf("after the kill:\n%s", out)
-	}
+	testkit.Has(t, d.Must(t, "list"), "early@x.example", "late@x.example")
 	if _, err := os.Stat(d.Path("blockd.bdx.sock")); err != nil {
 		t.Errorf("the killed daemon's socket: %v", err)
 	}
@@ -153,9 +147,7 @@ func TestTokensOverTCP(t *testing.T) {
 	testkit.Write(t, d.Path("config.toml"), strings.Replace(string(text), "[http]\n", "[http]\nsocket = \"none\"\ntokens = \"tokens\"\n", 1))
 	d.Unready = true // who has no token is not told
 	d.Start(t)
-	if code, _, errs := d.Command(t, "add", "x@y.example"); code != 1 || !strings.Contains(errs, "BLOCKD_TOKEN") || !strings.Contains(errs, "token new --write") {
-		t.Errorf("without a token: %d, %s", code, errs)
-	}
+	testkit.Has(t, d.Ends(t, 1, "add", "x@y.example"), "BLOCKD_TOKEN", "token new --write")
 	var secrets []string
 	for _, tt := range []struct {
 		name string
@@ -166,9 +158,7 @@ func TestTokensOverTCP(t *testing.T) {
 		run := exec.Command(e2e.Program, append([]string{"token", "new", "-c", d.Path("config.toml"), "--name", tt.name}, tt.args...)...)
 		token := testkit.Value(run.Output())(t)
 		t.Setenv("BLOCKD_TOKEN", strings.TrimSpace(string(token)))
-		if code, _, errs := d.Command(t, "add", "x@y.example", "--author", "jo"); code != tt.code || !strings.Contains(errs, tt.says) {
-			t.Errorf("with the token of %s: %d, %s", tt.name, code, errs)
-		}
+		testkit.Has(t, d.Ends(t, tt.code, "add", "x@y.example", "--author", "jo"), tt.says)
 		secrets = append(secrets, strings.TrimSpace(string(token)))
 	}
 	testkit.Begins(t, "mail of the entry", e2e.Ask(t, d.SMTP, "x@y.example"), "550")

@@ -26,9 +26,7 @@ func TestServesWithinAControlGroup(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "blockd")
 	build := exec.Command("go", "build", "-o", plain, "./cmd/blockd")
 	build.Dir = e2e.Root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	e2e.Ran(t, build)
 
 	d := e2e.Configure(t, e2e.Setup{Lists: "[[list]]\nname = \"many\"\npath = \"many.txt\"\nformat = \"plain\"\n"})
 	var list strings.Builder
@@ -42,10 +40,7 @@ func TestServesWithinAControlGroup(t *testing.T) {
 	e2e.Replace(t, d.Path("many.txt"), strings.SplitN(list.String(), "\n", 2)[1])
 	d.Reload(t)
 	gone, kept := "sender.number.000000000@host0.example", fmt.Sprintf("sender.number.%09d@host%d.example", entries-1, (entries-1)%1000)
-	testkit.Eventually(t, "the second generation", func() bool {
-		_, body := d.Get("/v1/check?sender=" + gone)
-		return strings.Contains(body, `"verdict":"clear"`)
-	})
+	d.Says(t, "/v1/check?sender="+gone, `"verdict":"clear"`)
 	d.Logged(t, 2, "how=built") // the build after it
 	if _, body := d.Get("/v1/check?sender=" + kept); !strings.Contains(body, `"verdict":"blocked"`) {
 		t.Errorf("%s: %s", kept, body)

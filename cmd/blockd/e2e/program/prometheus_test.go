@@ -36,9 +36,7 @@ func TestAlertRules(t *testing.T) {
 	for _, args := range [][]string{{"check", "rules", "blockd.rules.yml"}, {"test", "rules", "blockd.rules.test.yml"}} {
 		cmd := exec.Command(tool, args...)
 		cmd.Dir = filepath.Join(e2e.Root, "packaging/prometheus")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("promtool %q: %v\n%s", args, err, out)
-		}
+		e2e.Ran(t, cmd)
 	}
 }
 
@@ -84,9 +82,7 @@ func TestDashboard(t *testing.T) {
 		fmt.Fprintf(&rules, "  - record: dashboard:query%d\n    expr: %q\n", i, expr)
 	}
 	path := testkit.File(t, "queries.yml", rules.String())
-	if out, err := exec.Command(tool, "check", "rules", path).CombinedOutput(); err != nil {
-		t.Errorf("promtool: %v\n%s", err, out)
-	}
+	e2e.Ran(t, exec.Command(tool, "check", "rules", path))
 	ids, places := map[int]bool{}, map[[2]int]string{}
 	for _, p := range d.Panels {
 		if ids[p.ID] {

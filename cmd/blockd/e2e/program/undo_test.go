@@ -87,9 +87,7 @@ func TestUndo(t *testing.T) {
 	notes("compiled", "list bulk serves what it had at ", "a@old.example")
 	d.Start(t)
 	waits("after a restart")
-	if code, _, notes := d.Command(t, "adopt", "bulk", "--if", "0123456789abcdef"); code != 1 || !strings.Contains(notes, "what waits is another content by now") {
-		t.Errorf("adopt what nobody looked at: %d, %q", code, notes)
-	}
+	testkit.Has(t, d.Ends(t, 1, "adopt", "bulk", "--if", "0123456789abcdef"), "what waits is another content by now")
 	says("adopted: bulk\n", "adopt", "bulk", "--if", proposal.Content)
 	want("adopted", "a@bank.example", "550 ")
 

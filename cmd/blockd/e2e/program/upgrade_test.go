@@ -294,9 +294,7 @@ func TestUpgradeThatFails(t *testing.T) {
 			t.Errorf("%s: /readyz says %d %q", name, status, body)
 		}
 		entry := strings.ReplaceAll(name, " ", "") + "@there.example"
-		if out, err := exec.Command(e2e.Program, "add", "-c", d.Path("config.toml"), entry).CombinedOutput(); err != nil {
-			t.Errorf("%s: blockd add: %v\n%s", name, err, out)
-		}
+		e2e.Blockd(t, "add", "-c", d.Path("config.toml"), entry)
 		for _, sender := range []string{"a@bulk.example", entry} {
 			testkit.Begins(t, fmt.Sprintf("%s: %s", name, sender), e2e.Ask(t, d.SMTP, sender), "550 ")
 		}

@@ -56,9 +56,7 @@ func newAgreeingSendmail(t *testing.T, milter string, cases []*transaction.Case)
 		}
 		cmd := exec.Command(saslpasswd, "-p", "-c", "-f", s.jail.path("etc/sasldb2"), "-u", "mail.here.example", c.Login)
 		cmd.Stdin = strings.NewReader("secret")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("saslpasswd2: %v\n%s", err, out)
-		}
+		e2e.Ran(t, cmd)
 	}
 	return s
 }

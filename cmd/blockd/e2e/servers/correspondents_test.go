@@ -25,9 +25,7 @@ func TestCorrespondents(t *testing.T) {
 	db := filepath.Join(publicDir(t), "sasldb")
 	cmd := exec.Command(saslpasswd, "-p", "-c", "-f", db, "-u", "here.example", "anna")
 	cmd.Stdin = strings.NewReader("top-secret")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("saslpasswd2: %v\n%s", err, out)
-	}
+	e2e.Ran(t, cmd)
 	testkit.Must(t, os.Chmod(db, 0o644))
 	policy, milter, world := e2e.FreeAddress(t), e2e.FreeAddress(t), e2e.Sink(t)
 	mta := func(options ...string) *e2e.Postfix {
@@ -81,14 +79,9 @@ func TestCorrespondents(t *testing.T) {
 	testkit.Write(t, d.Path("bad.txt"), "bulk.example\nspam.example\ncarol@smtp.example\npolicy.example\nemil@\nyou@far.example\nx.example\nspf.example\n")
 	check := func(when string) {
 		t.Helper()
-		testkit.Eventually(t, when+": the rest of the load to act", func() bool {
-			_, body := d.Get("/v1/check?sender=x@spam.example")
-			return strings.Contains(body, `"blocked"`)
-		})
+		d.Says(t, "/v1/check?sender=x@spam.example", `"blocked"`)
 		for who := range people {
-			if code, out, _ := d.Command(t, "check", "--explain", who); code != 1 || !strings.Contains(out, "your users wrote to this sender, last on ") {
-				t.Errorf("%s, %s: %d\n%s", when, who, code, out)
-			}
+			testkit.Has(t, d.Ends(t, 1, "check", "--explain", who), "your users wrote to this sender, last on ")
 		}
 		testkit.Has(t, d.Must(t, "lists"), "5 held back")
 		if status, text := d.Get("/readyz"); status != 200 || !strings.HasPrefix(text, "ok\n") || !strings.Contains(text, "list bad: 5 held back: they would refuse correspondents") {
@@ -96,9 +89,7 @@ func TestCorrespondents(t *testing.T) {
 		}
 	}
 	check("at once")
-	if out := d.Must(t, "lint", "--held", "bad"); !strings.Contains(out, "(correspondents)") || !strings.Contains(out, "policy.example") {
-		t.Errorf("lint --held:\n%s", out)
-	}
+	testkit.Has(t, d.Must(t, "lint", "--held", "bad"), "(correspondents)", "policy.example")
 	if _, body := d.Get("/v1/check?explain=1&sender=carol@smtp.example"); strings.Contains(body, "correspondent") {
 		t.Errorf("anybody is told: %s", body)
 	}
@@ -110,10 +101,7 @@ func TestCorrespondents(t *testing.T) {
 	check("after a restart")
 
 	d.Must(t, "compile", "--accept", "bad")
-	testkit.Eventually(t, "the entries to act", func() bool {
-		_, body := d.Get("/v1/check?sender=carol@smtp.example")
-		return strings.Contains(body, `"blocked"`)
-	})
+	d.Says(t, "/v1/check?sender=carol@smtp.example", `"blocked"`)
 	signed := post.Sign(t, sealed.Letter("a@x.example"), "x.example", sealed.RSA, nil)
 	said := func(server, from, text string) string {
 		c := e2e.DialSMTP(t, server)

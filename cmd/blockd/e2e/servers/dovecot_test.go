@@ -93,9 +93,7 @@ func startDovecot(t *testing.T, d *e2e.Daemon) *dovecot {
 		testkit.Must(t, os.Chown(filepath.Join(s.dir, name), nobody, -1))
 	}
 	for _, name := range []string{"junk.sieve", "not-junk.sieve"} {
-		if out, err := exec.Command(testkit.Peer(t, "sievec"), "-c", conf, "-x", "+vnd.dovecot.pipe +imapsieve", filepath.Join(s.dir, name)).CombinedOutput(); err != nil {
-			t.Fatalf("sievec %s: %v\n%s", name, err, out)
-		}
+		e2e.Ran(t, exec.Command(testkit.Peer(t, "sievec"), "-c", conf, "-x", "+vnd.dovecot.pipe +imapsieve", filepath.Join(s.dir, name)))
 	}
 	cmd := exec.Command(bin, "-F", "-c", conf)
 	testkit.Must(t, cmd.Start())

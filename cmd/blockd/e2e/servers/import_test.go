@@ -60,9 +60,7 @@ func serveImport(t *testing.T, dir, policy string) *e2e.Daemon {
 	t.Helper()
 	d := &e2e.Daemon{Dir: dir, SMTP: e2e.FreeAddress(t), HTTP: e2e.FreeAddress(t), Maildir: filepath.Join(dir, "mail")}
 	text := testkit.Read(t, d.Path("config.toml"))
-	if out, err := exec.Command(e2e.Program, "config", "--check", "-c", d.Path("config.toml")).CombinedOutput(); err != nil {
-		t.Fatalf("config --check: %v\n%s\n%s", err, out, text)
-	}
+	e2e.Blockd(t, "config", "--check", "-c", d.Path("config.toml"))
 	doors := fmt.Sprintf("[smtp]\nlisten = %q\nupstream = \"maildir:mail\"\nproxy_from = [\"127.0.0.1\"]\nhard_errors = 20000\nquarantine = \"aside\"\n", d.SMTP)
 	config := strings.NewReplacer("[smtp]\nlisten = \"\"\n", doors, `policy_listen = "127.0.0.1:8893"`, fmt.Sprintf("policy_listen = %q", policy)).Replace(string(text))
 	testkit.Write(t, d.Path("config.toml"), config+fmt.Sprintf("\n[http]\nlisten = %q\n[index]\npath = \"blockd.bdx\"\n", d.HTTP))
@@ -126,9 +124,7 @@ func TestImportDecidesAsPostfix(t *testing.T) {
 			if table.CIDR {
 				continue
 			}
-			if out, err := exec.Command(postmap, "-c", p.Config, "hash:"+filepath.Join(p.Config, table.Name)).CombinedOutput(); err != nil {
-				t.Fatalf("postmap: %v\n%s", err, out)
-			}
+			e2e.Ran(t, exec.Command(postmap, "-c", p.Config, "hash:"+filepath.Join(p.Config, table.Name)))
 		}
 		p.Reload(t)
 		testkit.Eventually(t, "Postfix to go by the new tables", func() bool { return strings.Contains(banner(p.SMTP), marker) })
@@ -226,9 +222,7 @@ func TestImportOfRealLists(t *testing.T) {
 			t.Log(said[strings.LastIndexByte(said, '\n')+1:])
 			for _, command := range []string{"config --check", "compile"} {
 				cmd := exec.Command(e2e.Program, append(strings.Fields(command), "-c", filepath.Join(dir, "out", "config.toml"))...)
-				if text, err := cmd.CombinedOutput(); err != nil {
-					t.Errorf("%s: %v\n%s", command, err, text)
-				}
+				e2e.Ran(t, cmd)
 			}
 		})
 	}

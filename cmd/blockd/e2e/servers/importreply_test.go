@@ -60,9 +60,7 @@ local@              REJECT local-parts
 			testkit.Write(t, filepath.Join(there.Config, "senders"), table)
 			testkit.Write(t, filepath.Join(there.Config, "patterns"), patterns)
 			there.Add(t, "main.cf", "smtpd_sender_restrictions = check_sender_access hash:$config_directory/senders, check_sender_access regexp:$config_directory/patterns\n"+setting)
-			if out, err := exec.Command(postmap, "-c", there.Config, "hash:"+filepath.Join(there.Config, "senders")).CombinedOutput(); err != nil {
-				t.Fatalf("postmap: %v\n%s", err, out)
-			}
+			e2e.Ran(t, exec.Command(postmap, "-c", there.Config, "hash:"+filepath.Join(there.Config, "senders")))
 			there.Start(t)
 
 			out := t.TempDir()
@@ -139,9 +137,7 @@ func TestImportAnswersClientsAndRecipients(t *testing.T) {
 	for name, table := range map[string]map[string]string{"clients": clients, "recipients": recipients} {
 		path := filepath.Join(there.Config, name)
 		testkit.Write(t, path, lines(table))
-		if out, err := exec.Command(postmap, "-c", there.Config, "hash:"+path).CombinedOutput(); err != nil {
-			t.Fatalf("postmap: %v\n%s", err, out)
-		}
+		e2e.Ran(t, exec.Command(postmap, "-c", there.Config, "hash:"+path))
 	}
 	const common = "smtpd_authorized_xclient_hosts = 127.0.0.0/8\n"
 	there.Add(t, "main.cf", "smtpd_recipient_restrictions = check_client_access hash:$config_directory/clients, check_recipient_access hash:$config_directory/recipients, permit_mynetworks, reject_unauth_destination\n"+common)

@@ -52,9 +52,7 @@ func newJail(t *testing.T) *jail {
 	dir := testkit.Value(os.MkdirTemp("", "blockd-jail-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	j := &jail{dir: dir, cert: selfsigned.New(t, "mail.here.example"), log: &testkit.Log{}}
-	if out, err := exec.Command("cp", "-a", source+"/.", dir).CombinedOutput(); err != nil {
-		t.Fatalf("cp: %v\n%s", err, out)
-	}
+	e2e.Ran(t, exec.Command("cp", "-a", source+"/.", dir))
 	for _, sub := range []string{"dev", "root", "tmp", "run", "etc/mail", "var/run", "var/mail", "var/spool", "var/log", "var/lib"} {
 		testkit.Must(t, os.MkdirAll(j.path(sub), 0o755))
 	}

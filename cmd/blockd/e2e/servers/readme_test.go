@@ -44,9 +44,7 @@ func TestReadmePostfix(t *testing.T) {
 	testkit.Write(t, filepath.Join(live, "privkey.pem"), string(pair.KeyPEM))
 	hook := exec.Command(filepath.Join(e2e.Root, "packaging/certbot/blockd"), d.Path("tls"), strconv.Itoa(os.Getgid()))
 	hook.Env = append(os.Environ(), "RENEWED_LINEAGE="+live)
-	if out, err := hook.CombinedOutput(); err != nil {
-		t.Fatalf("the hook of certbot: %v\n%s", err, out)
-	}
+	e2e.Ran(t, hook)
 	d.Start(t)
 
 	for _, tt := range []struct{ sender, want string }{

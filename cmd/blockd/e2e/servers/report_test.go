@@ -49,10 +49,7 @@ func TestLetter(t *testing.T) {
 	}
 	c.Command("QUIT")
 	d.Must(t, "add", "--action", "allow", "friend@bulk.example")
-	testkit.Eventually(t, "the first load to wait", func() bool {
-		_, text := d.Get("/readyz")
-		return strings.Contains(text, "blockd adopt vendor")
-	})
+	d.Says(t, "/readyz", "blockd adopt vendor")
 
 	arrived := func(number int) (m *letters.Message, body string) {
 		t.Helper()

@@ -22,9 +22,7 @@ func TestAuthWithPostfix(t *testing.T) {
 	db := filepath.Join(publicDir(t), "sasldb") // Postfix reads it as its own user
 	cmd := exec.Command(saslpasswd, "-p", "-c", "-f", db, "-u", "here.example", "user")
 	cmd.Stdin = strings.NewReader("top-secret")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("saslpasswd2: %v\n%s", err, out)
-	}
+	e2e.Ran(t, cmd)
 	testkit.Must(t, os.Chmod(db, 0o644))
 	p := e2e.ConfigurePostfix(t, e2e.FreeAddress(t), "smtpd_sasl_auth_enable=yes", "smtpd_sasl_type=cyrus",
 		"smtpd_sasl_local_domain=here.example", "smtpd_relay_restrictions=permit_sasl_authenticated,reject_unauth_destination")

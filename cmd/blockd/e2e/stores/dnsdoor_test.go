@@ -41,9 +41,7 @@ func TestDNSDoorByItself(t *testing.T) {
 	})
 
 	// A live entry acts at once, and a saved list soon.
-	if out, err := exec.Command(e2e.Program, "add", "-c", d.Path("config.toml"), "new.example").CombinedOutput(); err != nil {
-		t.Fatalf("blockd add: %v\n%s", err, out)
-	}
+	e2e.Blockd(t, "add", "-c", d.Path("config.toml"), "new.example")
 	testkit.Equal(t, "a live entry", e2e.Resolve(t, "udp", address, "new.example.dbl.here.example.", dns.TypeA), "127.0.0.2")
 	testkit.Write(t, d.Path("bad.txt"), "other.example\nbulk.example\n")
 	testkit.Eventually(t, "the list to act", func() bool {

@@ -27,9 +27,7 @@ func exported(t *testing.T, list, format string) (bdx, file string) {
 	testkit.Must(t, os.Chmod(dir, 0o755))
 	bdx, file = filepath.Join(dir, "x.bdx"), filepath.Join(dir, "list")
 	testkit.Write(t, filepath.Join(dir, "plain.txt"), list)
-	if out, err := exec.Command(e2e.Program, "compile", "-o", bdx, "--format", "plain", filepath.Join(dir, "plain.txt")).CombinedOutput(); err != nil {
-		t.Fatalf("compile: %v\n%s", err, out)
-	}
+	e2e.Blockd(t, "compile", "-o", bdx, "--format", "plain", filepath.Join(dir, "plain.txt"))
 	out, err := exec.Command(e2e.Program, "export", "-i", bdx, "--format", format, "-o", file).CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1) {
 		t.Fatalf("export: %v\n%s", err, out)

@@ -25,9 +25,7 @@ func javaWithGuava(t *testing.T, source string) []string {
 		testkit.Missing(t, "libguava-java is not installed (make peers)")
 	}
 	dir := t.TempDir()
-	if out, err := exec.Command(javac, "-encoding", "UTF-8", "-cp", guavaJar, "-d", dir, source).CombinedOutput(); err != nil {
-		t.Fatalf("javac: %v\n%s", err, out)
-	}
+	e2e.Ran(t, exec.Command(javac, "-encoding", "UTF-8", "-cp", guavaJar, "-d", dir, source))
 	return []string{java, "-cp", guavaJar + ":" + dir, strings.TrimSuffix(filepath.Base(source), ".java")}
 }
 
@@ -81,9 +79,7 @@ func filterSenders(n int) (list, asked string) {
 func compiledList(t *testing.T, list string) (bdx string) {
 	t.Helper()
 	bdx = filepath.Join(t.TempDir(), "x.bdx")
-	if out, err := exec.Command(e2e.Program, "compile", "-o", bdx, "--format", "plain", testkit.File(t, "list.txt", list)).CombinedOutput(); err != nil {
-		t.Fatalf("compile: %v\n%s", err, out)
-	}
+	e2e.Blockd(t, "compile", "-o", bdx, "--format", "plain", testkit.File(t, "list.txt", list))
 	return bdx
 }
 
@@ -94,9 +90,7 @@ func TestGuavaReadsOurFilters(t *testing.T) {
 	java, bdx := guavaProgram(t), compiledList(t, list)
 	for _, funnel := range []string{"utf8", "utf16"} {
 		file := filepath.Join(t.TempDir(), "bl.bf")
-		if out, err := exec.Command(e2e.Program, "filter", "export", "-i", bdx, "--as", "guava", "-p", "0.01", "--funnel", funnel, "-o", file).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		e2e.Blockd(t, "filter", "export", "-i", bdx, "--as", "guava", "-p", "0.01", "--funnel", funnel, "-o", file)
 		sameAnswers(t, funnel, n, answersOf(t, asked, append(java, "ask", file, funnel)...), words(answersOf(t, asked, e2e.Program, "filter", "check", "--raw", "--funnel", funnel, file, "-")))
 	}
 }
@@ -174,9 +168,7 @@ func documented(t *testing.T, words, file, path string) string {
 func exportedAs(t *testing.T, kind, out string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), out)
-	if text, err := exec.Command(e2e.Program, "filter", "export", "-i", compiledList(t, filterList), "--as", kind, "-p", "0.000001", "-o", path).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	e2e.Blockd(t, "filter", "export", "-i", compiledList(t, filterList), "--as", kind, "-p", "0.000001", "-o", path)
 	return path
 }
 

@@ -206,9 +206,7 @@ func TestFilterPushKilledAtAnyPoint(t *testing.T) {
 					t.Errorf("left behind: %q, %v", keys, err)
 				}
 			}
-			if out, err := exec.Command(e2e.Program, "filter", "compare", "--against", indexes[1], server.URL()+"#bl").CombinedOutput(); err != nil {
-				t.Errorf("compare: %v\n%s", err, out)
-			}
+			e2e.Blockd(t, "filter", "compare", "--against", indexes[1], server.URL()+"#bl")
 		})
 	}
 }
@@ -217,9 +215,7 @@ func TestFilterPushKilledAtAnyPoint(t *testing.T) {
 func pushedFilter(t *testing.T) *redisserver.Server {
 	t.Helper()
 	server := redisserver.Start(t)
-	if out, err := exec.Command(e2e.Program, "filter", "push", "-i", compiledList(t, filterList), "--as", "bitmap", "-p", "0.000001", server.URL(), "bl").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	e2e.Blockd(t, "filter", "push", "-i", compiledList(t, filterList), "--as", "bitmap", "-p", "0.000001", server.URL(), "bl")
 	return server
 }
 
@@ -359,9 +355,7 @@ class Ask {
   }
 }
 `)
-	if out, err := exec.Command(javac, "-encoding", "UTF-8", "-d", dir, source).CombinedOutput(); err != nil {
-		t.Fatalf("javac: %v\n%s", err, out)
-	}
+	e2e.Ran(t, exec.Command(javac, "-encoding", "UTF-8", "-d", dir, source))
 	theirs := answersOf(t, filterAsked, java, "-cp", dir, "Ask")
 	if ours := words(answersOf(t, filterAsked, e2e.Program, "filter", "check", exportedAs(t, "redisson", "bl"), "-")); theirs != ours {
 		t.Errorf("Java says\n%swe\n%s", theirs, ours)

@@ -48,9 +48,7 @@ func TestFleetDocument(t *testing.T) {
 	}
 	p.Run(t, "publish", "--again", "3", "--now")
 	all("the halt to end", "someone@more.example", true)
-	if out := p.Run(t, "audit", "--json"); !strings.Contains(out, `"action":"snapshot.halt"`) || !strings.Contains(out, `"action":"snapshot.publish"`) {
-		t.Errorf("audit: %s", out)
-	}
+	testkit.Has(t, p.Run(t, "audit", "--json"), `"action":"snapshot.halt"`, `"action":"snapshot.publish"`)
 
 	p.Web.Close()
 	nodes[0].Stop(t)

@@ -58,9 +58,7 @@ exceptions = "all"
 				testkit.Missing(t, "libhiredis-dev is not installed (make peers)")
 			}
 			program := filepath.Join(t.TempDir(), "clients")
-			if out, err := exec.Command(testkit.Peer(t, "gcc"), "-Wall", "-o", program, "../resp/clients.c", "-lhiredis").CombinedOutput(); err != nil {
-				t.Fatalf("gcc: %v\n%s", err, out)
-			}
+			e2e.Ran(t, exec.Command(testkit.Peer(t, "gcc"), "-Wall", "-o", program, "../resp/clients.c", "-lhiredis"))
 			return exec.Command(program, host, port)
 		}},
 		{"redis-cli", "1\n0\n1\n", func(t *testing.T) *exec.Cmd {
@@ -86,10 +84,7 @@ exceptions = "all"
 	t.Run("rspamd", func(t *testing.T) { rspamdAsks(t, address) })
 
 	// Programs that ask leave a trace.
-	testkit.Eventually(t, "the history to have what clients were told", func() bool {
-		_, out, _ := d.Command(t, "history", "--sender", "x@bad.example", "--json")
-		return strings.Contains(out, `"door":"resp"`) && strings.Contains(out, `"outcome":"listed"`)
-	})
+	d.Prints(t, "history --sender x@bad.example --json", `"door":"resp"`, `"outcome":"listed"`)
 	testkit.Equal(t, "panics", d.Metric(`blockd_resp_faults_total{why="panic"}`), "0")
 }
 

@@ -143,7 +143,7 @@ func TestSourceOfObjects(t *testing.T) {
 
 // Every configuration of docs/sources.md is good.
 func TestSourcesOfTheDocument(t *testing.T) {
-	for i, config := range e2e.Fenced(t, sourcesDocument, "toml") {
+	for _, config := range e2e.Fenced(t, sourcesDocument, "toml") {
 		if !strings.Contains(config, "[http]") {
 			config = sourceDoors + config
 		}
@@ -152,8 +152,6 @@ func TestSourcesOfTheDocument(t *testing.T) {
 			"directory": "ldap://127.0.0.1/dc=test??sub?", "redis": "redis://127.0.0.1", "feeds": "s3://127.0.0.1/lists/blocked/"} {
 			testkit.Write(t, e.Path(name+".dsn"), dsn+"\n")
 		}
-		if out, err := exec.Command(e2e.Program, "config", "--check", "-c", e.Path("config.toml")).CombinedOutput(); err != nil {
-			t.Errorf("block %d: %v\n%s", i, err, out)
-		}
+		e2e.Blockd(t, "config", "--check", "-c", e.Path("config.toml"))
 	}
 }
