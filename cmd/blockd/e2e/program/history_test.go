@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"blockd/cmd/blockd/e2e"
+	"blockd/doors/httpapi"
 	"blockd/internal/testkit"
 )
 
@@ -160,4 +164,115 @@ func TestHistoryOfADamagedFolder(t *testing.T) {
 	d.Start(t)
 	d.Logged(t, 1, "no history is kept")
 	testkit.Begins(t, "a listed sender", e2e.Ask(t, d.SMTP, "x@bad.example"), "550")
+}
+
+// TestChartsAndTop: after a stop and after an upgrade the counts of /v1/series are still there, and they are those of the decisions
+// that were made.
+func TestChartsAndTop(t *testing.T) {
+	d := e2e.Serve(t, e2e.Setup{Lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n[[list]]\nname = \"watch\"\npath = \"watch.txt\"\nmode = \"shadow\"\n",
+		Files: map[string]string{"a.txt": "bad.example\nworse.example\n", "watch.txt": "ok.example\n"}})
+	ask := func(sender string) {
+		t.Helper()
+		c := e2e.DialSMTP(t, d.SMTP)
+		c.Command("MAIL FROM:<" + sender + ">")
+		c.Command("RCPT TO:<you@here.example>")
+		c.Command("QUIT")
+	}
+	for _, sender := range []string{"x@bad.example", "y@bad.example", "x@worse.example", "z@ok.example"} {
+		ask(sender)
+	}
+	d.Fetch(t, "/v1/check?sender=x@bad.example")
+	want := func(query string, wanted map[string]uint64) {
+		t.Helper()
+		have := d.Series(t, query)
+		for name, n := range wanted {
+			if have[name] != n {
+				t.Errorf("%s: %s is %d, want %d, of %v", query, name, have[name], n, have)
+			}
+		}
+	}
+	want("by=outcome&span=1h", map[string]uint64{"refuse": 3, "accept": 1})
+	want("by=list&span=24h&outcome=refuse", map[string]uint64{"a": 3})
+	want("by=shadow&span=7d", map[string]uint64{"watch": 1})
+
+	d.Stop(t)
+	d.Start(t)
+	want("by=outcome&span=30d", map[string]uint64{"refuse": 3, "accept": 1})
+	want("by=checks&span=1h", map[string]uint64{"http": 1, "smtp": 4})
+	ask("x@bad.example")
+	d.Upgraded(t)
+	ask("x@bad.example") // either process may decide about it
+	testkit.Eventually(t, "the process before to end", func() bool { return strings.Contains(d.Log.String(), "the process before has ended") })
+	want("by=outcome&span=1h", map[string]uint64{"refuse": 5, "accept": 1})
+	want("by=door&span=365d&outcome=refuse", map[string]uint64{"smtp": 5})
+
+	top := e2e.JSONOf[httpapi.Top](t, d, "/v1/top?by=domain&span=24h&outcome=refuse")
+	if top.Decisions != 5 || len(top.Top) != 2 || top.Top[0].Name != "bad.example" || top.Top[0].Decisions != 4 {
+		t.Errorf("top is %+v", top)
+	}
+	for _, row := range top.Top { // each leads to its decisions
+		found := e2e.JSONOf[httpapi.DecisionList](t, d, "/v1/decisions?outcome=refuse&domain="+row.Name)
+		testkit.Equal(t, row.Name+": its decisions, and what the top says", uint64(len(found.Decisions)), row.Decisions)
+	}
+	one := e2e.JSONOf[httpapi.DecisionList](t, d, "/v1/decisions?limit=2")
+	two := e2e.JSONOf[httpapi.DecisionList](t, d, "/v1/decisions?limit=2&cursor="+one.Next)
+	back := e2e.JSONOf[httpapi.DecisionList](t, d, "/v1/decisions?limit=2&cursor="+two.Prev)
+	if one.Prev != "" || len(back.Decisions) != 2 || back.Decisions[0] != one.Decisions[0] || back.Next != one.Next {
+		t.Errorf("back from the second page is %+v, want %+v", back, one)
+	}
+
+	page := e2e.JSONOf[httpapi.ListPage](t, d, "/v1/lists/watch")
+	if page.Worth.Mode != "shadow" || page.Shadow.Decisions != 1 || len(page.Loads) == 0 || !page.Undo {
+		t.Errorf("the page of a list is %+v", page)
+	}
+	replayed := e2e.JSONOf[httpapi.Replay](t, d, "/v1/lists/watch/replay?span=24h")
+	if replayed.Accepted != 1 || replayed.Refused != 1 || !replayed.Complete || len(replayed.BySender) != 1 || replayed.BySender[0].Name != "z@ok.example" {
+		t.Errorf("a replay of the list is %+v", replayed)
+	}
+	if a := e2e.JSONOf[httpapi.Replay](t, d, "/v1/lists/a/replay"); a.Refused != 0 || a.RefusedThen != 5 {
+		t.Errorf("a replay of the list that refuses is %+v", a)
+	}
+	if status, body := d.GetWith(d.FirstToken(t), "/v1/lists/none/replay"); status != http.StatusNotFound {
+		t.Errorf("a replay of no list: %d %s", status, body)
+	}
+	added := e2e.JSONOf[httpapi.NewList](t, d, "/v1/catalogue/text?what=https://lists.example/some.txt")
+	if !strings.Contains(added.Text, "[[list]]") || !strings.Contains(added.Text, `mode = "shadow"`) {
+		t.Errorf("a new list is %+v", added)
+	}
+}
+
+// Changes by commands, by HTTP and by another configuration are one chain, which a kill and a restart do not break, and which a shell
+// without blockd can check.
+func TestAudit(t *testing.T) {
+	d := e2e.Serve(t, e2e.Setup{Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", Files: map[string]string{"bad.txt": "bank.example\n"}})
+	d.Must(t, "add", "--why", "ticket 4711", "x@bulk.example")
+	d.Must(t, "pause", "bad", "--for", "2h", "--why", "refuses our bank")
+	d.Kill(t)
+	d.Start(t)
+	d.Must(t, "remove", "--why", "it was another", "x@bulk.example")
+	d.Must(t, "resume", "bad")
+	out := d.Must(t, "audit", "--json")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	want := []string{"list.resume", "entry.remove", "start", "list.pause", "entry.add", "start"}
+	if len(lines) != len(want) {
+		t.Fatalf("%s", out)
+	}
+	for i, action := range want {
+		if !strings.Contains(lines[i], `"action":"`+action+`"`) {
+			t.Errorf("line %d: %s, want %s", i, lines[i], action)
+		}
+	}
+	if !strings.Contains(lines[1], `"why":"it was another"`) || !strings.Contains(lines[1], "ticket 4711") {
+		t.Errorf("what was removed: %s", lines[1])
+	}
+	testkit.Begins(t, "audit --verify", d.Must(t, "audit", "--verify"), "whole: 6 lines from ")
+	_, sum, _ := strings.Cut(lines[len(lines)-1], `"hash":"`)
+	files, err := filepath.Glob(d.Path("*.audit/00000001.jsonl"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	text, err := exec.Command("sh", "-c", `head -n1 "$0" | sed 's/,"hash":"[0-9a-f]*"}$//' | tr -d '\n' | sha256sum`, files[0]).Output()
+	if err != nil || len(sum) < 64 || !strings.HasPrefix(string(text), sum[:64]) {
+		t.Errorf("by sha256sum: %s, %v, want %s", text, err, sum)
+	}
 }

@@ -18,11 +18,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"blockd/cmd/blockd/e2e"
+	blockd "blockd/doors/httpapi/client"
 	"blockd/internal/testkit"
 )
 
@@ -277,6 +279,181 @@ func TestSlowClientsDoNotShutTheDoor(t *testing.T) {
 		conn.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := io.Copy(io.Discard, conn); err != nil && os.IsTimeout(err) {
 			t.Fatalf("a slow connection is still open: %v", err)
+		}
+	}
+}
+
+// openapiTools are the programs of npm that read the document: peers.sh installs them.
+func openapiTool(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(e2e.Root, "cmd/blockd/e2e/openapi/node_modules/.bin", name)
+	if _, err := os.Stat(path); err != nil {
+		testkit.Missing(t, "the tools of cmd/blockd/e2e/openapi are not installed (make peers)")
+	}
+	return path
+}
+
+// made runs a program in a folder; what it says is the test's if it fails.
+func made(t *testing.T, dir, program string, args ...string) (out string) {
+	t.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Dir = dir
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, text)
+	}
+	return string(text)
+}
+
+// TestDocumentIsLinted: two judges of OpenAPI documents have nothing to say.
+func TestDocumentIsLinted(t *testing.T) {
+	spectral, redocly := openapiTool(t, "spectral"), openapiTool(t, "redocly")
+	document := filepath.Join(e2e.Root, "docs/openapi.json")
+	made(t, filepath.Join(e2e.Root, "cmd/blockd/e2e/openapi"), spectral, "lint", "--fail-severity=hint", document)
+	// Two resources lead a browser on, and have no other answer.
+	if said := made(t, t.TempDir(), redocly, "lint", "--skip-rule=operation-2xx-response", document); !strings.Contains(said, "Your API description is valid") || strings.Contains(said, "Warning was generated") {
+		t.Errorf("redocly:\n%s", said)
+	}
+}
+
+// TestGeneratedClients has clients that others' generators make of the document compile, without a cast, and ask a real daemon.
+func TestGeneratedClients(t *testing.T) {
+	d := e2e.Serve(t, e2e.Setup{Lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", Files: map[string]string{"a.txt": "# spam\nbad.example\n"}})
+	base, token := "http://"+d.HTTP, strings.TrimSpace(string(testkit.Read(t, d.Path("blockd.bdx.token"))))
+	c := e2e.DialSMTP(t, d.SMTP)
+	c.Command("MAIL FROM:<x@bad.example>")
+	e2e.MustBegin(t, "a listed sender", c.Command("RCPT TO:<you@here.example>"), "550")
+	document := filepath.Join(e2e.Root, "docs/openapi.json")
+
+	generator, tsc, node := openapiTool(t, "openapi-typescript"), openapiTool(t, "tsc"), testkit.Peer(t, "node")
+	dir := t.TempDir()
+	for _, name := range []string{"client.ts", "node.d.ts", "tsconfig.json"} {
+		testkit.Write(t, filepath.Join(dir, "typescript", name), string(testkit.Read(t, filepath.Join(e2e.Root, "cmd/blockd/e2e/openapi/typescript", name))))
+	}
+	testkit.Write(t, filepath.Join(dir, "package.json"), `{"type": "module"}`)
+	testkit.Must(t, os.Symlink(filepath.Join(e2e.Root, "cmd/blockd/e2e/openapi/node_modules"), filepath.Join(dir, "node_modules")))
+	made(t, dir, generator, document, "-o", "typescript/schema.ts")
+	made(t, dir, tsc, "-p", "typescript")
+	const answers = `a+b@bad.example blocked 2
+x@ok.example clear -
+bad.example blocked 2
+y@bad.example blocked 2
+added added added
+three.example allow for good
+two.example block for good
+one.example block for good
+refuse x@bad.example a
+400 400
+`
+	testkit.Equal(t, "the client in TypeScript", made(t, dir, node, "built/client.js", base, token), answers)
+
+	offline := exec.Command("go", "tool", "-n", "oapi-codegen")
+	offline.Dir, offline.Env = filepath.Join(e2e.Root, "cmd/blockd/e2e/openapi/go"), append(os.Environ(), "GOPROXY=off")
+	if out, err := offline.CombinedOutput(); err != nil {
+		testkit.Missing(t, "the modules of cmd/blockd/e2e/openapi/go are not here (make peers): "+lastLine(out))
+	}
+	dir = filepath.Join(t.TempDir(), "go")
+	for _, name := range []string{"main.go", "go.mod", "go.sum"} {
+		testkit.Write(t, filepath.Join(dir, name), string(testkit.Read(t, filepath.Join(e2e.Root, "cmd/blockd/e2e/openapi/go", name))))
+	}
+	testkit.Write(t, filepath.Join(dir, "api/doc.go"), "// Package api is made of docs/openapi.json.\npackage api\n")
+	made(t, dir, "go", "tool", "oapi-codegen", "-package", "api", "-generate", "types,client", "-o", "api/api.go", document)
+	made(t, dir, "go", "build", "-o", "client", ".")
+	const said = `x@bad.example true 2
+x@ok.example clear
+bad.example blocked
+three.example allow
+two.example block
+one.example block
+400 400
+`
+	testkit.Equal(t, "the client in Go", made(t, dir, "./client", base, token), said)
+}
+
+// TestGoClient has the package client ask a real daemon, by TCP and by the Unix socket.
+func TestGoClient(t *testing.T) {
+	d := e2e.Serve(t, e2e.Setup{Lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", Files: map[string]string{"a.txt": "bad.example\n!good@bad.example\n192.0.2.0/24\n"}})
+	byName := blockd.New("http://"+d.HTTP, blockd.Token(strings.TrimSpace(string(testkit.Read(t, d.Path("blockd.bdx.token"))))))
+	bySocket := blockd.New("unix:" + filepath.Join(d.Dir, "blockd.bdx.sock"))
+	for name, c := range map[string]*blockd.Client{"TCP": byName, "socket": bySocket} {
+		for _, q := range []struct {
+			blockd.Question
+			want blockd.Verdict
+		}{
+			{blockd.Question{Sender: "x@bad.example"}, blockd.Blocked}, {blockd.Question{Sender: "good@bad.example"}, blockd.Allowed},
+			{blockd.Question{Sender: "a+b@ok.example"}, blockd.Clear}, {blockd.Question{}, blockd.Clear}, {blockd.Question{Sender: "a b"}, blockd.Unknown},
+			{blockd.Question{IP: "192.0.2.9"}, blockd.Blocked}, {blockd.Question{Domain: "bad.example"}, blockd.Blocked},
+			{blockd.Question{Sender: "x@bad.example", Recipient: "postmaster@here.example", Client: "198.51.100.1"}, blockd.Blocked},
+		} {
+			one, err := c.Check(t.Context(), q.Question)
+			if err != nil || one.Verdict != q.want || q.Recipient != "" && one.Outcome != "accept" {
+				t.Errorf("%s: %+v: %+v, %v, want %s", name, q.Question, one, err, q.want)
+			}
+			many, err := c.CheckMany(t.Context(), []blockd.Question{q.Question})
+			if err != nil || len(many) != 1 || many[0].Verdict != one.Verdict || many[0].Input != one.Input || !slices.Equal(many[0].Matches, one.Matches) {
+				t.Errorf("%s: %+v: a batch says %+v, %v", name, q.Question, many, err)
+			}
+		}
+	}
+	questions := make([]blockd.Question, 2500)
+	for i := range questions {
+		questions[i].Sender = fmt.Sprintf("user%d@%s.example", i, []string{"ok", "bad"}[i%2])
+	}
+	answers, err := byName.CheckMany(t.Context(), questions)
+	if err != nil || len(answers) != 2500 || answers[2499].Verdict != blockd.Blocked || answers[2498].Verdict != blockd.Clear || answers[2499].Input != questions[2499].Sender {
+		t.Errorf("2,500 questions: %d answers, %v", len(answers), err)
+	}
+
+	// Entries: 1,200 in pages, each change acts at once.
+	var entries []blockd.Entry
+	for i := range 1200 {
+		entries = append(entries, blockd.Entry{Entry: fmt.Sprintf("live%d.example", i), Why: "a test"})
+	}
+	until := time.Now().Add(time.Hour).Truncate(time.Second)
+	entries[1199] = blockd.Entry{Entry: "x@bad.example", Action: "allow", Why: "asked us to", Expires: &until}
+	done, err := byName.Add(t.Context(), entries...)
+	if err != nil || len(done) != 1200 || done[0].Result != "added" {
+		t.Fatalf("%d changes, %v", len(done), err)
+	}
+	if a, err := byName.Check(t.Context(), blockd.Question{Sender: "x@bad.example"}); err != nil || a.Verdict != blockd.Allowed {
+		t.Errorf("after an exception was added: %+v, %v", a, err)
+	}
+	for range 2 { // an iteration may be repeated
+		n, newest := 0, blockd.Entry{}
+		for e, err := range byName.Entries(t.Context(), blockd.EntryQuery{}) {
+			testkit.Must(t, err)
+			if n++; n == 1 {
+				newest = e
+			}
+		}
+		if n != 1200 || newest.Entry != "x@bad.example" || newest.Action != "allow" || newest.Expires == nil || !newest.Expires.Equal(until) {
+			t.Errorf("%d entries, the newest %+v", n, newest)
+		}
+	}
+	if removed, err := byName.Remove(t.Context(), "x@bad.example", ""); err != nil || len(removed) != 1 || removed[0].Was == nil || removed[0].Was.Why != "asked us to" {
+		t.Errorf("removed %+v, %v", removed, err)
+	}
+
+	// What mail was refused.
+	c := e2e.DialSMTP(t, d.SMTP)
+	c.Command("MAIL FROM:<x@bad.example>")
+	e2e.MustBegin(t, "a listed sender", c.Command("RCPT TO:<you@here.example>"), "550")
+	found := 0
+	for r, err := range byName.Decisions(t.Context(), blockd.DecisionQuery{Sender: "x@bad.example", Since: time.Now().Add(-time.Hour)}) {
+		if err != nil || r.Outcome != "refuse" || r.List != "a" || r.Recipient != "you@here.example" || r.Line != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		found++
+	}
+	if found != 1 {
+		t.Errorf("%d decisions about one refusal", found)
+	}
+	if lists, generation, err := byName.Lists(t.Context()); err != nil || generation == "" || len(lists) == 0 || lists[0].List != "a" || lists[0].Entries != 3 {
+		t.Errorf("%+v, %q, %v", lists, generation, err)
+	}
+	for _, err := range blockd.New("http://"+d.HTTP, blockd.Token("wrong")).Entries(t.Context(), blockd.EntryQuery{}) {
+		if blockd.StatusOf(err) != http.StatusUnauthorized {
+			t.Errorf("a wrong token: %v", err)
 		}
 	}
 }

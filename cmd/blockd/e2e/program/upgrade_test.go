@@ -407,3 +407,122 @@ func TestUpgradeUnderAnInitSystem(t *testing.T) {
 	testkit.Eventually(t, "both processes to end", func() bool { return processGone(pid) && processGone(d.Cmd.Process.Pid) })
 	testkit.Equal(t, "messages that have come", len(e2e.Messages(t, d.Maildir)), 1)
 }
+
+// A configuration is taken up whole, under an open session, or not at all; each fault is told with its line, also where the
+// file does not lead to the daemon any more.
+func TestReloadOfTheConfiguration(t *testing.T) {
+	d := e2e.Serve(t, e2e.Setup{Lists: "[[list]]\nname = \"spam\"\npath = \"spam.txt\"\n", Files: map[string]string{"spam.txt": "bulk.example\n"}})
+	path := d.Path("config.toml")
+	text := testkit.Value(os.ReadFile(path))(t)
+	write := func(text string) {
+		t.Helper()
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	reload := func(wantCode int, want string) {
+		t.Helper()
+		if code, out := d.Reloaded(t); code != wantCode || !strings.Contains(out, want) {
+			t.Errorf("blockd reload ends with %d and says %q, want %d and %q", code, out, wantCode, want)
+		}
+	}
+	reload(0, "nothing changed\n")
+
+	idle := e2e.DialTalk(t, d.SMTP)
+	idle.Command("EHLO client.example")
+	idle.Command("MAIL FROM:<a@bulk.example>")
+	good := strings.Replace(string(text), "[smtp]\n", "[smtp]\nrecipients_exempt = [\"desk\"]\n", 1) + "\n[refusal]\ncontact = \"https://help.example/\"\n"
+	write(good)
+	reload(0, "refusal.contact")
+	if got := idle.Command("RCPT TO:<desk@here.example>"); !strings.HasPrefix(got, "550") || strings.Contains(got, "help.example") {
+		t.Errorf("an open transaction follows the new configuration: %s", got)
+	}
+	idle.Command("RSET")
+	idle.Command("MAIL FROM:<a@bulk.example>")
+	testkit.Begins(t, "the next transaction of an open session", idle.Command("RCPT TO:<desk@here.example>"), "250")
+	testkit.Has(t, idle.Command("RCPT TO:<other@here.example>"), "help.example")
+	idle.Conn.Close()
+
+	for name, bad := range map[string]struct{ text, want string }{
+		"torn":              {good[:len(good)-3], "config.toml:"},
+		"empty":             {"", "config.toml:1: the file is empty"},
+		"a wrong value":     {strings.Replace(good, "[log]\n", "[log]\nlevel = \"loud\"\n", 1), "log.level"},
+		"an address in use": {good + "[dns]\nlisten = \"" + d.HTTP + "\"\n[[dns.zone]]\nname = \"bl.here.example\"\nkind = \"domain\"\nlists = [\"spam\"]\n", "dns.listen: " + d.HTTP + " is in use"},
+	} {
+		write(bad.text)
+		reload(1, bad.want)
+		if status, body := d.Get("/readyz"); status != 200 || !strings.HasPrefix(body, "degraded") || !strings.Contains(body, "configuration not taken up") {
+			t.Errorf("%s: /readyz says %d %q", name, status, body)
+		}
+		testkit.Has(t, e2e.Ask(t, d.SMTP, "a@bulk.example"), "help.example")
+	}
+	testkit.Must(t, os.Remove(path))
+	reload(1, "no such file")
+	write(good)
+	reload(0, "nothing changed\n")
+	if _, body := d.Get("/readyz"); body != "ok\n" {
+		t.Errorf("/readyz is not cured: %q", body)
+	}
+	d.Stop(t)
+	reload(2, "no daemon")
+	d.Start(t)
+}
+
+// probe asks the health door at address; the status is 0 where nobody answers.
+func probe(address, path string) int {
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + address + path)
+	if err != nil {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// While another process takes over, no probe fails; a configuration may move the door; and a daemon that drains is not ready, but alive.
+func TestProbesOverATakeOver(t *testing.T) {
+	first, second := e2e.FreeAddress(t), e2e.FreeAddress(t)
+	d := e2e.Serve(t, e2e.Setup{Raced: true, SMTP: "drain_timeout = \"1m\"\n", Files: map[string]string{"spam.txt": "bulk.example\n"},
+		Lists: fmt.Sprintf("[health]\nlisten = %q\n[[list]]\nname = \"spam\"\npath = \"spam.txt\"\n", first)})
+	testkit.Eventually(t, "the daemon to be ready", func() bool { return probe(first, "/readyz") == 200 })
+
+	var asked, failed atomic.Int32
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, path := range []string{"/readyz", "/livez"} {
+				asked.Add(1)
+				if status := probe(first, path); status != 200 {
+					failed.Add(1)
+					t.Errorf("%s in the midst of a take-over: %d", path, status)
+				}
+			}
+		}
+	}()
+	for range 3 {
+		d.Upgraded(t)
+		before := asked.Load()
+		testkit.Eventually(t, "more probes", func() bool { return asked.Load() > before+4 || failed.Load() > 0 })
+	}
+	close(stop)
+	<-stopped
+	t.Logf("%d probes over three take-overs", asked.Load())
+
+	text := strings.Replace(string(testkit.Read(t, d.Path("config.toml"))), first, second, 1)
+	testkit.Must(t, os.WriteFile(d.Path("config.toml"), []byte(text), 0o600))
+	if code, out := d.Reloaded(t); code != 0 || !strings.Contains(out, "health.listen") {
+		t.Errorf("reload: %d %q", code, out)
+	}
+	testkit.Eventually(t, "the door to have moved", func() bool { return probe(second, "/readyz") == 200 && probe(first, "/readyz") == 0 })
+
+	open := e2e.DialSMTP(t, d.SMTP) // keeps the daemon from ending
+	defer open.Conn.Close()
+	open.Command("MAIL FROM:<friend@there.example>")
+	testkit.Must(t, d.Cmd.Process.Signal(os.Interrupt))
+	testkit.Eventually(t, "the door to say that nothing new is wanted", func() bool { return probe(second, "/readyz") == 503 })
+	testkit.Equal(t, "/livez of a daemon that drains", probe(second, "/livez"), 200)
+}
