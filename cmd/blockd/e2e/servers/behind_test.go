@@ -2,7 +2,9 @@ package servers
 
 import (
 	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -192,4 +194,130 @@ func fields(text string) string {
 		}
 	}
 	return b.String()
+}
+
+// publicDir makes a folder that any user may write to, as smtp-sink's user must.
+func publicDir(t *testing.T) string {
+	t.Helper()
+	dir := testkit.Value(os.MkdirTemp("", "blockd-sink-"))(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	testkit.Must(t, os.Chmod(dir, 0o777))
+	return dir
+}
+
+// TestLMTPUpstream relays into a real LMTP server (RFC 2033), by TCP and by Unix
+// socket: one recipient a transaction, refused senders never seen there.
+func TestLMTPUpstream(t *testing.T) {
+	lists := "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n"
+	files := map[string]string{"bad.txt": "bulk.example\n"}
+	tests := []struct {
+		name  string
+		start func(t *testing.T, dir string) (upstream string)
+	}{
+		{"tcp", func(t *testing.T, dir string) string {
+			return "lmtp://" + e2e.Sink(t, "-L", "-D", filepath.Join(dir, "mail."))
+		}},
+		{"unix", func(t *testing.T, dir string) string {
+			socket := filepath.Join(dir, "lmtp")
+			e2e.RunSink(t, []string{"-L", "-D", filepath.Join(dir, "mail."), "unix:" + socket})
+			testkit.Eventually(t, "smtp-sink to listen", func() bool {
+				conn, err := net.Dial("unix", socket)
+				if err != nil {
+					return false
+				}
+				conn.Close()
+				return true
+			})
+			return "lmtp+unix:" + socket
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := publicDir(t)
+			d := e2e.Serve(t, e2e.Setup{Upstream: tt.start(t, dir), Lists: lists, Files: files, SMTP: `client_info = "none"`})
+			c := e2e.DialSMTP(t, d.SMTP)
+			for _, step := range []struct{ command, want string }{
+				{"MAIL FROM:<a@bulk.example>", "250"},
+				{"RCPT TO:<you@here.example>", "550 5.7.1 "},
+				{"RSET", "250"},
+				{"MAIL FROM:<friend@there.example>", "250"},
+				{"RCPT TO:<you@here.example>", "250"},
+				{"RCPT TO:<other@here.example>", "452 4.5.3 "},
+				{"DATA", "354"},
+				{"Subject: by LMTP\r\n\r\n..a line that begins with a dot\r\n.", "250"},
+				{"QUIT", "221"},
+			} {
+				e2e.MustBegin(t, step.command, c.Command("%s", step.command), step.want)
+			}
+			var text []byte
+			testkit.Eventually(t, "the message to be in the sink's file", func() bool {
+				mails, _ := filepath.Glob(filepath.Join(dir, "mail.*"))
+				for _, mail := range mails {
+					more, _ := os.ReadFile(mail)
+					text = append(text, more...)
+				}
+				return strings.Contains(string(text), "by LMTP")
+			})
+			if strings.Contains(string(text), "bulk.example") || !strings.Contains(string(text), ".a line that begins with a dot") {
+				t.Errorf("the server has received:\n%s", text)
+			}
+		})
+	}
+}
+
+// TestBehindHAProxy has a real HAProxy in front that says who the client is, by
+// either version of its protocol, and looks after its servers' health.
+func TestBehindHAProxy(t *testing.T) {
+	haproxy := testkit.Peer(t, "haproxy")
+	for _, version := range []string{"send-proxy", "send-proxy-v2"} {
+		t.Run(version, func(t *testing.T) {
+			d := e2e.Configure(t, e2e.Setup{Lists: e2e.BadList, Files: e2e.BadFiles, SMTP: "proxy_from = [\"127.0.0.1\"]\n"})
+			d.Start(t)
+			front := e2e.FreeAddress(t)
+			config := filepath.Join(t.TempDir(), "haproxy.cfg")
+			testkit.Write(t, config, fmt.Sprintf(`
+defaults
+  mode tcp
+  timeout connect 5s
+  timeout client 30s
+  timeout server 30s
+listen smtp
+  bind %s
+  source 127.0.0.1
+  server blockd %s %s check check-%s inter 100ms
+`, front, d.SMTP, version, "send-proxy"))
+			cmd := exec.Command(haproxy, "-db", "-f", config)
+			out := &testkit.Log{}
+			cmd.Stdout, cmd.Stderr = out, out
+			testkit.Must(t, cmd.Start())
+			t.Cleanup(func() {
+				cmd.Process.Kill()
+				cmd.Wait()
+				if t.Failed() {
+					t.Logf("haproxy:\n%s", out)
+				}
+			})
+			testkit.Eventually(t, "HAProxy to listen", func() bool { return e2e.Listens(front) })
+
+			c := e2e.DialFrom(t, "127.0.0.99", front)
+			testkit.Begins(t, "a listed sender", c.Send("a@bulk.example", "you@here.example", nil), "550 5.7.1 ")
+			testkit.Begins(t, "a clear sender", c.Send("friend@there.example", "you@here.example", e2e.Crlf([]byte("Subject: x\n\nhi\n"))), "250 ")
+			d.Logged(t, 1, "client=127.0.0.99 ")
+			// HAProxy's own address must not be the client of anybody's mail.
+			testkit.Eventually(t, "health checks to be served", func() bool {
+				return d.Metric("blockd_smtp_sessions_total") > "1"
+			})
+			testkit.Equal(t, "connections of HAProxy refused", d.Metric(`blockd_smtp_connections_refused_total{why="proxy"}`), "0")
+		})
+	}
+}
+
+// A client that pretends to be a proxy is sent away.
+func TestProxyHeaderOfAClient(t *testing.T) {
+	d := e2e.Serve(t, e2e.Setup{SMTP: "proxy_from = [\"192.0.2.0/24\"]\n"})
+	c := e2e.DialTalk(t, d.SMTP)
+	testkit.Begins(t, "PROXY", c.Command("PROXY TCP4 203.0.113.7 192.0.2.25 4711 25"), "500 ")
+	if rest, err := c.R.ReadString('\n'); err == nil {
+		t.Errorf("the session goes on: %q", rest)
+	}
 }

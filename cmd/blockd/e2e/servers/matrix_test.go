@@ -245,3 +245,261 @@ func compareTable(t *testing.T, now string) {
 		t.Errorf("docs/servers.md shows another table (go test ./e2e -run Matrix -update writes it)")
 	}
 }
+
+// matrixCase is something that a filter and the server behind it may read in two
+// ways. play says it to either.
+type matrixCase struct {
+	name string
+	play func(x *e2e.Exchange)
+}
+
+// endings are the octets that one server or another has taken for the end of a
+// message. The last one is it.
+var endings = []struct{ name, octets string }{
+	{"LF . LF", "\n.\n"},
+	{"LF . CRLF", "\n.\r\n"},
+	{"CRLF . LF", "\r\n.\n"},
+	{"CR . CR", "\r.\r"},
+	{"CR . CRLF", "\r.\r\n"},
+	{"CRLF . CR", "\r\n.\r"},
+	{"CR . LF", "\r.\n"},
+	{"LF . CR", "\n.\r"},
+	{"CRLF . CR CRLF", "\r\n.\r\r\n"},
+	{"CR CRLF . CR CRLF", "\r\r\n.\r\r\n"},
+	{"LF LF . CRLF", "\n\n.\r\n"},
+	{"CRLF NUL . CRLF", "\r\n\x00.\r\n"},
+	{"CRLF . NUL CRLF", "\r\n.\x00\r\n"},
+}
+
+// hidden sends a message that has octets in its midst behind which a second
+// transaction waits.
+func hidden(before int, octets string) func(x *e2e.Exchange) {
+	return func(x *e2e.Exchange) {
+		if !x.Envelope() {
+			return
+		}
+		head := x.Header()
+		if pad := before - len(head); pad > 0 {
+			head += strings.Repeat("x", pad)
+		} else {
+			head += "hello"
+		}
+		x.Write(head + octets + x.Smuggled())
+	}
+}
+
+// whole sends a message that must arrive as it is, cut where cuts say.
+func whole(text string, cuts ...string) func(x *e2e.Exchange) {
+	return func(x *e2e.Exchange) {
+		if !x.Envelope() {
+			return
+		}
+		text := x.Header() + text
+		x.Meant = append(x.Meant, strings.TrimSuffix(text, "\r\n")+"\r\n")
+		x.Write(string(e2e.Stuffed([]byte(text))))
+		if cuts == nil {
+			cuts = []string{".\r\n"}
+		}
+		for _, cut := range cuts {
+			x.Write(cut)
+		}
+		x.Hear()
+		x.Write("QUIT\r\n")
+	}
+}
+
+// commands sends one line, and what it hides if it is read as two; behind it a
+// message for whoever may have come to be the sender.
+func commands(lines ...string) func(x *e2e.Exchange) {
+	return func(x *e2e.Exchange) {
+		for _, line := range lines {
+			x.Write(strings.ReplaceAll(line, "ID", x.Id) + "\r\n")
+			x.Hear()
+		}
+		x.Say("RCPT TO:<you@here.example>")
+		reply := x.Say("DATA")
+		for strings.HasPrefix(reply, "2") { // of RCPT, as a line was read as two
+			reply = x.Hear()
+		}
+		if strings.HasPrefix(reply, "354") {
+			x.Write(x.Header() + "hello\r\n.\r\n")
+			x.Hear()
+		}
+		x.Write("QUIT\r\n")
+	}
+}
+
+// chunks sends BDAT commands and what is in them.
+func chunks(wire ...string) func(x *e2e.Exchange) {
+	return func(x *e2e.Exchange) {
+		if !strings.HasPrefix(x.Say("MAIL FROM:<"+x.Id+"@friend.example>"), "250") || !strings.HasPrefix(x.Say("RCPT TO:<you@here.example>"), "250") {
+			return
+		}
+		for _, piece := range wire {
+			x.Write(strings.ReplaceAll(strings.ReplaceAll(piece, "SMUGGLED", x.Smuggled()), "HEADER", x.Header()))
+		}
+		x.Write("QUIT\r\n")
+	}
+}
+
+// chunk is BDAT with a message in it, in one command.
+func chunk(body string) func(x *e2e.Exchange) {
+	return func(x *e2e.Exchange) {
+		text := x.Header() + strings.ReplaceAll(body, "SMUGGLED", x.Smuggled())
+		chunks(fmt.Sprintf("BDAT %d LAST\r\n%s", len(text), text))(x)
+	}
+}
+
+func matrixCases() []matrixCase {
+	var cases []matrixCase
+	for _, e := range endings {
+		cases = append(cases, matrixCase{e.name + " in a message", hidden(0, e.octets)})
+	}
+	cases = append(cases, []matrixCase{
+		{"CRLF . CRLF in three segments", whole("hello\r\n", ".", "\r", "\n")},
+		{"CRLF . CRLF, and a segment for each octet", whole("hello", "\r", "\n", ".", "\r", "\n")},
+		{"lines of dots", whole(".\r\n..\r\n...\r\n.x\r\n. \r\n")},
+		{"8-bit octets", whole("Gr\xc3\xbc\xc3\x9fe, Gr\xfc\xdfe\r\n")},
+		{"a line of 3,000 octets", whole(strings.Repeat("0123456789", 300) + "\r\n")},
+		{"a line of 100,000 octets", whole(strings.Repeat("0123456789", 10_000) + "\r\n")},
+		{"a second message pipelined behind the dot", func(x *e2e.Exchange) {
+			if !x.Envelope() {
+				return
+			}
+			first, second := x.Header()+"first\r\n", x.Header()+"second\r\n"
+			x.Meant = []string{first, second}
+			x.Write(first + ".\r\nMAIL FROM:<" + x.Id + "@friend.example>\r\nRCPT TO:<you@here.example>\r\nDATA\r\n")
+			for range 3 {
+				x.Hear()
+			}
+			if strings.HasPrefix(x.Hear(), "354") {
+				x.Write(second + ".\r\n")
+				x.Hear()
+			}
+			x.Write("QUIT\r\n")
+		}},
+		{"a listed sender pipelined behind the dot", func(x *e2e.Exchange) {
+			if !x.Envelope() {
+				return
+			}
+			x.Meant = []string{x.Header() + "hello\r\n"}
+			x.Write(x.Meant[0] + ".\r\n" + x.Smuggled())
+		}},
+
+		{"MAIL behind NOOP and LF", commands("NOOP x\nMAIL FROM:<ID-smuggled@bulk.example>")},
+		{"MAIL behind NOOP and CR", commands("NOOP x\rMAIL FROM:<ID-smuggled@bulk.example>")},
+		{"MAIL behind NOOP and NUL", commands("NOOP x\x00MAIL FROM:<ID-smuggled@bulk.example>")},
+		{"MAIL behind RSET and LF", commands("MAIL FROM:<ID@friend.example>", "RSET\nMAIL FROM:<ID-smuggled@bulk.example>")},
+		{"MAIL behind VRFY and LF", commands("VRFY x\nMAIL FROM:<ID-smuggled@bulk.example>")},
+		{"MAIL in MAIL behind LF", commands("MAIL FROM:<ID@friend.example>\nRSET\nMAIL FROM:<ID-smuggled@bulk.example>")},
+		{"a listed sender behind NUL", commands("MAIL FROM:<ID-smuggled@bulk.example\x00@friend.example>")},
+		{"MAIL behind a NOOP of 512 octets", commands(cutNOOPs(512)...)},
+		{"MAIL behind a NOOP of 1,000 octets", commands(cutNOOPs(1000)...)},
+		{"MAIL behind a NOOP of 1,024 octets", commands(cutNOOPs(1024)...)},
+		{"MAIL behind a NOOP of 2,048 octets", commands(cutNOOPs(2048)...)},
+		{"MAIL behind a NOOP of 4,096 octets", commands(cutNOOPs(4096)...)},
+		{"MAIL with 1,900 octets of ENVID", commands("MAIL FROM:<ID@friend.example> RET=HDRS ENVID=" + strings.Repeat("x", 1900))},
+		{"MAIL with 3,900 octets of ENVID", commands("MAIL FROM:<ID@friend.example> RET=HDRS ENVID=" + strings.Repeat("x", 3900))},
+		{"a blank behind MAIL", commands("MAIL FROM:<ID@friend.example> ")},
+		{"a blank behind RCPT", commands("MAIL FROM:<ID@friend.example>", "RCPT TO:<you@here.example> ")},
+		{"a blank behind DATA", func(x *e2e.Exchange) {
+			x.Say("MAIL FROM:<" + x.Id + "@friend.example>")
+			x.Say("RCPT TO:<you@here.example>")
+			if strings.HasPrefix(x.Say("DATA "), "354") {
+				x.Write(x.Header() + "hello\r\n.\r\n")
+				x.Hear()
+			}
+			x.Write("QUIT\r\n")
+		}},
+		{"a second MAIL, of a listed sender", commands("MAIL FROM:<ID@friend.example>", "MAIL FROM:<ID-smuggled@bulk.example>")},
+		{"Latin-1 in the sender", commands("MAIL FROM:<ID\xe4@friend.example>")},
+		{"UTF-8 in the sender, no SMTPUTF8", commands("MAIL FROM:<ID\xc3\xa4@friend.example>")},
+		{"UTF-8 in the sender, with SMTPUTF8", commands("MAIL FROM:<ID\xc3\xa4@friend.example> SMTPUTF8")},
+		{"a listed IDN as A-label", commands("MAIL FROM:<ID@xn--bckerei-5wa.example>")},
+		{"a listed IDN in UTF-8, with SMTPUTF8", commands("MAIL FROM:<ID@b\xc3\xa4ckerei.example> SMTPUTF8")},
+		{"a control octet in the sender", commands("MAIL FROM:<ID\x01@friend.example>")},
+		{"an unknown parameter", commands("MAIL FROM:<ID@friend.example> X=MAIL")},
+
+		{"a message by BDAT", chunk("hello\r\n")},
+		{"LF . LF in a chunk", chunk("hello\n.\nSMUGGLED")},
+		{"CRLF . CRLF in a chunk", chunk("hello\r\n.\r\nSMUGGLED")},
+		{"BDAT of 2^32 octets", chunks("BDAT 4294967296 LAST\r\n", "SMUGGLED")},
+		{"BDAT of 2^64 octets", chunks("BDAT 18446744073709551616 LAST\r\n", "SMUGGLED")},
+		{"BDAT of -1 octets", chunks("BDAT -1 LAST\r\n", "SMUGGLED")},
+		{"BDAT of 0x5 octets", chunks("BDAT 0x5 LAST\r\n", "helloSMUGGLED")},
+		{"BDAT of +5 octets", chunks("BDAT +5 LAST\r\n", "helloSMUGGLED")},
+		{"BDAT of 5.0 octets", chunks("BDAT 5.0 LAST\r\n", "helloSMUGGLED")},
+		{"BDAT of 5 octets, something behind", chunks("BDAT 5 LAST 9\r\n", "helloSMUGGLED")},
+		{"DATA behind BDAT", chunks("BDAT 5\r\nhello", "DATA\r\n", "HEADERhello\r\n.\r\n")},
+		{"a chunk behind DATA's refusal", chunks("DATA x\r\n", "BDAT 157 LAST\r\nHEADER", "SMUGGLED")},
+		{"a chunk without a recipient", func(x *e2e.Exchange) {
+			x.Say("MAIL FROM:<" + x.Id + "@friend.example>")
+			text := x.Smuggled()
+			x.Write(fmt.Sprintf("BDAT %d LAST\r\n%sQUIT\r\n", len(text), text))
+		}},
+	}...)
+	for _, s := range spellings {
+		name := "sender `" + strings.ReplaceAll(s, "\t", "TAB") + "`"
+		cases = append(cases, matrixCase{name, commands("MAIL FROM:" + s)})
+	}
+	return cases
+}
+
+// borderCases put every false end where buffers of blockd end, and behind a long
+// line.
+func borderCases() (cases []matrixCase) {
+	for _, e := range endings {
+		for _, before := range []int{2500, 4095, 4096, 4097, 32767, 32768, 32769} {
+			cases = append(cases, matrixCase{fmt.Sprintf("%s behind %d octets", e.name, before), hidden(before, e.octets)})
+		}
+	}
+	return cases
+}
+
+// cutNOOPs are NOOPs that hide a MAIL where a server that cuts lines at n octets
+// would begin the next.
+func cutNOOPs(n int) (lines []string) {
+	for at := n - 3; at <= n; at++ {
+		lines = append(lines, "NOOP "+strings.Repeat("x", at-len("NOOP "))+"MAIL FROM:<ID-smuggled@bulk.example>")
+	}
+	return lines
+}
+
+// spellings are ways to write a sender. bulk.example is listed, and no server may
+// come to believe that it sends.
+var spellings = []string{
+	`<ID@friend.example>`,
+	`<ID@bulk.example>`,
+	`<ID@Bulk.EXAMPLE>`,
+	`<ID@mx.bulk.example>`,
+	`<"ID"@bulk.example>`,
+	` <ID@bulk.example>`,
+	`<"ID@bulk.example> ENVID=a"@friend.example>`,
+	`<"ID@bulk.example>"@friend.example>`,
+	`<"ID\"@bulk.example"@friend.example>`,
+	`<ID\@bulk.example@friend.example>`,
+	`<"ID @bulk.example"@friend.example>`,
+	`<""@bulk.example>`,
+	`<@bulk.example:ID@friend.example>`,
+	`<@friend.example:ID@bulk.example>`,
+	`<@a.example,@friend.example:ID@bulk.example>`,
+	`<@[v@bulk.example> X]:ID@friend.example>`,
+	`<ID%bulk.example@friend.example>`,
+	`<bulk.example!ID@friend.example>`,
+	`<ID@bulk.example@friend.example>`,
+	`<ID@friend.example@bulk.example>`,
+	`<ID@bulk.example.>`,
+	`<ID@bulk.example(friend.example)>`,
+	`<ID@(friend.example)bulk.example>`,
+	`<ID @ bulk.example>`,
+	`ID@bulk.example`,
+	`<<ID@bulk.example>>`,
+	`"<ID@friend.example>" <ID@bulk.example>`,
+	`<ID@friend.example>bulk.example`,
+	`<ID@friend.example>,<ID@bulk.example>`,
+	`<friend.example:ID@bulk.example>`,
+	`<ID@[127.0.0.1]>`,
+	"\t<ID@bulk.example>",
+	`<x:ID@bulk.example;>`,
+	`<=?utf-8?q?ID=40bulk.example=3e?=@friend.example>`,
+}
