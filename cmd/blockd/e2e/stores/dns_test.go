@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -297,4 +298,124 @@ func damagedUnderQueries(t *testing.T, d *e2e.Daemon, address string) {
 			testkit.Eventually(t, "Postfix to log: "+said, func() bool { return strings.Contains(p.Log(), said) })
 		}
 	})
+}
+
+func TestDNSDoorByItself(t *testing.T) {
+	address := e2e.FreeAddress(t)
+	d := e2e.Serve(t, e2e.DNSDoor(address))
+	for _, network := range []string{"udp", "tcp"} {
+		for name, want := range map[string]string{
+			"bulk.example.dbl.here.example.":      "127.0.0.2",
+			"good.bulk.example.dbl.here.example.": "NXDOMAIN",
+			"new.example.dbl.here.example.":       "NXDOMAIN",
+			"7.2.0.192.ip.here.example.":          "127.0.0.4",
+			"8.2.0.192.ip.here.example.":          "NXDOMAIN",
+			"bulk.example.":                       "REFUSED",
+		} {
+			testkit.Equal(t, fmt.Sprintf("%s by %s", name, network), e2e.Resolve(t, network, address, name, dns.TypeA), want)
+		}
+	}
+	text := e2e.Resolve(t, "udp", address, "bulk.example.dbl.here.example.", dns.TypeTXT)
+	before, ref, _ := strings.Cut(strings.Trim(text, `")`), " (ref ")
+	if before != "listed in bad, line 1" || len(ref) != 10 {
+		t.Errorf("TXT %s", text)
+	}
+	testkit.Eventually(t, "the reference in the history", func() bool {
+		out, err := exec.Command(e2e.Program, "history", "-c", d.Path("config.toml"), "--ref", ref).CombinedOutput()
+		return err == nil && strings.Contains(string(out), "bulk.example")
+	})
+
+	// A live entry acts at once, and a saved list soon.
+	e2e.Blockd(t, "add", "-c", d.Path("config.toml"), "new.example")
+	testkit.Equal(t, "a live entry", e2e.Resolve(t, "udp", address, "new.example.dbl.here.example.", dns.TypeA), "127.0.0.2")
+	testkit.Write(t, d.Path("bad.txt"), "other.example\nbulk.example\n")
+	testkit.Eventually(t, "the list to act", func() bool {
+		return e2e.Resolve(t, "udp", address, "other.example.dbl.here.example.", dns.TypeA) == "127.0.0.2"
+	})
+}
+
+// systemd hands over sockets of both kinds by one name. A query that comes between two daemons
+// waits for the next.
+func TestDNSSocketsOfSystemd(t *testing.T) {
+	elsewhere := e2e.FreeAddress(t)
+	d := e2e.Configure(t, e2e.DNSDoor(elsewhere))
+	tcp := testkit.Value(net.Listen("tcp", e2e.FreeAddress(t)))(t)
+	defer tcp.Close()
+	address := tcp.Addr().String()
+	udp := testkit.Value(net.ListenPacket("udp", address))(t)
+	defer udp.Close()
+	names := []string{"dns", "dns"}
+	files := []*os.File{e2e.FileOf(t, udp.(*net.UDPConn)), e2e.FileOf(t, tcp.(*net.TCPListener))}
+
+	answer := make(chan string, 1)
+	go func() { // before there is a daemon
+		q := new(dns.Msg)
+		q.SetQuestion("bulk.example.dbl.here.example.", dns.TypeA)
+		client := dns.Client{Timeout: 2 * time.Minute}
+		m, _, err := client.Exchange(q, address)
+		answer <- fmt.Sprint(m != nil && len(m.Answer) == 1, err)
+	}()
+	for range 2 {
+		d.Run(t, e2e.PassingFiles(d, names, files))
+		for _, network := range []string{"udp", "tcp"} {
+			testkit.Equal(t, "by "+network, e2e.Resolve(t, network, address, "bulk.example.dbl.here.example.", dns.TypeA), "127.0.0.2")
+		}
+		if e2e.Listens(elsewhere) {
+			t.Errorf("%s of the configuration is open as well", elsewhere)
+		}
+		d.Stop(t)
+	}
+	testkit.Equal(t, "a query that came before the daemon", <-answer, "true <nil>")
+}
+
+// A port that another server has is said in one line.
+func TestDNSPortInUse(t *testing.T) {
+	l := testkit.Listen(t)
+	d := e2e.Configure(t, e2e.DNSDoor(l.Addr().String()))
+	out, err := exec.Command(e2e.Program, "serve", "-c", d.Path("config.toml")).CombinedOutput()
+	if want := "dns.listen: " + l.Addr().String() + " is in use; is another blockd running?"; err == nil || !strings.Contains(string(out), want) {
+		t.Errorf("blockd serve: %v\n%s\nwant %q", err, out, want)
+	}
+}
+
+// unboundConf runs an Unbound from a folder of its own, that validates. The lines of docs/dns.md follow.
+const unboundConf = `server:
+    interface: 127.0.0.1
+    port: %s
+    do-daemonize: no
+    use-syslog: no
+    username: ""
+    chroot: ""
+    directory: "%s"
+    pidfile: "unbound.pid"
+    trust-anchor: ". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D"
+remote-control:
+    control-enable: no
+%s`
+
+// TestUnboundSendsTheZone: with the lines of docs/dns.md a resolver answers from blockd's zone, although it validates.
+func TestUnboundSendsTheZone(t *testing.T) {
+	dir, door, resolver := t.TempDir(), e2e.FreeAddress(t), e2e.FreeAddress(t)
+	// AppArmor confines the installed program to folders of its own, and not a copy.
+	unbound := testkit.Write(t, filepath.Join(dir, "unbound"), testkit.Read(t, testkit.Peer(t, "unbound")))
+	testkit.Must(t, os.Chmod(unbound, 0o755))
+	s := e2e.DNSDoor(door)
+	s.Lists = strings.Replace(s.Lists, "dbl.here.example", "dbl.example.org", 1)
+	e2e.Serve(t, s)
+	lines := e2e.Fenced(t, "docs/dns.md", "unbound")
+	if len(lines) != 1 || !strings.Contains(lines[0], "127.0.0.1@8853") {
+		t.Fatalf("docs/dns.md has %q", lines)
+	}
+	stub := strings.Replace(lines[0], "127.0.0.1@8853", strings.Replace(door, ":", "@", 1), 1)
+	_, port, _ := strings.Cut(resolver, ":")
+	conf := testkit.Write(t, filepath.Join(dir, "unbound.conf"), fmt.Sprintf(unboundConf, port, dir, stub))
+	e2e.StartServer(t, exec.Command(unbound, "-d", "-p", "-c", conf), resolver)
+	for name, want := range map[string]string{
+		"bulk.example.dbl.example.org.":      "127.0.0.2",
+		"mx.bulk.example.dbl.example.org.":   "127.0.0.2",
+		"good.bulk.example.dbl.example.org.": "NXDOMAIN",
+		"new.example.dbl.example.org.":       "NXDOMAIN",
+	} {
+		testkit.Equal(t, name, e2e.Resolve(t, "udp", resolver, name, dns.TypeA), want)
+	}
 }
