@@ -54,7 +54,7 @@ func TestTwoAddressesCannotShutTheHTTPDoor(t *testing.T) {
 		}
 		return nil
 	}
-	for _, text := range []string{"GET /rea", "", "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4000\r\n\r\n"} {
+	for _, text := range []string{"GET /rea", "", "GET /v1/check?sender=a@bad.example HTTP/1.1\r\nHost: localhost\r\nX-slow: ", "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4000\r\n\r\n"} {
 		for _, path := range []string{"/readyz", "/metrics"} {
 			// A door that is shut answers late every time, a loaded machine now and then.
 			attack(text)

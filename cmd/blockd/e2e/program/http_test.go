@@ -3,16 +3,9 @@ package program
 import (
 	"bufio"
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -26,6 +19,7 @@ import (
 	"blockd/cmd/blockd/e2e"
 	blockd "blockd/doors/httpapi/client"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/selfsigned"
 )
 
 // TestHTTPDocument types what docs/http.md shows, at a daemon with the list that it names.
@@ -208,7 +202,7 @@ func TestHTTPOverTLS(t *testing.T) {
 	curl := testkit.Peer(t, "curl")
 	d := e2e.Configure(t, e2e.Setup{Lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", Files: map[string]string{"a.txt": "bad.example\n"}})
 	d.Edit(t, "[http]\n", "[http]\ntls_cert = \"cert.pem\"\ntls_key = \"key.pem\"\nsocket = \"none\"\nhosts = [\"blockd.example\"]\n")
-	selfSigned(t, d.Dir, 1)
+	selfsigned.New(t, "blockd.example").Write(t, d.Dir)
 	d.Unready = true // asked without TLS
 	d.Start(t)
 	testkit.Eventually(t, "the HTTP door", func() bool { return e2e.Listens(d.HTTP) })
@@ -226,61 +220,9 @@ func TestHTTPOverTLS(t *testing.T) {
 		t.Errorf("without TLS: %q, %v", out, err)
 	}
 	testkit.Has(t, d.Must(t, "lists"), "a ")
-	selfSigned(t, d.Dir, 2)
+	selfsigned.New(t, "blockd.example").Write(t, d.Dir)
 	d.Reload(t)
 	testkit.Eventually(t, "the renewed certificate", func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
-}
-
-// selfSigned writes a certificate of blockd.example and its key.
-func selfSigned(t *testing.T, dir string, serial int64) {
-	t.Helper()
-	key := testkit.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "blockd.example"}, DNSNames: []string{"blockd.example"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	cert := testkit.Value(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
-	private := testkit.Value(x509.MarshalECPrivateKey(key))(t)
-	testkit.Write(t, filepath.Join(dir, "cert.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
-	testkit.Write(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})))
-}
-
-// TestSlowClientsDoNotShutTheDoor holds all connections that one address may have open
-// and says a little on each now and then; another is answered meanwhile.
-func TestSlowClientsDoNotShutTheDoor(t *testing.T) {
-	d := e2e.Serve(t, e2e.Setup{Raced: true, Lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", Files: map[string]string{"a.txt": "bad.example\n"}})
-	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 77)}}
-	var held []net.Conn
-	occupy := func() {
-		for range 300 {
-			conn := testkit.Value(from.Dial("tcp", d.HTTP))(t)
-			t.Cleanup(func() { conn.Close() })
-			held = append(held, conn)
-			io.WriteString(conn, "GET /v1/check?sender=a@bad.example HTTP/1.1\r\nHost: 127.0.0.1\r\nX-slow: ") // it may have been closed already
-		}
-	}
-	another := func() time.Duration {
-		begun := time.Now()
-		client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
-		res := testkit.Value(client.Get("http://" + d.HTTP + "/v1/check?sender=a@bad.example"))(t)
-		res.Body.Close()
-		return time.Since(begun)
-	}
-	// A door that is shut answers late every time, a loaded machine now and then.
-	occupy()
-	took := another()
-	const limit = 4 * time.Second // the slow ones are cut off after 5
-	for again := 0; took > limit && again < 5; again++ {
-		occupy()
-		took = another()
-	}
-	if took > limit {
-		t.Errorf("another took %v", took)
-	}
-	for _, conn := range held { // none is left to its own
-		conn.SetReadDeadline(time.Now().Add(time.Minute))
-		if _, err := io.Copy(io.Discard, conn); err != nil && os.IsTimeout(err) {
-			t.Fatalf("a slow connection is still open: %v", err)
-		}
-	}
 }
 
 // openapiTools are the programs of npm that read the document: peers.sh installs them.

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
@@ -82,21 +81,6 @@ func TestActionsWithPostfix(t *testing.T) {
 		!strings.HasSuffix(string(text), "Subject: both\r\n\r\n.dot\r\n") {
 		t.Errorf("quarantine has %q, %v", text, err)
 	}
-}
-
-// TestListedNetworkIsRefusedAtConnect: this machine is the listed client.
-func TestListedNetworkIsRefusedAtConnect(t *testing.T) {
-	d := e2e.Serve(t, e2e.Setup{SMTP: "client_reject_at = \"connect\"\n",
-		Lists: "[[list]]\nname = \"nets\"\npath = \"nets.txt\"\n", Files: map[string]string{"nets.txt": "127.0.0.0/8\n"}})
-	conn := testkit.Value(net.Dial("tcp", d.SMTP))(t)
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(time.Minute))
-	c := &e2e.Client{T: t, Conn: conn, R: bufio.NewReader(conn)}
-	if got := c.Reply(); !strings.HasPrefix(got, "554 5.7.1 ") || !strings.Contains(got, "listed in nets") {
-		t.Errorf("greeting = %q", got)
-	}
-	testkit.Begins(t, "EHLO", c.Command("EHLO client.there.example"), "503 ")
-	testkit.Begins(t, "QUIT", c.Command("QUIT"), "221 ")
 }
 
 // TestAuthIsForwarded has swaks log in, by two mechanisms, at an independent server

@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -289,32 +288,4 @@ func TestDoctorSeesWithTheDaemonsEyes(t *testing.T) {
 		x.want("daemon", "ok", "runs as uid 4311")
 		check(t)
 	})
-}
-
-// What is read on a terminal lines up: states and names in columns, what to do below.
-func TestDoctorAsText(t *testing.T) {
-	d := e2e.Serve(t, e2e.Setup{Lists: e2e.BadList, Files: e2e.BadFiles})
-	out, err := exec.Command(e2e.Program, "doctor", "-c", d.Path("config.toml")).Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	column := 0
-	sc := bufio.NewScanner(strings.NewReader(string(out)))
-	for sc.Scan() && sc.Text() != "" {
-		line := sc.Text()
-		if strings.HasPrefix(line, " ") {
-			continue
-		}
-		words := strings.Fields(line)
-		at := strings.Index(line, " "+words[2]) + 1
-		if column == 0 {
-			column = at
-		}
-		if words[0] != "ok" || at != column {
-			t.Errorf("%q: text in column %d, want %d", line, at, column)
-		}
-	}
-	if !sc.Scan() || !strings.HasSuffix(sc.Text(), " ok, no warnings, no faults") {
-		t.Errorf("the last line is %q", sc.Text())
-	}
 }

@@ -202,51 +202,6 @@ func TestMilterUnderTLS(t *testing.T) {
 	d.Counted(t, `blockd_milter_recipients_total{outcome="refused"}`, "4")
 }
 
-// TestMilterWithSendmail has a real Sendmail ask: one line of sendmail.mc.
-func TestMilterWithSendmail(t *testing.T) {
-	address := e2e.FreeAddress(t)
-	d := e2e.Serve(t, e2e.Setup{Lists: milterLists, Files: milterFiles, SMTP: "quarantine = \"aside\"\n", Milter: fmt.Sprintf("listen = %q\n", address)})
-	host, port, _ := strings.Cut(address, ":")
-	s := startSendmail(t, fmt.Sprintf("INPUT_MAIL_FILTER(`blockd', `S=inet:%s@%s, F=T, T=S:10s;R:10s')dnl", port, host))
-	c := e2e.DialSMTP(t, s.smtp)
-	want := func(what, reply, prefix string) {
-		t.Helper()
-		if !strings.HasPrefix(reply, prefix) {
-			t.Errorf("%s: %q, want %s", what, reply, prefix)
-		}
-	}
-	for range 2 {
-		want("MAIL", c.Command("MAIL FROM:<100%%promo@mx.bad.example>"), "250")
-		want("RCPT", c.Command("RCPT TO:<you@here.example>"), "550 5.7.1 <you@here.example>... <100%promo@mx.bad.example>: Sender address rejected: listed in bad (ref ")
-		want("postmaster", c.Command("RCPT TO:<postmaster@here.example>"), "250")
-		want("RCPT", c.Command("RCPT TO:<other@here.example>"), "550 5.7.1 <other@here.example>... <100%promo@")
-		want("vip", c.Command("RCPT TO:<vip@here.example>"), "250")
-		want("RSET", c.Command("RSET"), "250")
-	}
-	want("clear", c.Send("friend@there.example", "you@here.example", e2e.Crlf([]byte("Subject: clear\n\nhi\n"))), "250")
-	want("bounce", c.Send("", "you@here.example", e2e.Crlf([]byte("Subject: bounce\n\nhi\n"))), "250")
-	want("tagged", c.Send("a@watch.example", "you@here.example", e2e.Crlf([]byte("Subject: marked\n\nhi\n"))), "250")
-	want("discarded", c.Send("a@gone.example", "you@here.example", e2e.Crlf([]byte("Subject: dropped\n\nhi\n"))), "250")
-	want("two dots in a row", c.Send("a..b@there.example", "you@here.example", e2e.Crlf([]byte("Subject: dots\n\nhi\n"))), "250")
-	want("by header", c.Send("a@there.example", "you@here.example", e2e.Crlf([]byte("From: A <b@phish.example>\nSubject: answer\n\nhi\n"))),
-		"550 5.7.1 <b@phish.example>: From address rejected: listed in writers (ref ")
-	want("QUIT", c.Command("QUIT"), "221")
-	s.settle(t)
-	all := ""
-	for _, m := range s.inbox.all() {
-		all += m.text
-	}
-	for _, text := range []string{"Subject: clear", "Subject: bounce", "Subject: dots", "X-Blockd: list=watch ref="} {
-		if !strings.Contains(all, text) {
-			t.Errorf("no %q in what arrived:\n%s", text, all)
-		}
-	}
-	if strings.Contains(all, "Subject: dropped") {
-		t.Error("a discarded message arrived")
-	}
-	testkit.Equal(t, "panics", d.Metric("blockd_milter_panics_total"), "0")
-}
-
 // The fragments of packaging/containers make Postfix ask blockd and whoever it asked before, in main.cf files as these images
 // have them. The milter that was there before is a second blockd, with a list of its own. Neither stops mail by being away.
 func TestContainerFragments(t *testing.T) {

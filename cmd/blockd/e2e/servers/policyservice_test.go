@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -313,28 +312,5 @@ func TestPostmapAsksTheTables(t *testing.T) {
 	out, err := cmd.Output()
 	if err != nil || strings.Count(string(out), "listed in bad") != 500 || strings.Contains(string(out), "there.example") {
 		t.Errorf("a thousand keys: %v, %d found", err, strings.Count(string(out), "listed in bad"))
-	}
-}
-
-// Without blockd Postfix does what its own settings say: docs/postfix.md has them.
-func TestPostfixWithoutThePolicyService(t *testing.T) {
-	nobody := e2e.FreeAddress(t)
-	for name, tt := range map[string]struct {
-		what string
-		want []string
-	}{
-		"by itself":           {"check_policy_service inet:" + nobody, []string{"451 4.3.5 "}},
-		"with default_action": {"check_policy_service { inet:" + nobody + ", default_action=DUNNO }", []string{"250 "}},
-		"a socketmap":         {"check_sender_access socketmap:inet:" + nobody + ":senders", []string{"451 4.3.0 ", "451 4.3.5 "}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions", tt.what))
-			c := e2e.DialSMTP(t, p.SMTP)
-			c.Command("MAIL FROM:<a@bulk.example>")
-			got := c.Command("RCPT TO:<bob@here.example>")
-			if !slices.ContainsFunc(tt.want, func(w string) bool { return strings.HasPrefix(got, w) }) {
-				t.Errorf("%q, want %q", got, tt.want)
-			}
-		})
 	}
 }

@@ -81,6 +81,7 @@ func TestSignaturesThroughMailServers(t *testing.T) {
 			want("exempt recipient", c.Send("a@x.example", "postmaster@here.example", []byte(foldedLetter)), "250")
 			testkit.Equal(t, fmt.Sprintf("queries of ordinary mail, %v", p.Asked()), p.Count(), 0)
 
+			want("two dots in a row", c.Send("a..b@there.example", "you@here.example", []byte("Subject: dots\r\n\r\nhi\r\n")), "250")
 			want("SPF", c.Send("a@y.example", "you@here.example", []byte("Subject: spf\r\n\r\nhi\r\n")), "250")
 			large := foldedLetter + strings.Repeat("A line of some length, as there are many.\r\n", 30_000) // 1.2 MiB: in a file
 			for _, text := range []string{foldedLetter, sealed.Letter("a@x.example"), large, strings.TrimSuffix(sealed.Letter("a@x.example"), "Text.\r\n")} {
@@ -114,7 +115,7 @@ func TestSignaturesThroughMailServers(t *testing.T) {
 			want("ordinary", c.Command("RCPT TO:<you@here.example>"), "452 4.5.3 ")
 			want("QUIT", c.Command("QUIT"), "221")
 			for series, want := range map[string]string{
-				`blockd_milter_messages_total{outcome="accepted"}`: "16", `blockd_milter_messages_total{outcome="refused"}`: "6",
+				`blockd_milter_messages_total{outcome="accepted"}`: "17", `blockd_milter_messages_total{outcome="refused"}`: "6",
 				"blockd_milter_panics_total": "0", `blockd_milter_bad_packets_total{why="form"}`: "0",
 			} {
 				d.Counted(t, series, want)

@@ -88,29 +88,6 @@ var servers = []struct {
 	{"OpenSMTPD", func(t *testing.T) *mailServer { return startOpenSMTPD(t, "") }},
 }
 
-// Each server takes a message and hands it on, and relays for nobody: what the
-// other tests rely on.
-func TestServers(t *testing.T) {
-	for _, server := range servers {
-		t.Run(server.name, func(t *testing.T) {
-			t.Parallel()
-			s := server.start(t)
-			c := e2e.DialSMTP(t, s.smtp)
-			const text = "Subject: x\r\n\r\nhello\r\n.dot\r\n"
-			if got := c.Send("friend@there.example", "you@here.example", []byte(text)); !strings.HasPrefix(got, "250 ") {
-				t.Errorf("the dot = %q\n%s", got, s.log())
-			}
-			s.settle(t)
-			if got := s.inbox.all(); len(got) != 1 || got[0].from != "friend@there.example" || len(got[0].to) != 1 || got[0].to[0] != "you@here.example" ||
-				!strings.Contains(got[0].text, "Subject: x\r\n") || !strings.HasSuffix(got[0].text, "\r\n\r\nhello\r\n.dot\r\n") {
-				t.Errorf("arrived: %q\n%s", got, s.log())
-			}
-			c.Command("MAIL FROM:<friend@there.example>")
-			testkit.Begins(t, "a recipient elsewhere", c.Command("RCPT TO:<you@elsewhere.example>"), "5")
-		})
-	}
-}
-
 func TestMain(m *testing.M) { e2e.Main(m) }
 
 // eximConf leaves SMTP as Exim has it, and sees to it that a message leaves as it

@@ -368,16 +368,6 @@ func TestDNSSocketsOfSystemd(t *testing.T) {
 	testkit.Equal(t, "a query that came before the daemon", <-answer, "true <nil>")
 }
 
-// A port that another server has is said in one line.
-func TestDNSPortInUse(t *testing.T) {
-	l := testkit.Listen(t)
-	d := e2e.Configure(t, e2e.DNSDoor(l.Addr().String()))
-	out, err := exec.Command(e2e.Program, "serve", "-c", d.Path("config.toml")).CombinedOutput()
-	if want := "dns.listen: " + l.Addr().String() + " is in use; is another blockd running?"; err == nil || !strings.Contains(string(out), want) {
-		t.Errorf("blockd serve: %v\n%s\nwant %q", err, out, want)
-	}
-}
-
 // unboundConf runs an Unbound from a folder of its own, that validates. The lines of docs/dns.md follow.
 const unboundConf = `server:
     interface: 127.0.0.1
