@@ -17,6 +17,7 @@ import (
 // A publisher shows the nodes that report to it, and halts the channel when those with a new sequence refuse more than the others. Here the
 // nodes are reports alone, but one is a daemon.
 func TestBrakeHaltsTheChannel(t *testing.T) {
+	t.Parallel() // it waits for ten seconds: reports are weighed together
 	dir, store := t.TempDir(), t.TempDir()
 	key := filepath.Join(dir, "publish.key")
 	runs(t, "publish", "keygen", key)
