@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -172,16 +172,32 @@ func (d *Daemon) Stop(t *testing.T) {
 // Get asks the HTTP door; status 0 means no answer.
 func (d *Daemon) Get(path string) (status int, body string) { return d.GetWith("", path) }
 
-// GetWith is get with a token.
+// GetWith is Get with a token.
 func (d *Daemon) GetWith(token, path string) (status int, body string) {
-	req, err := http.NewRequest("GET", "http://"+d.HTTP+path, nil)
+	return d.request("GET", path, token, "")
+}
+
+// request asks the HTTP door, with a token unless it is "", and with fields of a header, "NAME: VALUE".
+func (d *Daemon) request(method, path, token, body string, header ...string) (status int, answer string) {
+	req, err := http.NewRequest(method, "http://"+d.HTTP+path, strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
 	}
 	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
+		header = append(header, "Authorization: Bearer "+token)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	if body != "" {
+		header = append(header, "Content-Type: application/json")
+	}
+	for _, h := range header {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(name, value)
+	}
+	return answered(http.DefaultClient.Do(req))
+}
+
+// answered is an answer of HTTP; status 0 means that there was none.
+func answered(resp *http.Response, err error) (status int, body string) {
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -229,8 +245,7 @@ func (d *Daemon) CountedSome(t *testing.T, series string) {
 // Messages returns those in a Maildir's new/.
 func Messages(t *testing.T, maildir string) []string {
 	t.Helper()
-	files := testkit.Value(filepath.Glob(filepath.Join(maildir, "new", "*")))(t)
-	return files
+	return testkit.Value(filepath.Glob(filepath.Join(maildir, "new", "*")))(t)
 }
 
 // Replace writes a file the way list tools do: aside, then renamed over the old.
@@ -240,30 +255,35 @@ func Replace(t *testing.T, path, text string) {
 	testkit.Must(t, os.Rename(path+".new", path))
 }
 
-func Listens(address string) bool {
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		return false
+// NetworkOf is an address of a configuration, HOST:PORT or unix:PATH, for net.Dial.
+func NetworkOf(address string) (network, where string) {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		return "unix", path
 	}
-	conn.Close()
-	return true
+	return "tcp", address
+}
+
+// Listens reports whether somebody listens at an address of a configuration.
+func Listens(address string) bool {
+	network, where := NetworkOf(address)
+	conn, err := net.Dial(network, where)
+	if err == nil {
+		conn.Close()
+	}
+	return err == nil
 }
 
 // Command runs the program with the daemon's configuration, and returns its exit code
 // and both outputs.
 func (d *Daemon) Command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	args = slices.Insert(slices.Clone(args), 1, "-c", d.Path("config.toml"))
 	var out, errs bytes.Buffer
-	cmd := exec.Command(Program, args...)
+	cmd := exec.Command(Program, slices.Insert(slices.Clone(args), 1, "-c", d.Path("config.toml"))...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	if exit, ok := err.(*exec.ExitError); ok {
-		return exit.ExitCode(), out.String(), errs.String()
-	} else if err != nil {
+	if err := cmd.Run(); cmd.ProcessState == nil {
 		t.Fatal(err)
 	}
-	return 0, out.String(), errs.String()
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
 // Must is command that has to work.
@@ -310,52 +330,47 @@ func hasAll(text string, parts []string) bool {
 // session stays until it has collected a few refusals: one with many is slowed and ended.
 type doors struct {
 	t        *testing.T
-	smtp     func() *Client // begins a session
-	said     *Client        // the session in use
-	refusals int            // that it has collected
+	d        *Daemon
+	said     *Client // the session in use
+	refusals int     // that it has collected
 	policy   net.Conn
-	http     http.Client
-	check    string
+	answers  *bufio.Reader // of policy
 }
 
 func (d *Daemon) Doors(t *testing.T, policy string) *doors {
-	conn := testkit.Value(net.Dial("tcp", policy))(t)
-	t.Cleanup(func() { conn.Close() })
-	return &doors{t: t, smtp: func() *Client { return DialSMTP(t, d.SMTP) }, policy: conn, check: "http://" + d.HTTP + "/v1/check?sender="}
+	conn, answers := DialRaw(t, policy)
+	return &doors{t: t, d: d, policy: conn, answers: answers}
 }
 
 // Refused says of each door whether it refuses a sender.
 func (d *doors) Refused(sender string) (smtp, policy, http bool) {
 	d.t.Helper()
 	if d.said == nil || d.refusals == 5 {
-		d.said, d.refusals = d.smtp(), 0
+		d.said, d.refusals = DialSMTP(d.t, d.d.SMTP), 0
 	}
-	if got := d.said.Command("MAIL FROM:<%s>", sender); !strings.HasPrefix(got, "250") {
-		d.t.Fatalf("MAIL FROM = %q", got)
-	}
-	if smtp = strings.HasPrefix(d.said.Command("RCPT TO:<user@here.example>"), "550 5.7.1"); smtp {
+	reply := d.said.Rcpt(sender, "user@here.example")
+	if smtp = strings.HasPrefix(reply, "550 5.7.1"); smtp {
 		d.refusals++
+	} else {
+		MustBegin(d.t, sender, reply, "250")
 	}
-	d.said.Command("RSET")
+	d.policy.SetDeadline(time.Now().Add(time.Minute))
+	action := AskPolicy(d.t, d.policy, d.answers, sender, "user@here.example")
+	status, body := d.d.Get("/v1/check?sender=" + sender)
+	testkit.MustEqual(d.t, body, status, 200)
+	return smtp, action != "DUNNO", strings.Contains(body, `"verdict":"blocked"`)
+}
 
-	fmt.Fprintf(d.policy, "request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=user@here.example\nclient_address=198.51.100.9\n\n", sender)
-	d.policy.SetReadDeadline(time.Now().Add(30 * time.Second))
-	answer, err := bufio.NewReader(d.policy).ReadString('\n')
-	if err != nil {
-		d.t.Fatal(err)
+// AskPolicy asks a policy service about a recipient as Postfix does, with more attributes, and returns the action.
+func AskPolicy(t *testing.T, conn net.Conn, answers *bufio.Reader, sender, recipient string, more ...string) string {
+	t.Helper()
+	fmt.Fprintf(conn, "request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=%s\n%s\n\n", sender, recipient,
+		strings.Join(append([]string{"client_address=198.51.100.9"}, more...), "\n"))
+	line := testkit.Value(answers.ReadString('\n'))(t)
+	if empty, err := answers.ReadString('\n'); err != nil || empty != "\n" {
+		t.Fatalf("policy: %q, %q, %v", line, empty, err)
 	}
-	policy = !strings.HasPrefix(answer, "action=DUNNO")
-
-	resp, err := d.http.Get(d.check + sender)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return smtp, policy, strings.Contains(string(body), `"verdict":"blocked"`)
+	return strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "action=")
 }
 
 // SocketClient asks by the daemon's Unix socket.
@@ -379,10 +394,20 @@ func (d *Daemon) Kept(t *testing.T) string {
 	return all.String()
 }
 
-// Kill ends the daemon as a crash does.
+// Kill ends the daemon as a crash of the machine does: with a process that it has begun, which could serve on otherwise.
 func (d *Daemon) Kill(t *testing.T) {
 	t.Helper()
-	testkit.Must(t, d.Cmd.Process.Kill())
+	pid := d.Cmd.Process.Pid
+	testkit.Stop(t, pid)
+	all := []int{pid}
+	for _, file := range testkit.Value(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)))(t) {
+		for _, child := range strings.Fields(string(testkit.Read(t, file))) {
+			all = append(all, testkit.Value(strconv.Atoi(child))(t))
+		}
+	}
+	for _, pid := range all {
+		testkit.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
 	<-d.Ended
 	d.Ended <- nil
 }
@@ -397,15 +422,9 @@ func (d *Daemon) FirstToken(t *testing.T) string {
 // Fetch is the body of an answer of 200 to the first token.
 func (d *Daemon) Fetch(t *testing.T, target string) []byte {
 	t.Helper()
-	req := testkit.Value(http.NewRequest("GET", "http://"+d.HTTP+target, nil))(t)
-	req.Header.Set("Authorization", "Bearer "+d.FirstToken(t))
-	res := testkit.Value(http.DefaultClient.Do(req))(t)
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("GET %s = %d, %v: %s", target, res.StatusCode, err, body)
-	}
-	return body
+	status, body := d.GetWith(d.FirstToken(t), target)
+	testkit.MustEqual(t, "GET "+target+", "+body, status, http.StatusOK)
+	return []byte(body)
 }
 
 // Edit replaces a part of the configuration.
@@ -446,19 +465,7 @@ func (d *Daemon) Series(t *testing.T, query string) map[string]uint64 {
 // Changes asks for a change of the lists with the first token, and returns its status and its answer.
 func (d *Daemon) Changes(t *testing.T, method, path, body string, header ...string) (int, string) {
 	t.Helper()
-	r := testkit.Value(http.NewRequest(method, "http://"+d.HTTP+path, strings.NewReader(body)))(t)
-	r.Header.Set("Authorization", "Bearer "+d.FirstToken(t))
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	for _, h := range header {
-		name, value, _ := strings.Cut(h, ": ")
-		r.Header.Set(name, value)
-	}
-	answer := testkit.Value(http.DefaultClient.Do(r))(t)
-	defer answer.Body.Close()
-	text := testkit.Value(io.ReadAll(answer.Body))(t)
-	return answer.StatusCode, string(text)
+	return d.request(method, path, d.FirstToken(t), body, header...)
 }
 
 // Changed is changes that are to be made.
@@ -474,14 +481,8 @@ func (d *Daemon) Changed(t *testing.T, method, path, body string) (c httpapi.Sub
 // Reloaded runs `blockd reload`.
 func (d *Daemon) Reloaded(t *testing.T) (code int, out string) {
 	t.Helper()
-	var both bytes.Buffer
-	cmd := exec.Command(Program, "reload", "-c", d.Path("config.toml"))
-	cmd.Stdout, cmd.Stderr = &both, &both
-	err := cmd.Run()
-	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), both.String()
+	code, out, errs := d.Command(t, "reload")
+	return code, out + errs
 }
 
 // ResidentKiB is the daemon's resident memory.
@@ -555,13 +556,7 @@ func (d *Daemon) WholeLog(t *testing.T) string {
 // Quarantine runs blockd quarantine, and returns its exit code and both outputs.
 func (d *Daemon) Quarantine(t *testing.T, what string, words ...string) (code int, out, notes string) {
 	t.Helper()
-	cmd := exec.Command(Program, append([]string{"quarantine", what, "-c", d.Path("config.toml")}, words...)...)
-	var stdout, stderr strings.Builder
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
+	return d.Command(t, append([]string{"quarantine", what}, words...)...)
 }
 
 // Aside are the messages that blockd quarantine list shows.

@@ -33,15 +33,6 @@ promo@other.test
 `
 )
 
-// dnsReverse is an address as the tree of reverse names has it.
-func dnsReverse(ip string) string {
-	name, err := dns.ReverseAddr(ip)
-	if err != nil {
-		panic(err)
-	}
-	return name
-}
-
 // AskDNS asks for the A records of a name.
 func AskDNS(network, address, name string, limit time.Duration) (*dns.Msg, error) {
 	q := new(dns.Msg)
@@ -90,7 +81,7 @@ func Resolve(t *testing.T, network, address, name string, qtype uint16) string {
 
 // Reversed is an address as DNS lists have it in front of their zone.
 func Reversed(ip netip.Addr) string {
-	name := dnsReverse(ip.String())
+	name, _ := dns.ReverseAddr(ip.String()) // an Addr is an address
 	for _, tree := range []string{".in-addr.arpa.", ".ip6.arpa."} {
 		name = strings.TrimSuffix(name, tree)
 	}

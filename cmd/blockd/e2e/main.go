@@ -87,8 +87,7 @@ func Raced(t testing.TB) string {
 	if *Figures {
 		return Program
 	}
-	path := testkit.Value(raced())(t)
-	return path
+	return testkit.Value(raced())(t)
 }
 
 func build(path string, race bool) error {

@@ -204,42 +204,16 @@ func (p *Postfix) Start(t *testing.T, by ...string) {
 		t.Fatalf("postconf -d daemon_directory: %v", err)
 	}
 	p.Age(t)
-	out := &testkit.Log{}
-	// -s: in the foreground. A session of its own lets master end its children with itself.
+	// -s: in the foreground.
 	args := append(by, filepath.Join(daemons, "master"), "-c", p.Config, "-s")
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.WaitDelay = 5 * time.Second // a child that is left keeps the pipes open
-	testkit.Must(t, cmd.Start())
-	p.Master = cmd.Process
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-ended:
-		case <-time.After(time.Minute):
-			t.Error("Postfix did not end within a minute of SIGTERM")
-		}
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group is ours: Setsid
-		if t.Failed() {
-			log := p.Log()
-			t.Logf("log of Postfix, its end:\n%s\n%s", Tail(out.String(), 2000), log[max(0, len(log)-4000):])
-		}
-	})
-	testkit.Eventually(t, "Postfix to listen", func() bool {
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("Postfix ended: %v\n%s\n%s", err, out, p.Log())
-		default:
-		}
+	StartProgram(t, cmd, p.Log, func() bool {
 		// postlogd has read main.cf when it writes the first line: a test may write another one. Nobody knocks before: what
 		// smtpd logs of it could fill postlogd's socket, and postlogd, which warns through the same socket when it
 		// starts, would wait for itself.
 		return strings.Contains(p.Log(), "daemon started") && Listens(p.SMTP)
 	})
+	p.Master = cmd.Process
 }
 
 // Reload has Postfix read its configuration again, and waits until it has.
@@ -255,8 +229,7 @@ func (p *Postfix) Reload(t *testing.T) {
 // Held are the messages in Postfix's hold queue.
 func (p *Postfix) Held(t *testing.T) []string {
 	t.Helper()
-	files := testkit.Value(filepath.Glob(filepath.Join(p.Dir, "queue", "hold", "*")))(t)
-	return files
+	return testkit.Value(filepath.Glob(filepath.Join(p.Dir, "queue", "hold", "*")))(t)
 }
 
 func (p *Postfix) Log() string {

@@ -20,23 +20,17 @@ import (
 func Sink(t *testing.T, options ...string) (address string) {
 	t.Helper()
 	address = FreeAddress(t)
-	RunSink(t, append(options, address))
-	testkit.Eventually(t, "smtp-sink to listen", func() bool { return Listens(address) })
+	RunSink(t, address, options...)
 	return address
 }
 
-func RunSink(t *testing.T, args []string) {
+// RunSink is Sink at an address of the test, HOST:PORT or unix:PATH.
+func RunSink(t *testing.T, address string, options ...string) {
 	t.Helper()
-	args = append([]string{"-m", "12000"}, args...)
 	if os.Geteuid() == 0 {
-		args = append([]string{"-u", "nobody"}, args...)
+		options = append(options, "-u", "nobody")
 	}
-	cmd := exec.Command(testkit.Peer(t, "smtp-sink"), append(args, "1000")...)
-	testkit.Must(t, cmd.Start())
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
+	StartServer(t, exec.Command(testkit.Peer(t, "smtp-sink"), append(options, "-m", "12000", address, "1000")...), address)
 }
 
 // Soak runs what make test shortens at full length.
@@ -58,15 +52,26 @@ func (s *SinkMail) Run(t *testing.T, address string, mails int) time.Duration {
 	return time.Since(began)
 }
 
-// StartServer runs a server of one TCP address in the foreground until the test ends. What it says goes where cmd says, else into the log of a test that
-// fails.
+// StartServer runs a server of one address in the foreground until the test ends. What it says goes where cmd says, else
+// into the log of a test that fails.
 func StartServer(t *testing.T, cmd *exec.Cmd, address string) {
+	t.Helper()
+	StartProgram(t, cmd, func() string { return "" }, func() bool { return Listens(address) })
+}
+
+// StartProgram is StartServer for a server of which a test knows when it is ready, and what it logs elsewhere.
+func StartProgram(t *testing.T, cmd *exec.Cmd, logs func() string, ready func() bool) {
 	t.Helper()
 	log := &testkit.Log{}
 	if cmd.Stdout == nil {
 		cmd.Stdout, cmd.Stderr = log, log
+	} else if own, is := cmd.Stdout.(*testkit.Log); is {
+		log = own
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setsid = true
 	cmd.WaitDelay = 5 * time.Second // a child that is left keeps the pipes open
 	testkit.Must(t, cmd.Start())
 	ended := make(chan error, 1)
@@ -80,17 +85,17 @@ func StartServer(t *testing.T, cmd *exec.Cmd, address string) {
 		}
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group is ours: Setsid
 		if t.Failed() {
-			t.Logf("log of %s, its end:\n%s", filepath.Base(cmd.Path), Tail(log.String(), 4000))
+			t.Logf("log of %s, its end:\n%s\n%s", filepath.Base(cmd.Path), Tail(log.String(), 4000), Tail(logs(), 4000))
 		}
 	})
-	testkit.Eventually(t, cmd.Path+" to listen on "+address, func() bool {
+	testkit.Eventually(t, cmd.Path+" to be ready", func() bool {
 		select {
 		case err := <-ended:
 			ended <- err
-			t.Fatalf("%s ended: %v\n%s", cmd.Path, err, log)
+			t.Fatalf("%s ended: %v\n%s\n%s", cmd.Path, err, log, logs())
 		default:
 		}
-		return Listens(address)
+		return ready()
 	})
 }
 

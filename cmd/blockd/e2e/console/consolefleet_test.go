@@ -116,9 +116,7 @@ func TestConsoleFleet(t *testing.T) {
 			case "/blocks", "/passes":
 				testkit.Eventually(t, s.entry+" "+s.what[1:], func() bool { return mx1.Blocks(s.entry) == (s.what == "/blocks") })
 			case "/kill": // and 90 seconds pass for the database
-				mx2.Cmd.Process.Kill()
-				<-mx2.Ended
-				mx2.Ended <- nil
+				mx2.Kill(t)
 				if err := client.Del(t.Context(), "{blockd:eu-mx}:node:mx2.example").Err(); err != nil {
 					t.Error(err)
 				}

@@ -126,9 +126,7 @@ func TestAddWhileNoDaemonRuns(t *testing.T) {
 	d.Start(t)
 	testkit.Begins(t, "after the start", e2e.Ask(t, d.SMTP, "early@x.example"), "550")
 	d.Must(t, "add", "late@x.example")
-	d.Cmd.Process.Kill()
-	<-d.Ended
-	d.Ended <- nil
+	d.Kill(t)
 	testkit.Has(t, d.Must(t, "list"), "early@x.example", "late@x.example")
 	if _, err := os.Stat(d.Path("blockd.bdx.sock")); err != nil {
 		t.Errorf("the killed daemon's socket: %v", err)

@@ -222,7 +222,7 @@ func dialDoor(door, address string) (*talk, error) {
 			return found, nil
 		}}, nil
 	case "milter":
-		network, where := networkOf(address)
+		network, where := e2e.NetworkOf(address)
 		s, err := milter.NewClient(network, where, milter.WithReadTimeout(patient)).Session(milter.NewMacroBag())
 		if err != nil {
 			return nil, err
@@ -230,7 +230,7 @@ func dialDoor(door, address string) (*talk, error) {
 		first := true
 		return &talk{close: func() { s.Close() }, ask: func(q question, _ string) (string, error) { return askByMilter(s, &first, q) }}, nil
 	}
-	network, where := networkOf(address)
+	network, where := e2e.NetworkOf(address)
 	conn, err := net.DialTimeout(network, where, patient)
 	if err != nil {
 		return nil, err
@@ -354,25 +354,14 @@ func dialDoor(door, address string) (*talk, error) {
 	return t, nil
 }
 
-func networkOf(address string) (network, where string) {
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		return "unix", path
-	}
-	return "tcp", address
-}
-
 // askByMilter plays one message of an SMTP session, up to its recipient.
 func askByMilter(s *milter.ClientSession, first *bool, q question) (string, error) {
 	if *first {
-		for _, say := range []func() (*milter.Action, error){
-			func() (*milter.Action, error) {
-				return s.Conn("client.example", milter.FamilyInet, 40000, "192.0.2.1")
-			},
-			func() (*milter.Action, error) { return s.Helo("client.example") },
-		} {
-			if _, err := say(); err != nil {
-				return "", err
-			}
+		if _, err := s.Conn("client.example", milter.FamilyInet, 40000, "192.0.2.1"); err != nil {
+			return "", err
+		}
+		if _, err := s.Helo("client.example"); err != nil {
+			return "", err
 		}
 		*first = false
 	}
@@ -565,14 +554,7 @@ func (s *stage) probe(t *testing.T, when string, doors movable) {
 			if address == "" || address == s.wish.at[door] || door == "dns" {
 				continue
 			}
-			testkit.Eventually(t, when+": nobody to listen at "+address, func() bool {
-				network, where := networkOf(address)
-				conn, err := net.Dial(network, where)
-				if err == nil {
-					conn.Close()
-				}
-				return err != nil
-			})
+			testkit.Eventually(t, when+": nobody to listen at "+address, func() bool { return !e2e.Listens(address) })
 		}
 	}
 }

@@ -268,8 +268,7 @@ func TestQuarantineReleaseKilled(t *testing.T) {
 		go func() { defer close(ended); release() }()
 		testkit.Eventually(t, "the next server to hear "+line, func() bool { return len(got) > 0 })
 		testkit.MustEqual(t, "the next server hangs at", <-got, line)
-		d.Cmd.Process.Kill()
-		<-d.Ended
+		d.Kill(t)
 		<-ended
 		d.Start(t)
 	}

@@ -2,7 +2,6 @@ package servers
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -219,15 +218,7 @@ func TestLMTPUpstream(t *testing.T) {
 		}},
 		{"unix", func(t *testing.T, dir string) string {
 			socket := filepath.Join(dir, "lmtp")
-			e2e.RunSink(t, []string{"-L", "-D", filepath.Join(dir, "mail."), "unix:" + socket})
-			testkit.Eventually(t, "smtp-sink to listen", func() bool {
-				conn, err := net.Dial("unix", socket)
-				if err != nil {
-					return false
-				}
-				conn.Close()
-				return true
-			})
+			e2e.RunSink(t, "unix:"+socket, "-L", "-D", filepath.Join(dir, "mail."))
 			return "lmtp+unix:" + socket
 		}},
 	}
@@ -286,18 +277,7 @@ listen smtp
   source 127.0.0.1
   server blockd %s %s check check-%s inter 100ms
 `, front, d.SMTP, version, "send-proxy"))
-			cmd := exec.Command(haproxy, "-db", "-f", config)
-			out := &testkit.Log{}
-			cmd.Stdout, cmd.Stderr = out, out
-			testkit.Must(t, cmd.Start())
-			t.Cleanup(func() {
-				cmd.Process.Kill()
-				cmd.Wait()
-				if t.Failed() {
-					t.Logf("haproxy:\n%s", out)
-				}
-			})
-			testkit.Eventually(t, "HAProxy to listen", func() bool { return e2e.Listens(front) })
+			e2e.StartServer(t, exec.Command(haproxy, "-db", "-f", config), front)
 
 			c := e2e.DialFrom(t, "127.0.0.99", front)
 			testkit.Begins(t, "a listed sender", c.Send("a@bulk.example", "you@here.example", nil), "550 5.7.1 ")

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -95,17 +94,11 @@ func startDovecot(t *testing.T, d *e2e.Daemon) *dovecot {
 	for _, name := range []string{"junk.sieve", "not-junk.sieve"} {
 		e2e.Ran(t, exec.Command(testkit.Peer(t, "sievec"), "-c", conf, "-x", "+vnd.dovecot.pipe +imapsieve", filepath.Join(s.dir, name)))
 	}
-	cmd := exec.Command(bin, "-F", "-c", conf)
-	testkit.Must(t, cmd.Start())
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		cmd.Wait()
-		if t.Failed() {
-			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			t.Logf("Dovecot's log:\n%s", log)
-		}
-	})
-	testkit.Eventually(t, "Dovecot to listen", func() bool { return e2e.Listens(s.imap) })
+	logs := func() string {
+		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+		return string(log)
+	}
+	e2e.StartProgram(t, exec.Command(bin, "-F", "-c", conf), logs, func() bool { return e2e.Listens(s.imap) })
 	return s
 }
 
@@ -222,6 +215,5 @@ func TestDovecotJunk(t *testing.T) {
 func nobodyID(t *testing.T) int {
 	t.Helper()
 	u := testkit.Value(user.Lookup("nobody"))(t)
-	id := testkit.Value(strconv.Atoi(u.Uid))(t)
-	return id
+	return testkit.Value(strconv.Atoi(u.Uid))(t)
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"blockd/cmd/blockd/e2e"
 	"blockd/internal/testkit"
@@ -126,35 +125,9 @@ func (j *jail) start(t *testing.T, address, command string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(command, args...)
 	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/bin"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: j.dir, Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: j.dir}
 	cmd.Stdout, cmd.Stderr = j.log, j.log
-	cmd.WaitDelay = 5 * time.Second // a child that is left keeps the pipes open
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("%s: %v", command, err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-ended:
-		case <-time.After(20 * time.Second):
-			t.Errorf("%s did not end within 20 s of SIGTERM", command)
-		}
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group is ours: Setpgid
-		if t.Failed() {
-			t.Logf("log of %s, its end:\n%s", filepath.Base(command), e2e.Tail(j.log.String(), 4000))
-		}
-	})
-	testkit.Eventually(t, command+" to listen on "+address, func() bool {
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("%s ended: %v\n%s", command, err, j.log)
-		default:
-		}
-		return e2e.Listens(address)
-	})
+	e2e.StartServer(t, cmd, address)
 }
 
 // packageVersion is the version of a Debian package in the servers' folder.

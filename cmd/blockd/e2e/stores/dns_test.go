@@ -1,7 +1,6 @@
 package stores
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha1"
 	"fmt"
@@ -214,18 +213,8 @@ func startRbldnsd(t *testing.T) (address string) {
 	address = e2e.FreeAddress(t)
 	host, port, err := net.SplitHostPort(address)
 	testkit.Must(t, err)
-	var says bytes.Buffer
-	server := exec.Command(command, "-n", "-b", host+"/"+port, e2e.DomainZone+":dnset:"+domains, e2e.IPZone+":ip4set:"+four, e2e.IPZone+":ip6trie:"+six)
-	server.Stdout, server.Stderr = &says, &says
-	testkit.Must(t, server.Start())
-	t.Cleanup(func() {
-		server.Process.Kill()
-		server.Wait()
-		if t.Failed() {
-			t.Logf("log of rbldnsd:\n%s", &says)
-		}
-	})
-	testkit.Eventually(t, "rbldnsd to answer", func() bool {
+	cmd := exec.Command(command, "-n", "-b", host+"/"+port, e2e.DomainZone+":dnset:"+domains, e2e.IPZone+":ip4set:"+four, e2e.IPZone+":ip6trie:"+six)
+	e2e.StartProgram(t, cmd, func() string { return "" }, func() bool {
 		m, err := e2e.AskDNS("udp", address, "bulk.test."+e2e.DomainZone, time.Second)
 		return err == nil && len(m.Answer) > 0
 	})
