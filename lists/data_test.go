@@ -267,3 +267,20 @@ func BenchmarkReadBlocks(b *testing.B) {
 		}
 	}
 }
+
+// TestUnionUnderGuard reads a million real names as a server does: what is refused is a public suffix or protected, and nothing else is.
+func TestUnionUnderGuard(t *testing.T) {
+	race.Skip(t)
+	classes := map[lists.Class]int{}
+	sum := testkit.Value(lists.ReadFile(t.Context(), data(t, "union-domains.txt.gz"), lists.Settings{Format: "plain", Guard: newGuard(t, lists.DefaultGuard())}, func(it *lists.Item) error {
+		if it.Kind == lists.Err {
+			classes[it.Class]++
+		}
+		return nil
+	}))(t)
+	testkit.Equal(t, "entries and errors", sum.Entries+sum.Errors, 1_006_826)
+	testkit.Equal(t, "errors", sum.Errors, classes[lists.PublicSuffix]+classes[lists.Protected])
+	if classes[lists.PublicSuffix] == 0 || sum.Errors > 1000 {
+		t.Errorf("refused: %v", classes)
+	}
+}

@@ -60,6 +60,7 @@ func TestBrokenListDoesNotHoldBackTheOthers(t *testing.T) {
 			d.waitProblem("list a", tt.class)
 			d.looks(2)
 			testkit.Equal(t, "a generation of nothing new", d.Status().Generation, first)
+			d.wantMetric(`blockd_reloads_total{result="refused"}`, "1") // once, however often it is looked at
 			for i := 1; i <= 3; i++ {
 				d.served("b.txt", fmt.Sprintf("b%d.example\n", i), fmt.Sprintf("x@b%d.example", i))
 				d.waitProblem("list a", tt.class)
@@ -92,6 +93,49 @@ func TestBrokenListDoesNotHoldBackTheOthers(t *testing.T) {
 			d.wantMetric("blockd_reload_last_attempt_success", "1")
 		})
 	}
+}
+
+// TestEveryAnswerIsOfOneGeneration swaps under readers. Lists a and b always
+// hold the same name, another one in each generation, so a reader that takes one
+// generation finds one name, in both lists.
+func TestEveryAnswerIsOfOneGeneration(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "n0.example\n", "b.txt": "n0.example\n"})
+	d.settings.Quiet, d.settings.Poll = time.Hour, time.Hour
+	d.open()
+	d.start()
+	const generations, names = 5, 3
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				ix := d.Live()
+				found := 0
+				for i := range names {
+					found += len(matches(t, ix, fmt.Sprintf("x@n%d.example", i)))
+				}
+				if found != 2 {
+					t.Errorf("generation %s has %d matches, want one in each list", ix.Generation(), found)
+					return
+				}
+			}
+		})
+	}
+	for g := 1; g <= generations; g++ {
+		for _, name := range []string{"a.txt", "b.txt"} {
+			d.write(name, fmt.Sprintf("n%d.example\n", g%names))
+		}
+		d.Now()
+		d.waitListed(fmt.Sprintf("x@n%d.example", g%names))
+	}
+	close(stop)
+	readers.Wait()
+	d.wantMetric(`blockd_reloads_total{result="swapped"}`, fmt.Sprint(generations+1))
 }
 
 // TestBrokenAndChangedAtOnce: the first look after both finds them together.

@@ -2,6 +2,7 @@ package mailbox
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -513,5 +514,26 @@ func TestLongHostNameIsCutInFileNames(t *testing.T) {
 	testkit.Value(send(client(t, m), "a@b.example", []string{"b@here.example"}, "x\r\n"))(t)
 	if names, _ := files(t, m, "new"); len(names) != 1 || !strings.Contains(names[0], ".long-label.") {
 		t.Errorf("new/ holds %q, want one name with the host's beginning", names)
+	}
+}
+
+// Every real message arrives as it was sent. Behind the headers that delivery
+// adds, no byte differs.
+func TestRealMailArrivesUnchanged(t *testing.T) {
+	paths := testkit.Value(filepath.Glob(filepath.Join(testkit.Shared(t, "mail"), "*/*.eml")))(t)
+	if len(paths) == 0 {
+		t.Fatal("no message in the corpus")
+	}
+	m := start(t, Settings{})
+	c := client(t, m)
+	for _, path := range paths {
+		message := testkit.Read(t, path)
+		message = bytes.ReplaceAll(message, []byte("\n"), []byte("\r\n"))
+		id := testkit.Value(send(c, "a@sender.example", []string{"b@here.example"}, string(message)))(t)
+		got := testkit.Read(t, filepath.Join(m.maildir.dir, "new", id+".mx.here.example"))
+		header := "Return-Path: <a@sender.example>\r\nDelivered-To: b@here.example\r\n"
+		if string(got) != header+string(message) {
+			t.Errorf("%s: delivered bytes differ from those sent", path)
+		}
 	}
 }

@@ -226,6 +226,7 @@ func TestForgeries(t *testing.T) {
 		{"an expiry to come", bank.sign(t, letter, "bank.test", func(o *dkim.SignOptions) { o.Expiration = time.Now().Add(time.Hour) }), Pass, ""},
 		{"the attacker's signature beside it", mallory.sign(t, good, "mallory.test"), Pass, ""},
 		{"five signatures, the good one last", strings.Repeat(signatureOf(bad), 4) + good, Pass, ""},
+		{"the good one on top of fifty others", signatureOf(good) + strings.Repeat(signatureOf(bad), 50) + letter, Pass, ""},
 		{"a key with t=s and i= of the same domain", bank.sign(t, letter, "bank.test", selector("strict")), Pass, ""},
 
 		{"no signature", letter, No, ""},

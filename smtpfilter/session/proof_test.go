@@ -571,3 +571,34 @@ func TestSessionGoesOnBehindDNS(t *testing.T) {
 	testkit.Begins(t, "answer", c.data("hello\r\n"), "250")
 	c.close()
 }
+
+// TestReverseAsksWhileTheClientTalks: a client that has sent its commands ahead gets the same replies, in
+// order, and upstream has the lines that were checked.
+func TestReverseAsksWhileTheClientTalks(t *testing.T) {
+	asked, release := make(chan struct{}), make(chan struct{})
+	server := nameserver.ServeFunc(t, func(m *dns.Msg) *dns.Msg {
+		asked <- struct{}{}
+		<-release
+		reply := new(dns.Msg).SetReply(m)
+		reply.Answer = append(reply.Answer, nameserver.Record(strings.TrimSuffix(m.Question[0].Name, "."), "PTR", "mx.test"))
+		return reply
+	})
+	r := newRig(&script.Server{}, checkerBy(t, server, time.Minute, "bad.example", "", ""), Settings{PTR: "exists", Resolver: resolverOf(t, server, time.Minute)})
+	c := connect(t, r, t.Context())
+	c.hello()
+	c.want("MAIL FROM:<a@good.example>", "250")
+	c.send("RCPT TO:<bob@here.example>\r\n")
+	<-asked
+	c.send("RCPT TO:<carol@here.example>\r\n")
+	close(release)
+	for _, want := range []string{"250", "250"} {
+		if got := c.reply(); !strings.HasPrefix(got, want) {
+			t.Errorf("reply %q", got)
+		}
+	}
+	c.close()
+	r.server.Wait()
+	if got := strings.Join(r.server.Log(), "\n"); !strings.Contains(got, "RCPT TO:<bob@here.example>\nRCPT TO:<carol@here.example>") {
+		t.Errorf("upstream has read %s", got)
+	}
+}
