@@ -17,7 +17,7 @@ var adminRoutes = []string{"GET /v1/tokens", "POST /v1/tokens", "DELETE /v1/toke
 
 // Each resource wants a token of the scope that it is for, which may what those before it may, and no page of another site has it.
 func TestRights(t *testing.T) {
-	f, _ := newChangingFixture(t)
+	f, all := newChangingFixture(t)
 	boss, writer := newToken(t, f.settings.Tokens, "boss", Admin), newToken(t, f.settings.Tokens, "writer", Write)
 	path := strings.NewReplacer("{owner}", "bob@here.example", "{list}", "none")
 	for _, r := range f.routes(http.NotFoundHandler()) {
@@ -26,6 +26,9 @@ func TestRights(t *testing.T) {
 				return f.ask(m.name, path.Replace(r.path), "?", append(headers, json1)...).Code
 			}
 			admin := slices.Contains(adminRoutes, name)
+			if _, changes := all[name]; changes != m.writes { // the code alone does not say who may
+				t.Errorf("%s wants the right to write: %t, and changes something: %t", name, m.writes, changes)
+			}
 			for _, tt := range []struct {
 				who, token string
 				may        bool
@@ -120,4 +123,12 @@ func TestTokensSayWhenTheyWereUsed(t *testing.T) {
 	f.ask("GET", "/v1/entries", "", "Authorization: Bearer blockd_nobodys")
 	f.ask("GET", "/v1/entries", "", f.write)
 	testkit.Equal(t, "after a request of a program", used(), "viewer helpdesk boss ")
+}
+
+// TestWhatADaemonHasNot: a daemon without a store has none of its resources.
+func TestWhatADaemonHasNot(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	for _, target := range []string{"/v1/pauses", "/v1/quarantine", "/v1/quarantine/message?id=1700000001", "/v1/requests", "/v1/generations", "/v1/report"} {
+		wantProblem(t, f.ask("GET", target, ""), http.StatusNotFound, "no such resource")
+	}
 }
