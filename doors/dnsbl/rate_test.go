@@ -79,12 +79,8 @@ func TestAdmit(t *testing.T) {
 		h, drop = r.server.admit(netip.MustParseAddr("198.51.100.7"), 1)
 		outside += fmt.Sprint(h, drop, " ")
 	}
-	if want := "0 false 0 false 0 true 2 false 0 true 2 false "; inside != want {
-		t.Errorf("a client of ours: %s, want %s", inside, want)
-	}
-	if want := "1 false 1 false 1 true 1 true 1 true 1 true "; outside != want {
-		t.Errorf("another: %s, want %s", outside, want)
-	}
+	testkit.Equal(t, "a client of ours", inside, "0 false 0 false 0 true 2 false 0 true 2 false ")
+	testkit.Equal(t, "another", outside, "1 false 1 false 1 true 1 true 1 true 1 true ")
 }
 
 // A message counts as what happens to it.

@@ -243,9 +243,7 @@ func TestSwapLosesNothing(t *testing.T) {
 		}
 	}()
 	for range 500 {
-		if got := shown(exchange(t, "udp", address, "bulk.example.dbl.here.example", dns.TypeA)); got != "NOERROR 127.0.0.2" {
-			t.Fatal(got)
-		}
+		testkit.MustEqual(t, "by DNS", shown(exchange(t, "udp", address, "bulk.example.dbl.here.example", dns.TypeA)), "NOERROR 127.0.0.2")
 	}
 	close(stop)
 	<-swapped

@@ -47,9 +47,7 @@ func TestAuditOverHTTP(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for query, want := range map[string]int{"?action=list": 2, "?action=list.pause": 1, "?q=BANK": 1, "?by=jo": 1, "?action=entry": 0, "?since=2100-01-01T00:00:00Z": 0, "?until=2100-01-01T00:00:00Z": 2, "?limit=1": 1} {
-		if got := f.lines(t, query); len(got.Lines) != want {
-			t.Errorf("%s: %d lines, want %d", query, len(got.Lines), want)
-		}
+		testkit.Equal(t, query, len(f.lines(t, query).Lines), want)
 	}
 	page := f.lines(t, "?limit=1")
 	if rest := f.lines(t, "?limit=1&cursor="+page.Next); page.Next == "" || len(rest.Lines) != 1 || rest.Lines[0].Hash != l.Lines[1].Hash || rest.Next != "" {

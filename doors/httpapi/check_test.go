@@ -182,10 +182,7 @@ func TestBatch(t *testing.T) {
 	}
 	want := "b@bad.example=blocked a@ok.example=clear =clear not one=unknown b@bad.example=blocked <script>&@bad.example=blocked"
 	testkit.Equal(t, "results are", strings.Join(kinds, " "), want)
-	if w := f.ask("POST", "/v1/check", `{"senders":[]}`, "Content-Type: application/json"); w.Body.String() !=
-		`{"results":[],"generation":"`+f.live.Generation()+`"}`+"\n" {
-		t.Errorf("no senders: %s", w.Body)
-	}
+	testkit.Equal(t, "of no senders", f.ask("POST", "/v1/check", `{"senders":[]}`, "Content-Type: application/json").Body.String(), `{"results":[],"generation":"`+f.live.Generation()+`"}`+"\n")
 }
 
 func TestBatchIsOfOneGeneration(t *testing.T) {
@@ -222,7 +219,7 @@ func TestBatchRefuses(t *testing.T) {
 		{"octets that are no UTF-8", "{\"senders\":[\"a\xff@b.example\"]}", asJSON, http.StatusBadRequest, "not UTF-8"},
 		{"unknown member", `{"senders":[],"explain":true}`, asJSON, http.StatusBadRequest, `unknown member "explain"`},
 		{"member in capitals", `{"Senders":[]}`, asJSON, http.StatusBadRequest, `unknown member "Senders"`},
-		{"no senders", `{}`, asJSON, http.StatusBadRequest, `want {"senders"`},
+		{"of no senders", `{}`, asJSON, http.StatusBadRequest, `want {"senders"`},
 		{"null for senders", `{"senders":null}`, asJSON, http.StatusBadRequest, `want {"senders"`},
 		{"one string", `{"senders":"a@b.example"}`, asJSON, http.StatusBadRequest, `want {"senders"`},
 		{"a number", `{"senders":["a",1]}`, asJSON, http.StatusBadRequest, `want {"senders"`},

@@ -93,9 +93,7 @@ func TestAnswersInGzip(t *testing.T) {
 			t.Errorf("%q: asked again: %d", accept, again.Code)
 		}
 	}
-	if w := f.ask("GET", "/v1/entries?limit=1", "", f.read, "Accept-Encoding: gzip"); w.Header().Get("Content-Encoding") != "" {
-		t.Error("a short answer is in gzip")
-	}
+	testkit.Equal(t, "the encoding of a short answer", f.ask("GET", "/v1/entries?limit=1", "", f.read, "Accept-Encoding: gzip").Header().Get("Content-Encoding"), "")
 	wantProblem(t, f.ask("GET", "/v1/entries?limit="+strings.Repeat("9", 3000), "", f.read, "Accept-Encoding: gzip"), http.StatusBadRequest, "limit")
 }
 
@@ -146,13 +144,9 @@ func TestDecisionPagesAndExports(t *testing.T) {
 	}
 	testkit.Equal(t, "a walk saw", len(seen), many)
 	found := f.ask("GET", "/v1/decisions?q=S2499@BAD", "", bearFirst)
-	if l := decoded[DecisionList](t, found, http.StatusOK, asJSON); len(l.Decisions) != 1 {
-		t.Errorf("found %d", len(l.Decisions))
-	}
+	testkit.Equal(t, "found", len(decoded[DecisionList](t, found, http.StatusOK, asJSON).Decisions), 1)
 	testkit.Equal(t, "asked again", f.ask("GET", "/v1/decisions?q=S2499@BAD", "", bearFirst, "If-None-Match: "+found.Header().Get("ETag")).Code, http.StatusNotModified)
-	if l := decoded[DecisionList](t, f.ask("GET", "/v1/decisions?sort=oldest&limit=1", "", bearFirst), http.StatusOK, asJSON); l.Decisions[0].Sender != "=s0@bad.example" {
-		t.Errorf("the oldest is %+v", l.Decisions[0])
-	}
+	testkit.Equal(t, "the oldest", decoded[DecisionList](t, f.ask("GET", "/v1/decisions?sort=oldest&limit=1", "", bearFirst), http.StatusOK, asJSON).Decisions[0].Sender, "=s0@bad.example")
 	rows, err := csv.NewReader(f.ask("GET", "/v1/decisions.csv?list=bad", "", bearFirst).Body).ReadAll()
 	if err != nil || len(rows) != 1+many || rows[0][6] != "sender" || rows[1][6] != "'=s2499@bad.example" {
 		t.Errorf("%d rows, %v", len(rows), err)

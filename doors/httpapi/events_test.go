@@ -138,9 +138,7 @@ func TestTrafficOfAnHour(t *testing.T) {
 	if len(hour) != 60 || hour[0] != (TrafficMinute{At: start.Unix() + 30*60, Blocked: 1, Allowed: 1, Clear: 1, Unknown: 1}) {
 		t.Errorf("%d minutes, the first %+v", len(hour), hour[0])
 	}
-	if later := e.traffic(start.Add(3 * time.Hour)); len(later) != 0 {
-		t.Errorf("after an hour of nothing: %+v", later)
-	}
+	testkit.Equal(t, "after an hour of nothing", len(e.traffic(start.Add(3*time.Hour))), 0)
 }
 
 // recorder is a ResponseWriter that streams can be written to.

@@ -159,8 +159,6 @@ func TestEveryChangeHasItsLine(t *testing.T) {
 		}
 		c = fullAll[name]
 		target, _, _ = strings.Cut(target, "?")
-		if w := full.ask(method, target+c.target, c.body, full.write, "Content-Type: application/json"); !strings.Contains(w.Body.String(), "the audit journal cannot be written") {
-			t.Errorf("%s without room for its line: %d %s", name, w.Code, w.Body)
-		}
+		testkit.Has(t, full.ask(method, target+c.target, c.body, full.write, "Content-Type: application/json").Body.String(), "the audit journal cannot be written")
 	}
 }

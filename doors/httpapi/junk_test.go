@@ -106,18 +106,14 @@ func TestProposals(t *testing.T) {
 	if got := complain("bob@here.example"); got.Result != "forged" || len(got.Users) != 0 {
 		t.Errorf("forged: %+v", got)
 	}
-	if got := list(""); len(got) != 0 {
-		t.Errorf("one user, twice: %+v", got)
-	}
+	testkit.Equal(t, "one user, twice", len(list("")), 0)
 	if got := complain("carl@here.example"); got.Result != "taken" || got.Users[0] != "carl@here.example" || got.Sender != "promo@bulk.example" {
 		t.Errorf("taken: %+v", got)
 	}
 	if got := list("open"); len(got) != 1 || got[0].Entry != "promo@bulk.example" || got[0].Users != 2 || got[0].Domains != 1 || got[0].Complaints != 1 || got[0].Correspondent {
 		t.Fatalf("proposed: %+v", got)
 	}
-	if all := decoded[EntryList](t, f.ask("GET", "/v1/entries", "", desk), 200, asJSON); len(all.Entries) != 0 {
-		t.Errorf("a proposal alone blocks: %+v", all.Entries[0])
-	}
+	testkit.Equal(t, "entries by a proposal alone", len(decoded[EntryList](t, f.ask("GET", "/v1/entries", "", desk), 200, asJSON).Entries), 0)
 	wantProblem(t, f.ask("POST", "/v1/proposals/adopt?entry=other@bulk.example", "", desk), 404, "nobody is proposed")
 	wantProblem(t, f.ask("POST", "/v1/proposals/adopt?entry=nonsense", "", desk), 400, "want the address of a proposal")
 	wantProblem(t, f.ask("POST", "/v1/proposals/adopt?for=x&entry=promo@bulk.example", "", desk), 400, "for: ")
@@ -126,9 +122,7 @@ func TestProposals(t *testing.T) {
 	if done.State != junk.Adopted || done.By != "jo (t1)" || done.Until == nil || done.Change.Entry.Why != "users agree: 2 users of 1 domain, 1 by complaint" {
 		t.Errorf("adopted: %+v %+v", done, done.Change.Entry)
 	}
-	if w := f.ask("GET", "/v1/entries", "", desk); !strings.Contains(w.Body.String(), `"entry":"promo@bulk.example"`) {
-		t.Errorf("entries: %s", w.Body)
-	}
+	testkit.Has(t, f.ask("GET", "/v1/entries", "", desk).Body.String(), `"entry":"promo@bulk.example"`)
 	wantProblem(t, f.ask("POST", "/v1/proposals/decline?entry=promo@bulk.example", "", desk), 409, "decided already: adopted")
 
 	// What complaints alone say may be said by the sender of the messages, under another's name: a person has to mean it.
@@ -146,9 +140,7 @@ func TestProposals(t *testing.T) {
 		t.Errorf("a correspondent: %+v", got)
 	}
 	wantProblem(t, f.ask("POST", "/v1/proposals/adopt?entry=friend@there.example", "", desk), 409, "users of this server write to friend@there.example")
-	if got := decoded[Proposal](t, f.ask("POST", "/v1/proposals/decline?entry=friend@there.example", "", desk), 200, asJSON); got.State != junk.Declined {
-		t.Errorf("declined: %+v", got)
-	}
+	testkit.Equal(t, "declined", decoded[Proposal](t, f.ask("POST", "/v1/proposals/decline?entry=friend@there.example", "", desk), 200, asJSON).State, junk.Declined)
 	if len(list("open")) != 0 || len(list("adopted")) != 1 || len(list("declined")) != 2 {
 		t.Errorf("in the end: %+v", list(""))
 	}

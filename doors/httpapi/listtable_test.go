@@ -59,9 +59,7 @@ func TestListTable(t *testing.T) {
 	for _, f := range table.Lists {
 		states = append(states, f.State)
 	}
-	if want := []ListState{ListStale, ListRefused, ListRefused, ListMissing, ListOK}; !slices.Equal(states, want) {
-		t.Errorf("files are %q, want %q", states, want)
-	}
+	testkit.EqualSlices(t, "files", states, []ListState{ListStale, ListRefused, ListRefused, ListMissing, ListOK})
 	var names []string
 	states = nil
 	for _, w := range table.Worth {

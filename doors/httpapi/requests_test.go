@@ -53,9 +53,7 @@ func TestDecisionsAboutRequests(t *testing.T) {
 	if status, text := post("/v1/requests/grant?for=2d&author=jo&ref=" + refs[0]); status != 200 || !strings.Contains(text, `"by":"jo (helpdesk)"`) || !strings.Contains(text, `"result":"added"`) || strings.Contains(text, `"from"`) {
 		t.Errorf("grant: %d %s", status, text)
 	}
-	if after := f.verdict(t, "x@bad.example"); !strings.HasPrefix(after, "allowed") {
-		t.Errorf("after: %s", after)
-	}
+	testkit.Begins(t, "after", f.verdict(t, "x@bad.example"), "allowed")
 	// Without a sender it is the client that is let in.
 	if status, text := post("/v1/requests/grant?ref=" + refs[1]); status != 200 || !strings.Contains(text, `"entry":"192.0.2.7"`) {
 		t.Errorf("the null sender: %d %s", status, text)
@@ -81,9 +79,7 @@ func TestDecisionsAboutRequests(t *testing.T) {
 		t.Errorf("decline: %d %s", status, text)
 	}
 	for state, want := range map[string]int{"": 4, "?state=open": 1, "?state=granted": 2, "?state=declined": 1} {
-		if l := decoded[RequestList](t, f.ask("GET", "/v1/requests"+state, "", f.read), http.StatusOK, asJSON); len(l.Requests) != want {
-			t.Errorf("%q: %d requests, want %d", state, len(l.Requests), want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q", state), len(decoded[RequestList](t, f.ask("GET", "/v1/requests"+state, "", f.read), http.StatusOK, asJSON).Requests), want)
 	}
 	wantProblem(t, f.ask("GET", "/v1/requests?state=odd", "", f.read), 400, "state: want open, granted or declined")
 }
@@ -119,21 +115,13 @@ func TestGrantsAskForProof(t *testing.T) {
 			t.Errorf("the request says %q", done.Proof)
 		}
 	}
-	if got := f.verdict(t, "spf@bad.example"); !strings.HasPrefix(got, "blocked") {
-		t.Errorf("without proof: %s", got)
-	}
-	if got := f.verdict(t, "none@bad.example"); !strings.HasPrefix(got, "allowed") {
-		t.Errorf("granted without proof: %s", got)
-	}
-	if w := f.ask("GET", "/v1/entries.csv", "", f.read); !strings.Contains(w.Body.String(), "spf@bad.example,allow with spf or dkim,") {
-		t.Errorf("as CSV: %s", w.Body)
-	}
+	testkit.Begins(t, "without proof", f.verdict(t, "spf@bad.example"), "blocked")
+	testkit.Begins(t, "granted without proof", f.verdict(t, "none@bad.example"), "allowed")
+	testkit.Has(t, f.ask("GET", "/v1/entries.csv", "", f.read).Body.String(), "spf@bad.example,allow with spf or dkim,")
 	removed := decoded[ChangeResults](t, f.ask("DELETE", "/v1/entries?entry=spf@bad.example", "", f.write), http.StatusOK, asJSON)
 	was := testkit.Value(json.Marshal(removed.Results[0].Was))(t)
 	again := decoded[ChangeResults](t, f.ask("POST", "/v1/entries", string(was), f.write, "Content-Type: application/json"), http.StatusOK, asJSON)
-	if got := again.Results[0].Entry; len(got.Require) != 2 {
-		t.Errorf("made again: %+v", got)
-	}
+	testkit.Equal(t, "made again", len(again.Results[0].Entry.Require), 2)
 	for _, bad := range []string{`["spf"]`, `["spf","dkim","auth"]`, `["dkim","dkim"]`} {
 		wantProblem(t, f.ask("POST", "/v1/entries", `{"entry":"x@y.example","action":"allow","require":`+bad+`}`, f.write, "Content-Type: application/json"), 400, "require: want")
 	}

@@ -79,9 +79,7 @@ func TestFile(t *testing.T) {
 
 	// After a restart with the same generation nothing is written, and what was is known.
 	k = keeper(t, dir, k.settings.Filters...)
-	if testkit.Samples(t, k.reg, "blockd_filter_keys", "bl")[0] != 2 {
-		t.Error("the metrics have forgotten what was written")
-	}
+	testkit.Equal(t, "keys in the metrics", testkit.Samples(t, k.reg, "blockd_filter_keys", "bl")[0], 2)
 	k.Served(first)
 	if k.round(t.Context()); !os.SameFile(before, written()) {
 		t.Error("written anew after a restart")
@@ -195,9 +193,7 @@ func TestRedis(t *testing.T) {
 	if want := "redis://" + address + "/0#bl"; s.Where != want || s.Bytes == 0 || s.Keys != 1 {
 		t.Errorf("status %+v, want it at %s", s, want)
 	}
-	if text := k.log.String() + fmt.Sprint(k.Status()) + string(testkit.Read(t, k.settings.State)); strings.Contains(text, "geheim") {
-		t.Errorf("the password is shown: %s", text)
-	}
+	testkit.Lacks(t, k.log.String()+fmt.Sprint(k.Status())+string(testkit.Read(t, k.settings.State)), "geheim")
 	server := testkit.Value(redisfilter.Dial(t.Context(), redisclient.Options{URL: at}))(t)
 	defer server.Close()
 	f, err := server.Fetch(t.Context(), "bl", func(int64, int64) {})

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -122,9 +121,7 @@ func TestServerStops(t *testing.T) {
 	if _, err := idleAnswers.ReadByte(); err != io.EOF {
 		t.Errorf("the idle connection ends with %v", err)
 	}
-	if got := exchange(t, busy, busyAnswers, half[100:]); !strings.HasPrefix(got, "action=550 ") {
-		t.Errorf("the busy one: %q", got)
-	}
+	testkit.Begins(t, "the busy one", exchange(t, busy, busyAnswers, half[100:]), "action=550 ")
 	if _, err := busyAnswers.ReadByte(); err != io.EOF {
 		t.Errorf("behind its answer: %v, want the end", err)
 	}

@@ -142,12 +142,8 @@ func TestTablesOnAnInternalError(t *testing.T) {
 		r := newRig(t, tableLists()...)
 		broken(tt.onError)(r)
 		_, got, _ := strings.Cut(ask(t, r.speak(Socketmap), netstring("senders a@bulk.example")), ":")
-		if !strings.HasPrefix(got, tt.socketmap) {
-			t.Errorf("%s: socketmap says %q, want %q", tt.onError, got, tt.socketmap)
-		}
-		if got := ask(t, r.speak(TCPTable), "get a@bulk.example\n"); !strings.HasPrefix(got, tt.tcp) {
-			t.Errorf("%s: tcp says %q, want %q", tt.onError, got, tt.tcp)
-		}
+		testkit.Begins(t, fmt.Sprintf("%s: socketmap", tt.onError), got, tt.socketmap)
+		testkit.Begins(t, fmt.Sprintf("%s: tcp", tt.onError), ask(t, r.speak(TCPTable), "get a@bulk.example\n"), tt.tcp)
 	}
 }
 

@@ -116,9 +116,7 @@ func TestBoundsOfOneCommand(t *testing.T) {
 			} else {
 				got, _ = io.ReadAll(p.r)
 			}
-			if !strings.HasPrefix(string(got), tt.want) {
-				t.Errorf("%.200q, want %q", got, tt.want)
-			}
+			testkit.Begins(t, "the answer", string(got), tt.want)
 			if tt.fault != "" && r.count(t, "blockd_resp_faults_total", tt.fault) != before+1 {
 				t.Errorf("not counted as %s", tt.fault)
 			}
@@ -187,9 +185,7 @@ func TestUnreadListIsAnError(t *testing.T) {
 			want string
 		}{{"none", none, tt.none}, {"some", some, tt.some}, {"all", read, tt.read}} {
 			r.live.Store(g.ix)
-			if got := p.ask(t, strings.Fields(tt.ask)...); !strings.HasPrefix(got, g.want) {
-				t.Errorf("%s, of %s lists: %q, want %q", tt.ask, g.name, got, g.want)
-			}
+			testkit.Begins(t, fmt.Sprintf("%s, of %s lists", tt.ask, g.name), p.ask(t, strings.Fields(tt.ask)...), g.want)
 		}
 	}
 	if n := r.count(t, "blockd_resp_answers_total", "error"); n == 0 {
@@ -216,15 +212,11 @@ func TestPasswords(t *testing.T) {
 		{[]string{"SISMEMBER", "spam", "x@bad.example"}, ":1\r\n"},
 		{[]string{"RESET"}, "+RESET"},
 	} {
-		if got := p.ask(t, tt.words...); !strings.HasPrefix(got, tt.want) {
-			t.Errorf("%q: %q, want %q", tt.words, got, tt.want)
-		}
+		testkit.Begins(t, fmt.Sprintf("%q", tt.words), p.ask(t, tt.words...), tt.want)
 	}
 	c.Stop()
 	one := dial(t, address)
-	if got := one.ask(t, "HELLO", "3", "AUTH", "rspamd", "open sesame", "SETNAME", "me"); !strings.HasPrefix(got, "%7") {
-		t.Errorf("HELLO: %q", got)
-	}
+	testkit.Begins(t, "HELLO", one.ask(t, "HELLO", "3", "AUTH", "rspamd", "open sesame", "SETNAME", "me"), "%7")
 	for range maxWrong {
 		testkit.Value(one.Write(encode("AUTH", "x")))(t)
 	}
@@ -361,13 +353,9 @@ func TestTransactionIsBounded(t *testing.T) {
 	testkit.Equal(t, "octets are held behind DISCARD", s.held.Load(), 0)
 	p.ask(t, "MULTI")
 	s.held.Add(heldSize) // as if others held it
-	if got := p.ask(t, "ECHO", "x"); !strings.HasPrefix(got, "-TRYAGAIN blockd: ") {
-		t.Errorf("%q", got)
-	}
+	testkit.Begins(t, "the answer", p.ask(t, "ECHO", "x"), "-TRYAGAIN blockd: ")
 	s.held.Add(-heldSize)
-	if got := p.ask(t, "EXEC"); !strings.HasPrefix(got, "-EXECABORT") {
-		t.Errorf("%q", got)
-	}
+	testkit.Begins(t, "the answer", p.ask(t, "EXEC"), "-EXECABORT")
 	p.ask(t, "MULTI")
 	const n = 500
 	for range n {
@@ -426,9 +414,7 @@ func TestListedBeforeTheRequiredListsWereRead(t *testing.T) {
 		"SMISMEMBER senders x@new.example x@clear.example": "-LOADING",
 		"SISMEMBER spam x@new.example":                     "-LOADING",
 	} {
-		if got := p.ask(t, strings.Fields(ask)...); !strings.HasPrefix(got, want) {
-			t.Errorf("%s: %q, want %q", ask, got, want)
-		}
+		testkit.Begins(t, ask, p.ask(t, strings.Fields(ask)...), want)
 	}
 }
 

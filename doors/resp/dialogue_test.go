@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"regexp"
 	"strconv"
@@ -30,9 +31,7 @@ func TestDialogues(t *testing.T) {
 			asked = words(t, text[3:])
 		case strings.HasPrefix(text, "S: "):
 			got := clientID.ReplaceAllString(p.ask(t, asked...), "$1:N")
-			if want := strings.ReplaceAll(text[3:], " | ", "\r\n") + "\r\n"; got != want {
-				t.Errorf("line %d: %q is answered\n%q, want\n%q", n, asked, got, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("line %d: %q is answered", n, asked), got, strings.ReplaceAll(text[3:], " | ", "\r\n")+"\r\n")
 		}
 	}
 }

@@ -58,9 +58,7 @@ func TestPipelinesOfManyClients(t *testing.T) {
 		}()
 	}
 	for range 8 {
-		if why := <-done; why != "" {
-			t.Error(why)
-		}
+		testkit.Equal(t, "a client's fault", <-done, "")
 	}
 	r.counts(t, 8*5*1000, "blockd_resp_answers_total", "listed")
 }
@@ -184,7 +182,5 @@ func TestLookUpThatWaits(t *testing.T) {
 		other.wants(t, ":1\r\n", "SISMEMBER", "spam", "x@bad.example")
 	}
 	close(release)
-	if got := slow.answer(t); got != "+OK\r\n" {
-		t.Errorf("%q", got)
-	}
+	testkit.Equal(t, "the answer", slow.answer(t), "+OK\r\n")
 }

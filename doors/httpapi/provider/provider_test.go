@@ -168,7 +168,5 @@ func TestRules(t *testing.T) {
 		digests = append(digests, New(Settings{Issuer: "https://id.example", Rules: r}).Digest())
 	}
 	slices.Sort(digests)
-	if len(slices.Compact(digests)) != 4 {
-		t.Error("other rules have the same digest")
-	}
+	testkit.Equal(t, "digests of four sets of rules", len(slices.Compact(digests)), 4)
 }

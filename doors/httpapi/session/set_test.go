@@ -56,9 +56,7 @@ func TestBoundsOfTime(t *testing.T) {
 		if there(t, s, at, used) {
 			t.Error("a session is older than Max")
 		}
-		if got := s.All(at); len(got) != 0 {
-			t.Errorf("%+v", got)
-		}
+		testkit.Equal(t, "the answer", len(s.All(at)), 0)
 	}
 }
 
@@ -221,9 +219,7 @@ func TestEndedOnAFullDisk(t *testing.T) {
 	testkit.Must(t, os.Rename(path, filepath.Join(folder, "short")))
 	s = open(t, filepath.Join(folder, "short"))
 	begin(t, s, noon, "new")
-	if text := string(testkit.Read(t, filepath.Join(folder, "short"))); strings.Contains(text, struck) {
-		t.Error("what was struck out stays in the file for good")
-	}
+	testkit.Lacks(t, string(testkit.Read(t, filepath.Join(folder, "short"))), struck)
 }
 
 // When the process has no file descriptor left, the sessions in memory and in the file stay as they are.
