@@ -192,9 +192,7 @@ func TestServeTakesOverWhatCompileMade(t *testing.T) {
 	runs(t, "compile")
 	t.Chdir("/")
 	d := serveIn(t, dir, "smtp", "http")
-	if record := d.log.find("lists swapped in"); record["how"] != "found on disk" {
-		t.Errorf("the daemon did not take over the compiled index: %v", record)
-	}
+	testkit.Equal(t, "how the daemon came by its index", d.log.find("lists swapped in")["how"], "found on disk")
 	if _, stdout, stderr := blockd(t, "", "check", "--file", "-c", dir+"/config.toml", "x@a.example"); !strings.Contains(stdout, "blocked") || stderr != "" {
 		t.Errorf("check says %q, %q", stdout, stderr)
 	}

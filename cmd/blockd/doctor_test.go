@@ -34,9 +34,7 @@ warning  dns             odd \x1b[31m text
 `
 	testkit.Equal(t, fmt.Sprintf("text:\n%s", &text), text.String(), want)
 	testkit.Must(t, term.JSONLines(&lines, found[:1]))
-	if want := `{"check":"config","state":"ok","text":"config.toml: 1 list","hint":""}` + "\n"; lines.String() != want {
-		t.Errorf("JSON %s, want %s", &lines, want)
-	}
+	testkit.Equal(t, "JSON", lines.String(), `{"check":"config","state":"ok","text":"config.toml: 1 list","hint":""}`+"\n")
 	testkit.Equal(t, "worst", worst(found), 2)
 	testkit.Equal(t, "worst of ok", worst(found[:1]), 0)
 }

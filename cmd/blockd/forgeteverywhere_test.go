@@ -104,9 +104,7 @@ HEAD postfix/smtp[1]: 4ABC123: to=<`+foreign+`>, relay=x, dsn=2.0.0, status=sent
 		return strings.Contains(strings.Join(naming(t, dir, "bob", "there.example"), " "), "var/a.bdx.live/folded/live.list")
 	})
 	for _, name := range []string{"history", "live", "receipts", "recent", "hits", "report", "cache"} {
-		if all := naming(t, dir, "bob", "there.example"); !strings.Contains(strings.Join(all, " "), "var/a.bdx."+name) {
-			t.Errorf("%s does not have the person, and this test shows nothing of it: %v", name, all)
-		}
+		testkit.Has(t, strings.Join(naming(t, dir, "bob", "there.example"), " "), "var/a.bdx."+name)
 	}
 
 	forget := func(p struct{ foreign, own, listed string }, when string) {
@@ -138,9 +136,7 @@ HEAD postfix/smtp[1]: 4ABC123: to=<`+foreign+`>, relay=x, dsn=2.0.0, status=sent
 	}
 	forget(people[0], "a daemon")
 	nowhere(people[0], "a daemon")
-	if got := d.send(t, "bob@there.example", "nora@here.example"); !strings.HasPrefix(got, "250") {
-		t.Errorf("an entry that was removed: %q", got)
-	}
+	testkit.Begins(t, "an entry that was removed", d.send(t, "bob@there.example", "nora@here.example"), "250")
 	if len(naming(t, dir, "bill", "there.example")) == 0 {
 		t.Error("another person was forgotten too")
 	}
@@ -151,12 +147,8 @@ HEAD postfix/smtp[1]: 4ABC123: to=<`+foreign+`>, relay=x, dsn=2.0.0, status=sent
 	d.end(t)
 	nowhere(people[0], "after the end")
 
-	if out := must("", "forget", "--json", "nobody@there.example"); !strings.HasPrefix(out, `{"correspondent":false,"recent":false,"held":0,"decisions":0,`) {
-		t.Errorf("of nobody, as JSON: %s", out)
-	}
-	if out := must("", "forget", "nobody@there.example"); !strings.Contains(out, "nothing was kept about this address") {
-		t.Errorf("of nobody: %s", out)
-	}
+	testkit.Begins(t, "of nobody, as JSON", must("", "forget", "--json", "nobody@there.example"), `{"correspondent":false,"recent":false,"held":0,"decisions":0,`)
+	testkit.Has(t, must("", "forget", "nobody@there.example"), "nothing was kept about this address")
 	forget(people[1], "no daemon")
 	serveIn(t, dir, "smtp", "http") // the index follows
 	nowhere(people[1], "the next daemon")

@@ -113,9 +113,7 @@ func TestCommandsAndFlags(t *testing.T) {
 	for _, cmd := range newRoot().Commands() {
 		var flags []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
-		if got := strings.Join(flags, " "); got != want[cmd.Name()] {
-			t.Errorf("%s has the flags %q, want %q", cmd.Name(), got, want[cmd.Name()])
-		}
+		testkit.Equal(t, fmt.Sprintf("%s has the flags", cmd.Name()), strings.Join(flags, " "), want[cmd.Name()])
 		delete(want, cmd.Name())
 		if !cmd.Hidden && (cmd.Example == "" || cmd.Long == "") {
 			t.Errorf("%s is not explained", cmd.Name())
@@ -191,15 +189,9 @@ func TestHelpGoesToStandardOutput(t *testing.T) {
 func TestTheFolderGoesBeforeTheMachine(t *testing.T) {
 	dir := t.TempDir()
 	here, machine := filepath.Join(dir, "config.toml"), filepath.Join(dir, "etc", "config.toml")
-	if got := firstFile(here, machine); got != here {
-		t.Errorf("with no file: %s, want %s", got, here)
-	}
+	testkit.Equal(t, "with no file", firstFile(here, machine), here)
 	writeFile(t, dir, "etc/config.toml", "")
-	if got := firstFile(here, machine); got != machine {
-		t.Errorf("with the machine's file: %s, want %s", got, machine)
-	}
+	testkit.Equal(t, "with the machine's file", firstFile(here, machine), machine)
 	writeFile(t, dir, "config.toml", "")
-	if got := firstFile(here, machine); got != here {
-		t.Errorf("with both: %s, want %s", got, here)
-	}
+	testkit.Equal(t, "with both", firstFile(here, machine), here)
 }

@@ -155,9 +155,7 @@ func TestServeFetchesAList(t *testing.T) {
 	}
 	close(release)
 	d.waitBlocked(t, "x@bulk.example", true)
-	if got := d.send(t, "x@bulk.example", "you@here.example"); !strings.HasPrefix(got, "550 5.7.1 ") {
-		t.Errorf("a listed sender gets %q", got)
-	}
+	testkit.Begins(t, "a listed sender", d.send(t, "x@bulk.example", "you@here.example"), "550 5.7.1 ")
 	testkit.Eventually(t, "readiness", func() bool { _, body := d.get(t, "/readyz"); return body == "ok\n" })
 
 	p.set(func(w http.ResponseWriter, r *http.Request) {

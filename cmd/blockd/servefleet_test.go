@@ -159,9 +159,7 @@ func TestChannelOverHTTP(t *testing.T) {
 		_, said := publisher.get(t, "/v1/check?sender=x@other.example", "Authorization", "Bearer "+admin)
 		return strings.Contains(said, "blocked")
 	})
-	if s := state(); s.Sequence != 3 {
-		t.Errorf("what was taken back went out by itself: %+v", s)
-	}
+	testkit.Equal(t, "the sequence of what was taken back", state().Sequence, 3)
 	testkit.Has(t, publisher.must(t, "audit"), "good mail is refused", "what sequence 1 had", "ann")
 	testkit.Write(t, list, "bad.example\nother.example\n")
 	publisher.must(t, "publish", "--why", "the list is right")

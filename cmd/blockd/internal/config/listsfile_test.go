@@ -123,9 +123,7 @@ func TestListsFileOfOthers(t *testing.T) {
 	}
 	testkit.Must(t, os.Chmod(file, 0o600))
 	testkit.Write(t, file, "")
-	if got := fault(); !strings.HasPrefix(got, "FILE: empty, as while it is written") {
-		t.Errorf("empty: %q", got)
-	}
+	testkit.Begins(t, "empty", fault(), "FILE: empty, as while it is written")
 	testkit.Must(t, os.Remove(file))
 	testkit.Must(t, os.Mkdir(file, 0o700))
 	testkit.Equal(t, "a folder", fault(), "FILE: http.lists_file is no file")

@@ -2,12 +2,14 @@ package control
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
 	"testing"
 
 	"blockd/cmd/blockd/internal/config"
+	"blockd/internal/testkit"
 )
 
 func TestReachable(t *testing.T) {
@@ -15,9 +17,7 @@ func TestReachable(t *testing.T) {
 		"127.0.0.1:8025": "127.0.0.1:8025", "0.0.0.0:8025": "127.0.0.1:8025", ":8025": "127.0.0.1:8025", "[::]:8025": "[::1]:8025",
 		"192.0.2.1:80": "192.0.2.1:80", "mail.example:80": "mail.example:80",
 	} {
-		if have := Reachable(listen); have != want {
-			t.Errorf("Reachable(%s) = %s, want %s", listen, have, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("Reachable(%s)", listen), Reachable(listen), want)
 	}
 }
 

@@ -22,12 +22,8 @@ func TestSocketsAreHandedOn(t *testing.T) {
 	packets := testkit.Value(first.listenPackets(t.Context(), "dns", "dns.listen", "127.0.0.1:0", []net.Listener{tcp}))(t)
 	next := &sockets{before: first.open, open: map[place]socket{}}
 	defer next.close()
-	if l := listenAt(next, "smtp", "127.0.0.1:0"); l != tcp {
-		t.Error("a place that both name is opened anew")
-	}
-	if l := listenAt(next, "milter", path); l != unix {
-		t.Error("a Unix socket that both name is opened anew")
-	}
+	testkit.Equal(t, "a place that both name", listenAt(next, "smtp", "127.0.0.1:0"), tcp)
+	testkit.Equal(t, "a Unix socket that both name", listenAt(next, "milter", path), unix)
 	if l := listenAt(next, "http", "127.0.0.1:0"); l == tcp || l == unix {
 		t.Error("another door has the socket of this one")
 	}

@@ -79,9 +79,7 @@ func TestReadmeMovesPostfixAlike(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^# (post(?:conf|fix) .*)$`).FindAllStringSubmatch(readme, -1) {
 		typed.WriteString(m[1] + "\n")
 	}
-	if want := docs.Recipe("sh front"); typed.String() != want {
-		t.Errorf("README.md has\n%s\nand docs/cookbook.md\n%s", typed.String(), want)
-	}
+	testkit.Equal(t, "README.md", typed.String(), docs.Recipe("sh front"))
 }
 
 func TestInstalled(t *testing.T) {
@@ -153,9 +151,7 @@ func TestInstallAndUndo(t *testing.T) {
 			t.Fatal(err)
 		}
 		testkit.Value(Undo(path))(t)
-		if got := left(t, path); len(got) != 0 {
-			t.Errorf("left: %q", got)
-		}
+		testkit.Equal(t, "left", len(left(t, path)), 0)
 		testkit.Fails(Undo(path))(t, "undone twice", ErrNothing)
 	})
 	t.Run("a package's", func(t *testing.T) {
@@ -173,9 +169,7 @@ func TestInstallAndUndo(t *testing.T) {
 		if err := install(path, "one\n", false); !errors.As(err, &exists) {
 			t.Fatalf("%v, want %T", err, exists)
 		}
-		if got := left(t, path); len(got) != 1 {
-			t.Errorf("left: %q", got)
-		}
+		testkit.Equal(t, "left", len(left(t, path)), 1)
 		testkit.Must(t, os.Chmod(path, 0o600))
 		testkit.Must(t, install(path, "one\n", true))
 		testkit.Equal(t, "mode", testkit.Value(os.Stat(path))(t).Mode().Perm(), 0o600)
