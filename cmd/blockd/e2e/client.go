@@ -343,6 +343,11 @@ func MustBegin(t *testing.T, what any, text, want string) {
 
 func Tail(text string, n int) string { return text[max(0, len(text)-n):] }
 
+// List is a table [[list]] whose file is called like it, with more lines.
+func List(name string, lines ...string) string {
+	return fmt.Sprintf("[[list]]\nname = %q\npath = \"%s.txt\"\n%s\n", name, name, strings.Join(lines, "\n"))
+}
+
 const BadList = "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n"
 
 var BadFiles = map[string]string{"bad.txt": "bulk.example\n"}

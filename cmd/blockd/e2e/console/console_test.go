@@ -43,28 +43,13 @@ func TestConsole(t *testing.T) {
 	t.Run("views", func(t *testing.T) { t.Parallel(); usesConsole(t, rest...) })
 }
 
+// ownList is what the console shows of the list own, beside its name and its file.
+const ownList = "reason = \"our own\"\nhomepage = \"https://own.list.example/\"\ncomplaints = \"mailto:complaints@list.example\""
+
 // usesConsole runs specs with two daemons: one wants tokens, the other answers everybody on this machine.
 func usesConsole(t *testing.T, specs ...string) {
-	lists := e2e.Setup{Files: map[string]string{"own.txt": "listed.example\n192.0.2.0/24\n", "other.txt": "second.example\n", "aside.txt": "aside.example\n"}, SMTP: "quarantine = \"aside\"\n", Lists: `
-[[list]]
-name = "own"
-path = "own.txt"
-format = "plain"
-reason = "our own"
-homepage = "https://own.list.example/"
-complaints = "mailto:complaints@list.example"
-
-[[list]]
-name = "other"
-path = "other.txt"
-format = "plain"
-
-[[list]]
-name = "aside"
-path = "aside.txt"
-format = "plain"
-on_match = "quarantine"
-`}
+	lists := e2e.Setup{Files: map[string]string{"own.txt": "listed.example\n192.0.2.0/24\n", "other.txt": "second.example\n", "aside.txt": "aside.example\n"}, SMTP: "quarantine = \"aside\"\n",
+		Lists: e2e.List("own", `format = "plain"`, ownList) + e2e.List("other", `format = "plain"`) + e2e.List("aside", `format = "plain"`, `on_match = "quarantine"`)}
 	d, open := e2e.Configure(t, lists), e2e.Serve(t, lists)
 	zone, receipts, text := e2e.FreeAddress(t), e2e.FreeAddress(t), testkit.Read(t, d.Path("config.toml"))
 	text = fmt.Appendf(text, "[dns]\nlisten = %q\n[[dns.zone]]\nname = %q\nkind = \"domain\"\n[[dns.zone]]\nname = %q\nkind = \"ip\"\n[receipts]\nlisten = %q\n[auth]\nresolver = %q\n", zone, e2e.DomainZone, e2e.IPZone, receipts, nameserver.Serve(t, nil).Address)

@@ -23,43 +23,10 @@ import (
 func TestConsoleLooks(t *testing.T) {
 	installed(t)
 	t.Parallel()
-	const lists = `
-[[list]]
-name = "own"
-path = "own.txt"
-format = "plain"
-reason = "our own"
-homepage = "https://own.list.example/"
-complaints = "mailto:complaints@list.example"
-
-[[list]]
-name = "phishing"
-path = "phishing.txt"
-format = "plain"
-
-[[list]]
-name = "networks"
-path = "networks.txt"
-format = "plain"
-
-[[list]]
-name = "newsletters"
-path = "newsletters.txt"
-format = "plain"
-mode = "shadow"
-
-[[list]]
-name = "greylist"
-path = "greylist.txt"
-format = "plain"
-on_match = "tempfail"
-
-[[list]]
-name = "aside"
-path = "aside.txt"
-format = "plain"
-on_match = "quarantine"
-`
+	lists := ""
+	for _, l := range [][2]string{{"own", ownList}, {"phishing"}, {"networks"}, {"newsletters", `mode = "shadow"`}, {"greylist", `on_match = "tempfail"`}, {"aside", `on_match = "quarantine"`}} {
+		lists += e2e.List(l[0], `format = "plain"`, l[1])
+	}
 	d := e2e.Configure(t, e2e.Setup{Files: map[string]string{
 		"own.txt": "listed.example\n", "phishing.txt": numbered("login-%d.bank.example", 400) + "second.example\n", "networks.txt": numbered("198.51.%d.0/24", 200), "newsletters.txt": numbered("news%d.example", 60),
 		"greylist.txt": numbered("dialup-%d.example", 30), "aside.txt": "aside.example\n"}, SMTP: "quarantine = \"aside\"\n", Lists: lists})

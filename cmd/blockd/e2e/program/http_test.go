@@ -261,7 +261,7 @@ func TestDocumentIsLinted(t *testing.T) {
 // TestGeneratedClients has clients that others' generators make of the document compile, without a cast, and ask a real daemon.
 func TestGeneratedClients(t *testing.T) {
 	d := e2e.Serve(t, e2e.Setup{Lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", Files: map[string]string{"a.txt": "# spam\nbad.example\n"}})
-	base, token := "http://"+d.HTTP, strings.TrimSpace(string(testkit.Read(t, d.Path("blockd.bdx.token"))))
+	base, token := "http://"+d.HTTP, d.FirstToken(t)
 	c := e2e.DialSMTP(t, d.SMTP)
 	c.Command("MAIL FROM:<x@bad.example>")
 	e2e.MustBegin(t, "a listed sender", c.Command("RCPT TO:<you@here.example>"), "550")
@@ -315,7 +315,7 @@ one.example block
 // TestGoClient has the package client ask a real daemon, by TCP and by the Unix socket.
 func TestGoClient(t *testing.T) {
 	d := e2e.Serve(t, e2e.Setup{Lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", Files: map[string]string{"a.txt": "bad.example\n!good@bad.example\n192.0.2.0/24\n"}})
-	byName := blockd.New("http://"+d.HTTP, blockd.Token(strings.TrimSpace(string(testkit.Read(t, d.Path("blockd.bdx.token"))))))
+	byName := blockd.New("http://"+d.HTTP, blockd.Token(d.FirstToken(t)))
 	bySocket := blockd.New("unix:" + filepath.Join(d.Dir, "blockd.bdx.sock"))
 	for name, c := range map[string]*blockd.Client{"TCP": byName, "socket": bySocket} {
 		for _, q := range []struct {

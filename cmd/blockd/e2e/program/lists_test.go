@@ -43,8 +43,7 @@ func serveListsFile(t *testing.T) *e2e.Daemon {
 
 func allowListsFile(t *testing.T, d *e2e.Daemon) {
 	t.Helper()
-	text := string(testkit.Read(t, d.Path("config.toml")))
-	testkit.Write(t, d.Path("config.toml"), strings.Replace(text, "[http]\n", "[http]\nlists_file = \"lists.toml\"\nlists_from = [\"127.0.0.1\"]\n", 1))
+	d.Edit(t, "[http]\n", "[http]\nlists_file = \"lists.toml\"\nlists_from = [\"127.0.0.1\"]\n")
 }
 
 // An administrator adds a list, which watches, lets it count, and takes it away. An SMTP session that is open feels none of it,

@@ -141,8 +141,7 @@ func TestAddWhileNoDaemonRuns(t *testing.T) {
 func TestTokensOverTCP(t *testing.T) {
 	d := e2e.Configure(t, e2e.Setup{Files: map[string]string{"own.txt": "listed.example\n"},
 		Lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
-	text := testkit.Read(t, d.Path("config.toml"))
-	testkit.Write(t, d.Path("config.toml"), strings.Replace(string(text), "[http]\n", "[http]\nsocket = \"none\"\ntokens = \"tokens\"\n", 1))
+	d.Edit(t, "[http]\n", "[http]\nsocket = \"none\"\ntokens = \"tokens\"\n")
 	d.Unready = true // who has no token is not told
 	d.Start(t)
 	testkit.Has(t, d.Ends(t, 1, "add", "x@y.example"), "BLOCKD_TOKEN", "token new --write")

@@ -53,9 +53,8 @@ func TestSocketActivation(t *testing.T) {
 	d := e2e.Configure(t, e2e.Setup{Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", Files: map[string]string{"bad.txt": "bulk.example\n"}})
 	smtp, http := d.SMTP, d.HTTP
 	// What the configuration says is another place, which must stay closed.
-	text := testkit.Read(t, d.Path("config.toml"))
 	elsewhere := e2e.FreeAddress(t)
-	testkit.Write(t, d.Path("config.toml"), strings.Replace(string(text), smtp, elsewhere, 1))
+	d.Edit(t, smtp, elsewhere)
 	cmd := exec.Command(command, "-l", smtp, "-l", http, "--fdname=smtp:http", e2e.Program, "serve", "-c", d.Path("config.toml"))
 	d.Run(t, cmd) // its first look at /readyz starts blockd
 	c := e2e.DialSMTP(t, smtp)

@@ -104,8 +104,7 @@ func TestUpgrade(t *testing.T) {
 		Milter:  fmt.Sprintf("listen = %q\n", milter),
 		Postfix: fmt.Sprintf("policy_listen = %q\n", policy),
 	})
-	text := string(testkit.Read(t, d.Path("config.toml")))
-	testkit.Write(t, d.Path("config.toml"), strings.Replace(text, "[http]\n", "[http]\nmax_rate = 0\n", 1)) // clients here are faster
+	d.Edit(t, "[http]\n", "[http]\nmax_rate = 0\n") // clients here are faster
 	d.Start(t)
 	byMilter := e2e.StartPostfix(t, e2e.FreeAddress(t), "smtpd_milters=inet:"+milter, "milter_default_action=accept")
 	byPolicy := e2e.StartPostfix(t, e2e.FreeAddress(t), e2e.Restrictions("smtpd_sender_restrictions", "check_policy_service inet:"+policy), "smtpd_policy_service_default_action=DUNNO")
@@ -299,7 +298,7 @@ func TestUpgradeThatFails(t *testing.T) {
 			testkit.Begins(t, fmt.Sprintf("%s: %s", name, sender), e2e.Ask(t, d.SMTP, sender), "550 ")
 		}
 		testkit.Eventually(t, "the history to have the refusal", func() bool {
-			_, body := d.GetWith(strings.TrimSpace(string(testkit.Read(t, d.Path("blockd.bdx.token")))), "/v1/decisions?sender="+entry)
+			_, body := d.GetWith(d.FirstToken(t), "/v1/decisions?sender="+entry)
 			return strings.Contains(body, entry)
 		})
 	}

@@ -79,8 +79,7 @@ func TestDoctorAtDoorsForPrograms(t *testing.T) {
 	} {
 		d := e2e.Configure(t, e2e.Setup{Files: e2e.BadFiles, Lists: fmt.Sprintf("[resp]\nlisten = %q\nusers = { default = \"password\" }\n%s[dns]\nlisten = %q\n%s[[dns.zone]]\nname = \"md5.dns.test\"\nkind = \"hash\"\nhash = \"md5\"\n",
 			e2e.FreeAddress(t), tt.more, e2e.FreeAddress(t), tt.more) + e2e.BadList})
-		text := string(testkit.Read(t, d.Path("config.toml")))
-		testkit.Write(t, d.Path("config.toml"), strings.Replace(text, "[index]\n", "[index]\nhashes = [\"md5\"]\n", 1))
+		d.Edit(t, "[index]\n", "[index]\nhashes = [\"md5\"]\n")
 		testkit.Write(t, d.Path("password"), "a long secret of this test\n")
 		d.Start(t)
 		x := examine(t, d.Path("config.toml"))
@@ -138,27 +137,28 @@ func TestDoctorInFrontOfPostfix(t *testing.T) {
 		testkit.Write(t, path, strings.NewReplacer(pairs...).Replace(text))
 		return path
 	}
-	t.Run("a zone that is not served", func(t *testing.T) {
-		examine(t, altered("zone", e2e.DomainZone, "other.dns.test")).want("door-dns", "fault", "zone other.dns.test by UDP: REFUSED for test")
-	})
-	t.Run("a DNS door that cannot be reached", func(t *testing.T) {
-		examine(t, altered("dns-door", dnsListen, e2e.FreeAddress(t))).want("door-dns", "fault", "connection refused")
-	})
-	t.Run("a door that cannot be reached", func(t *testing.T) {
-		examine(t, altered("door", d.SMTP, e2e.FreeAddress(t))).want("door-smtp", "fault", "connection refused")
-	})
+	nobody := e2e.FreeAddress(t)
+	for name, tt := range map[string]struct {
+		change      []string // pairs of old and new
+		check, says string   // of the fault
+	}{
+		"a zone that is not served":                {[]string{e2e.DomainZone, "other.dns.test"}, "door-dns", "zone other.dns.test by UDP: REFUSED for test"},
+		"a DNS door that cannot be reached":        {[]string{dnsListen, nobody}, "door-dns", "connection refused"},
+		"a door that cannot be reached":            {[]string{d.SMTP, nobody}, "door-smtp", "connection refused"},
+		"a next server that is away":               {[]string{p.SMTP, nobody}, "upstream", "connection refused"},
+		"a next server that takes no PROXY header": {[]string{`client_info = "xclient"`, `client_info = "proxy-v2"`}, "upstream", "PROXY header"},
+		"a list that is missing":                   {[]string{`[http]`, "[[list]]\nname = \"more\"\npath = \"more.txt\"\n[http]"}, "lists", "more is not loaded"},
+		"DNS that does not answer":                 {[]string{`client_info`, "ptr = \"exists\"\nclient_info", `[http]`, "[auth]\nresolver = \"" + nobody + "\"\ndns_timeout = \"1s\"\n[http]"}, "dns", nobody},
+		"a group that is not there":                {[]string{`[http]`, "[http]\nsocket_group = \"nosuchgroup\""}, "socket-http", "nosuchgroup"},
+	} {
+		t.Run(name, func(t *testing.T) { examine(t, altered("altered", tt.change...)).want(tt.check, "fault", tt.says) })
+	}
 	t.Run("a next server that hangs", func(t *testing.T) {
 		l := testkit.Listen(t)
 		defer l.Close() // never accepts: the system does, and nobody speaks
 		x := examine(t, altered("hung", p.SMTP, l.Addr().String()))
 		x.want("upstream", "fault", "hang")
 		x.want("upstream-relay", "fault", "cannot be asked")
-	})
-	t.Run("a next server that is away", func(t *testing.T) {
-		examine(t, altered("away", p.SMTP, e2e.FreeAddress(t))).want("upstream", "fault", "connection refused")
-	})
-	t.Run("a next server that takes no PROXY header", func(t *testing.T) {
-		examine(t, altered("proxy", `client_info = "xclient"`, `client_info = "proxy-v2"`)).want("upstream", "fault", "PROXY header")
 	})
 	t.Run("certificates", func(t *testing.T) {
 		for name, tt := range map[string]struct {
@@ -177,16 +177,6 @@ func TestDoctorInFrontOfPostfix(t *testing.T) {
 			otherCert, otherKey := c.Write(t, publicDir(t))
 			examine(t, altered("cert", certPath, otherCert, keyPath, otherKey)).want("tls-smtp", tt.state, tt.says)
 		}
-	})
-	t.Run("a list that is missing", func(t *testing.T) {
-		examine(t, altered("list", `[http]`, "[[list]]\nname = \"more\"\npath = \"more.txt\"\n[http]")).want("lists", "fault", "more is not loaded")
-	})
-	t.Run("DNS that does not answer", func(t *testing.T) {
-		closed := e2e.FreeAddress(t)
-		examine(t, altered("dns", `client_info`, "ptr = \"exists\"\nclient_info", `[http]`, "[auth]\nresolver = \""+closed+"\"\ndns_timeout = \"1s\"\n[http]")).want("dns", "fault", closed)
-	})
-	t.Run("a group that is not there", func(t *testing.T) {
-		examine(t, altered("group", `[http]`, "[http]\nsocket_group = \"nosuchgroup\"")).want("socket-http", "fault", "nosuchgroup")
 	})
 	t.Run("a daemon that is stopped", func(t *testing.T) {
 		d.Stop(t)

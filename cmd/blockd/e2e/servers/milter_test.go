@@ -15,32 +15,9 @@ import (
 )
 
 // milterLists are what the milter tests refuse, allow, mark and so on by.
-const milterLists = `
-[[list]]
-name = "bad"
-path = "bad.txt"
-max_freed = 1.0 # tests take its entries out again
-[[list]]
-name = "junk"
-path = "junk.txt"
-on_match = "quarantine"
-[[list]]
-name = "watch"
-path = "watch.txt"
-on_match = "tag"
-[[list]]
-name = "gone"
-path = "gone.txt"
-format = "postfix"
-discard = true
-[[list]]
-name = "writers"
-path = "writers.txt"
-match = ["from", "reply-to"]
-[[policy]]
-recipients = ["vip@here.example"]
-lists = []
-`
+var milterLists = e2e.List("bad", "max_freed = 1.0 # tests take its entries out again") + e2e.List("junk", `on_match = "quarantine"`) +
+	e2e.List("watch", `on_match = "tag"`) + e2e.List("gone", `format = "postfix"`, "discard = true") +
+	e2e.List("writers", `match = ["from", "reply-to"]`) + "[[policy]]\nrecipients = [\"vip@here.example\"]\nlists = []\n"
 
 var milterFiles = map[string]string{
 	"bad.txt": "bad.example\n\"bad b\"@x.example\n192.0.2.0/24\n", "junk.txt": "junk.example\n", "watch.txt": "watch.example\n",

@@ -14,35 +14,8 @@ import (
 )
 
 // postfixLists are what the tests of Postfix's own questions have listed.
-const postfixLists = `
-[[list]]
-name = "bad"
-path = "bad.txt"
-[[list]]
-name = "good"
-path = "good.txt"
-action = "allow"
-[[list]]
-name = "slow"
-path = "slow.txt"
-on_match = "tempfail"
-[[list]]
-name = "odd"
-path = "odd.txt"
-on_match = "tag"
-[[list]]
-name = "aside"
-path = "aside.txt"
-on_match = "quarantine"
-[[list]]
-name = "gone"
-path = "gone.txt"
-format = "postfix"
-discard = true
-[[list]]
-name = "clients"
-path = "clients.txt"
-`
+var postfixLists = e2e.List("bad") + e2e.List("good", `action = "allow"`) + e2e.List("slow", `on_match = "tempfail"`) + e2e.List("odd", `on_match = "tag"`) +
+	e2e.List("aside", `on_match = "quarantine"`) + e2e.List("gone", `format = "postfix"`, "discard = true") + e2e.List("clients")
 
 func postfixFiles() map[string]string {
 	return map[string]string{

@@ -22,19 +22,7 @@ import (
 )
 
 // proofLists block x.example, and let it pass with a proof.
-const proofLists = `
-[auth]
-resolver = %q
-max_message = "2MiB"
-[[list]]
-name = "bad"
-path = "bad.txt"
-[[list]]
-name = "partners"
-path = "partners.txt"
-action = "allow"
-require = ["spf", "dkim"]
-`
+var proofLists = "[auth]\nresolver = %q\nmax_message = \"2MiB\"\n" + e2e.List("bad") + e2e.List("partners", `action = "allow"`, `require = ["spf", "dkim"]`)
 
 var proofFiles = map[string]string{"bad.txt": "x.example\ny.example\nbad.example\n", "partners.txt": "x.example\ny.example\n"}
 

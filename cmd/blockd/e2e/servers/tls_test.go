@@ -71,8 +71,7 @@ func TestTLSClients(t *testing.T) {
 	d := e2e.Configure(t, e2e.Setup{Lists: e2e.BadList, Files: e2e.BadFiles,
 		SMTP: "tls_cert = \"cert.pem\"\ntls_key = \"key.pem\"\ntls_listen = \"127.0.0.1:0\"\n"})
 	tlsAddress := e2e.FreeAddress(t)
-	text := testkit.Read(t, d.Path("config.toml"))
-	testkit.Write(t, d.Path("config.toml"), strings.Replace(string(text), "127.0.0.1:0", tlsAddress, 1))
+	d.Edit(t, "127.0.0.1:0", tlsAddress)
 	certPath, _ := cert.Write(t, d.Dir)
 	d.Start(t)
 

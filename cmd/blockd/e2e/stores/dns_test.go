@@ -32,8 +32,7 @@ func TestDNSDoor(t *testing.T) {
 			"[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n", address, e2e.IPZone, e2e.DomainZone, e2e.HashZone),
 		Files: map[string]string{"own.txt": e2e.DnsList},
 	})
-	text := string(testkit.Read(t, d.Path("config.toml")))
-	testkit.Write(t, d.Path("config.toml"), strings.Replace(text, "[index]\n", "[index]\nhashes = [\"sha1\"]\n", 1))
+	d.Edit(t, "[index]\n", "[index]\nhashes = [\"sha1\"]\n")
 	d.Start(t)
 	t.Run("beside rbldnsd", func(t *testing.T) { besideRbldnsd(t, address) })
 	t.Run("mail programs", func(t *testing.T) { asMailProgramsSee(t, address) })

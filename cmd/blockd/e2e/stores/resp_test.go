@@ -22,20 +22,8 @@ import (
 // TestRESP has clients of four languages and rspamd ask one daemon.
 func TestRESP(t *testing.T) {
 	address := e2e.FreeAddress(t)
-	d := e2e.Serve(t, e2e.Setup{Files: map[string]string{"spam.txt": "bad.example\n192.0.2.0/24\n", "friends.txt": "good@bad.example\n192.0.2.7\n"}, Lists: `
-[resp]
-listen = "` + address + `"
-
-[[list]]
-name = "spam"
-path = "spam.txt"
-
-[[list]]
-name = "friends"
-path = "friends.txt"
-action = "allow"
-exceptions = "all"
-`})
+	d := e2e.Serve(t, e2e.Setup{Files: map[string]string{"spam.txt": "bad.example\n192.0.2.0/24\n", "friends.txt": "good@bad.example\n192.0.2.7\n"},
+		Lists: fmt.Sprintf("[resp]\nlisten = %q\n", address) + e2e.List("spam") + e2e.List("friends", `action = "allow"`, `exceptions = "all"`)})
 	host, port, _ := net.SplitHostPort(address)
 	for _, client := range []struct {
 		name, want string
