@@ -161,9 +161,7 @@ func TestFlapping(t *testing.T) {
 			t.Errorf("%d events in an hour", n)
 		}
 		for i := 1; i < len(w.at); i++ {
-			if gap := w.at[i].Sub(w.at[i-1]); gap < time.Minute {
-				t.Errorf("%v between two events", gap)
-			}
+			testkit.AtLeast(t, "between two events", w.at[i].Sub(w.at[i-1]), time.Minute)
 		}
 		for i := range w.told {
 			if want := [...]string{"degraded next_server", "well"}[i%2]; w.told[i] != want {
@@ -183,15 +181,11 @@ func TestTriesAgain(t *testing.T) {
 		w.be("history")
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		if !b.undelivered.Load() {
-			t.Error("blockd_notify_undelivered is 0")
-		}
+		testkit.Equal(t, "blockd_notify_undelivered before a delivery", b.undelivered.Load(), true)
 		w.fail(nil)
 		time.Sleep(15 * time.Minute)
 		w.has(t, "degraded history")
-		if b.undelivered.Load() {
-			t.Error("blockd_notify_undelivered is 1 after a delivery")
-		}
+		testkit.Equal(t, "blockd_notify_undelivered after a delivery", b.undelivered.Load(), false)
 		rest := time.Duration(0)
 		for i := 1; i < len(w.at); i++ {
 			gap := w.at[i].Sub(w.at[i-1]).Round(time.Second)
@@ -209,9 +203,7 @@ func TestTriesAgain(t *testing.T) {
 		time.Sleep(48 * time.Hour)
 		synctest.Wait()
 		testkit.Equal(t, "tries after the end", len(w.tried), tries)
-		if tries > 120 {
-			t.Errorf("%d tries in a day", tries)
-		}
+		testkit.AtMost(t, "tries in a day", tries, 120)
 		w.fail(nil)
 		w.be("audit")
 		time.Sleep(time.Hour)
@@ -261,9 +253,7 @@ func TestRestart(t *testing.T) {
 		defer stop()
 		time.Sleep(time.Minute)
 		w.has(t, "degraded list_refused/ads", "well", "degraded audit")
-		if !strings.Contains(log.String(), "what notify.url was told is forgotten") {
-			t.Error("a damaged file is not logged")
-		}
+		testkit.Has(t, log.String(), "what notify.url was told is forgotten")
 	})
 }
 
@@ -290,9 +280,7 @@ func TestHangs(t *testing.T) {
 		testkit.Equal(t, "tries at one time", len(begun), 1)
 		cancel()
 		<-done
-		if looks < 3000 {
-			t.Errorf("%d looks in an hour", looks)
-		}
+		testkit.AtLeast(t, "looks in an hour", looks, 3000)
 	})
 }
 

@@ -107,9 +107,7 @@ func TestBadAnswers(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
-	if reached {
-		t.Error("a redirect is followed")
-	}
+	testkit.Equal(t, "a redirect is followed", reached, false)
 }
 
 // A giant answer is read to a bound, and then the connection is closed.
@@ -126,9 +124,7 @@ func TestGiantAnswer(t *testing.T) {
 	if err != nil || len(a.Text) > 200 {
 		t.Errorf("Ring = %d octets of text, %v", len(a.Text), err)
 	}
-	if <-cut == nil {
-		t.Error("the whole gigabyte was taken")
-	}
+	testkit.Equal(t, "the gigabyte is cut off", <-cut != nil, true)
 }
 
 // One that does not answer is left when ctx ends.
@@ -142,9 +138,7 @@ func TestHang(t *testing.T) {
 		done <- err
 	}()
 	cancel()
-	if err := <-done; err == nil {
-		t.Error("no error")
-	}
+	testkit.Equal(t, "an error", <-done != nil, true)
 	close(release)
 }
 
@@ -214,9 +208,7 @@ func TestDocumentedReceiver(t *testing.T) {
 	document := string(testkit.Read(t, testkit.Root(t)+"/docs/report.md"))
 	_, code, ok := strings.Cut(document, "```python\n")
 	code, _, ends := strings.Cut(code, "```")
-	if !ok || !ends {
-		t.Fatal("docs/report.md has no receiver in Python")
-	}
+	testkit.MustEqual(t, "docs/report.md has a receiver in Python, and its end", [...]bool{ok, ends}, [...]bool{true, true})
 	dir := t.TempDir()
 	testkit.Write(t, filepath.Join(dir, "receiver.py"), code)
 	verified := func(secret, header, body string) bool {

@@ -161,12 +161,9 @@ func TestMillionInTwentyMegabytes(t *testing.T) {
 	}
 	n := set.Len()
 	set.changed = nil // at most half a megabyte
-	if used := heap() - before; used > 20e6 {
-		t.Errorf("%d correspondents take %d octets", n, used)
-	}
-	if n < Most*9/10 || n > Most {
-		t.Errorf("%d correspondents, want nearly %d", n, Most)
-	}
+	testkit.AtMost(t, fmt.Sprintf("octets that %d correspondents take", n), heap()-before, 20e6)
+	testkit.AtLeast(t, "correspondents", n, Most*9/10)
+	testkit.AtMost(t, "correspondents", n, Most)
 	if allocs := testing.AllocsPerRun(100, func() { set.Has(sender) }); allocs > 0 {
 		t.Errorf("Has allocates %v times", allocs)
 	}
@@ -205,9 +202,7 @@ func TestFloodKeepsOldFriends(t *testing.T) {
 	if friends != 2000 || others < 400 || set.Len() > 4000 {
 		t.Errorf("after a flood %d of 2000 friends are known, %d of 1500 of one day, and %d in all", friends, others, set.Len())
 	}
-	if set.refused.Load() < 90_000 {
-		t.Errorf("%d newcomers had no room", set.refused.Load())
-	}
+	testkit.AtLeast(t, "newcomers without room", set.refused.Load(), 90_000)
 }
 
 func TestKeptThroughRestartAndKill(t *testing.T) {
@@ -274,12 +269,8 @@ func TestUnreadableFileBeginsAnew(t *testing.T) {
 			again.Learn(parse(t, "anna@here.example"), parse(t, "eve@there.example"), time.Now())
 			testkit.Must(t, again.Save())
 			again.Close()
-			if _, err := os.Stat(s.Path + AsideSuffix); err != nil {
-				t.Error(err)
-			}
-			if last := open(t, s); last.Len() != 1 {
-				t.Errorf("%d correspondents, want 1", last.Len())
-			}
+			testkit.Value(os.Stat(s.Path + AsideSuffix))(t)
+			testkit.Equal(t, "correspondents", open(t, s).Len(), 1)
 		})
 	}
 	t.Run("a damaged record", func(t *testing.T) {
@@ -318,14 +309,11 @@ func TestHandingOver(t *testing.T) {
 	}
 	next.Close()
 	old.Learn(sender, parse(t, "carl@far.example"), time.Now())
-	if _, err := old.Resume(); err != nil || old.Len() != 3 {
-		t.Fatalf("taken back: %v, %d", err, old.Len())
-	}
+	testkit.Value(old.Resume())(t)
+	testkit.MustEqual(t, "taken back", old.Len(), 3)
 	old.Save()
 	old.Close()
-	if last := open(t, s); last.Len() != 3 {
-		t.Errorf("%d correspondents, want 3", last.Len())
-	}
+	testkit.Equal(t, "correspondents", open(t, s).Len(), 3)
 }
 
 func TestForget(t *testing.T) {
@@ -361,13 +349,9 @@ func TestAges(t *testing.T) {
 		bob := parse(t, "bob@there.example")
 		set.Learn(parse(t, "anna@here.example"), bob, time.Now())
 		time.Sleep(29 * 24 * time.Hour)
-		if !set.Has(bob) {
-			t.Error("forgotten after 29 days")
-		}
+		testkit.Equal(t, "known after 29 days", set.Has(bob), true)
 		time.Sleep(24 * time.Hour)
-		if set.Has(bob) {
-			t.Error("known after 30 days")
-		}
+		testkit.Equal(t, "known after 30 days", set.Has(bob), false)
 		if set.age(); set.table.keys != 0 {
 			t.Errorf("%d keys are left", set.table.keys)
 		}

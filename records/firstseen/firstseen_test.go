@@ -41,10 +41,8 @@ func TestRunKeeps(t *testing.T) {
 			t.Error("a key is new twice, or never")
 		}
 		time.Sleep(SaveEvery + time.Second)
-		saved, err := read(path, settings, time.Now())
-		if err != nil || !saved.Known("a.example") {
-			t.Errorf("after a minute: %v", err)
-		}
+		saved := testkit.Value(read(path, settings, time.Now()))(t)
+		testkit.Equal(t, "known on the disk after a minute", saved.Known("a.example"), true)
 		s.AddIfAbsent("b.example")
 		stop()
 		s.Close()
@@ -65,16 +63,12 @@ func TestAgeIsPassedTime(t *testing.T) {
 		s.AddIfAbsent("a.example")
 		s.AddIfAbsent("b.example")
 		time.Sleep(29 * 24 * time.Hour)
-		if !s.Known("a.example") {
-			t.Error("forgotten after 29 days")
-		}
+		testkit.Equal(t, "known after 29 days", s.Known("a.example"), true)
 		time.Sleep(12 * 24 * time.Hour)
 		if !s.Known("a.example") { // it came 12 days ago
 			t.Error("forgotten, and it had come again")
 		}
-		if s.seen.Known("b.example") {
-			t.Error("known after 41 days, two turns later")
-		}
+		testkit.Equal(t, "known after 41 days, two turns later", s.seen.Known("b.example"), false)
 		stop()
 	})
 }
@@ -90,9 +84,7 @@ func TestFullDisk(t *testing.T) {
 		stop := testkit.Running(t, func(ctx context.Context) { s.Run(ctx, slog.New(slog.NewTextHandler(&out, nil))) })
 		s.AddIfAbsent("a.example")
 		time.Sleep(5*SaveEvery + time.Second)
-		if !s.Known("a.example") {
-			t.Error("forgotten")
-		}
+		testkit.Equal(t, "known", s.Known("a.example"), true)
 		testkit.Must(t, os.Mkdir(folder, 0o700))
 		stop()
 		if n := strings.Count(out.String(), "not kept"); n != 1 {
@@ -103,9 +95,8 @@ func TestFullDisk(t *testing.T) {
 		for _, v := range testkit.Samples(t, reg, "blockd_first_seen_save_errors_total") {
 			testkit.Equal(t, "errors counted", v, 5)
 		}
-		if saved, err := read(s.path, settings, time.Now()); err != nil || !saved.Known("a.example") {
-			t.Errorf("after the disk had room: %v", err)
-		}
+		saved := testkit.Value(read(s.path, settings, time.Now()))(t)
+		testkit.Equal(t, "known on the disk after it had room", saved.Known("a.example"), true)
 	})
 }
 
@@ -130,9 +121,7 @@ func TestAnew(t *testing.T) {
 		if err != nil || anew == nil || !strings.Contains(anew.Error(), c.want) {
 			t.Fatalf("%s: %v, %v", c.name, anew, err)
 		}
-		if s.Known("a.example") {
-			t.Errorf("%s: not empty", c.name)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: known", c.name), s.Known("a.example"), false)
 		testkit.Equal(t, fmt.Sprintf("%s: put aside", c.name), string(testkit.Read(t, path+AsideSuffix)), c.content)
 		s.AddIfAbsent("b.example")
 		testkit.Should(t, s.Save())
@@ -177,9 +166,7 @@ func TestYield(t *testing.T) {
 	first.AddIfAbsent("a.example")
 	testkit.Must(t, first.Yield())
 	second := open(t, path)
-	if !second.Known("a.example") {
-		t.Error("what the first knew is lost")
-	}
+	testkit.Equal(t, "the second knows what the first knew", second.Known("a.example"), true)
 	testkit.IsError(t, "two have the set", first.Resume(), ErrLocked)
 	second.AddIfAbsent("b.example")
 	testkit.Must(t, second.Save())

@@ -112,20 +112,16 @@ func TestLine(t *testing.T) {
 	for range 20_000 {
 		want := anything(r, time.UnixMilli(r.Int64N(1<<42)))
 		line := appendLine(nil, &want)
-		if bytes.IndexByte(line, '\n') != len(line)-1 || len(line) > maxLine {
-			t.Fatalf("no line: %q", line)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("no line: %q", line), bytes.IndexByte(line, '\n'), len(line)-1)
+		testkit.AtMost(t, fmt.Sprintf("no line: %q", line), len(line), maxLine)
 		line = line[:len(line)-1]
 		var got Record
 		if want.List == "" && want.Source == "" { // of no entry there is nothing
 			want.File, want.Line, want.Entry, want.Scope, want.Action, want.Reason = "", 0, "", "", "", ""
 		}
-		if !summed(line) {
-			t.Fatalf("%q does not agree with its checksum", line)
-		}
-		if err := parseLine(string(line[sumSize:]), &got); err != nil || got != want {
-			t.Fatalf("parseLine(%q) =\n%+v, %v, want\n%+v", line, got, err, want)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("%q agrees with its checksum", line), summed(line), true)
+		testkit.Must(t, parseLine(string(line[sumSize:]), &got))
+		testkit.MustEqual(t, fmt.Sprintf("parseLine(%q)", line), got, want)
 	}
 }
 
@@ -136,9 +132,7 @@ func TestLongTexts(t *testing.T) {
 		Ref: long, Source: long, List: long, File: long, Line: 1 << 62, Entry: long, Scope: long, Action: long, Reason: long,
 		Exempt: true, Shadow: true, Authenticated: true, FirstSeen: true, Client: clear(1).Client, Repeated: 1 << 62}
 	line := appendLine(nil, &r)
-	if len(line) > maxLine {
-		t.Errorf("a line of %d octets, more than %d", len(line), maxLine)
-	}
+	testkit.AtMost(t, "octets of a line", len(line), maxLine)
 	var got Record
 	if err := parseLine(string(line[sumSize:len(line)-1]), &got); err != nil || got.Sender != long[:maxText] {
 		t.Errorf("%d octets of a sender, %v, want %d", len(got.Sender), err, maxText)

@@ -74,10 +74,7 @@ func TestTornTail(t *testing.T) {
 		testkit.Write(t, path, text[:n])
 		s := settings
 		s.Folder = folder
-		l, err := Open(s)
-		if err != nil {
-			t.Fatalf("%d octets: %v", n, err)
-		}
+		l := testkit.Value(Open(s))(t)
 		mark := Record{Time: clear(1).Time, Door: "tcp"} // shorter than what may be left of a line
 		l.Add(mark)
 		testkit.Must(t, l.Close())
@@ -137,20 +134,15 @@ func TestAge(t *testing.T) {
 	testkit.Must(t, os.Chtimes(segmentPath(s.Folder, 1), time.Time{}, aging.Time))
 	l := reopen(t, s)
 	l.Add(young)
-	found, err := l.Search(t.Context(), Query{})
-	if err != nil || !slices.Equal(found.Records, []Record{young, aging}) {
-		t.Errorf("found %+v, %v, want the young and the aging one", found.Records, err)
-	}
-	if _, err := os.Stat(segmentPath(s.Folder, 2)); err != nil {
-		t.Errorf("a file of two days was gone on with: %v", err)
-	}
+	found := testkit.Value(l.Search(t.Context(), Query{}))(t)
+	testkit.EqualSlices(t, "found, of the young and the aging one", found.Records, []Record{young, aging})
+	testkit.Value(os.Stat(segmentPath(s.Folder, 2)))(t)
 	l.prune(time.Now().Add(2*time.Hour), 0)
 	testkit.Fails(os.Stat(segmentPath(s.Folder, 1)))(t, "the old file is there", os.ErrNotExist)
 	l.prune(time.Now().Add(segmentAge+s.Keep+time.Hour), 0)
 	l.prune(time.Now().Add(segmentAge+2*s.Keep+2*time.Hour), 0)
-	if files, err := segments(s.Folder); err != nil || len(files) > 0 {
-		t.Errorf("%d files are left after the time of all of them, %v", len(files), err)
-	}
+	files := testkit.Value(segments(s.Folder))(t)
+	testkit.Equal(t, "files left after the time of all of them", len(files), 0)
 }
 
 // TestFullDisk writes to a file that has no room: that is counted and told of, and ends
@@ -288,9 +280,7 @@ func TestYield(t *testing.T) {
 			}
 			flush(t, other)
 			to := other
-			if err := owner.Yield(func(lines []byte) error { to.AddLines(lines); return nil }); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, owner.Yield(func(lines []byte) error { to.AddLines(lines); return nil }))
 			testkit.Must(t, other.Resume())
 			owner, other = other, owner
 		}
@@ -314,10 +304,9 @@ func TestAddLinesDamaged(t *testing.T) {
 	damaged := bytes.Replace(appendLine(nil, &bad), []byte("there"), []byte("three"), 1)
 	l.AddLines(slices.Concat(damaged, []byte("\nnonsense"), []byte("\n"), lines, lines[:len(lines)/2]))
 	flush(t, l)
-	found, err := l.Search(t.Context(), Query{Limit: 10})
-	if err != nil || len(found.Records) != 1 || found.Records[0] != good {
-		t.Errorf("found %v, %v", found.Records, err)
-	}
+	found := testkit.Value(l.Search(t.Context(), Query{Limit: 10}))(t)
+	testkit.MustEqual(t, fmt.Sprintf("found %v", found.Records), len(found.Records), 1)
+	testkit.Equal(t, fmt.Sprintf("found %v", found.Records), found.Records[0], good)
 	testkit.Equal(t, "lines left out", l.failed.Load(), 4)
 }
 
@@ -332,9 +321,7 @@ func TestYieldToOneThatEnds(t *testing.T) {
 	first := open(t)
 	first.Add(clear(1))
 	gone := errors.New("broken pipe")
-	if err := first.Yield(func([]byte) error { return gone }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, first.Yield(func([]byte) error { return gone }))
 	second := reopen(t, first.settings)
 	first.Add(clear(2))
 	testkit.IsError(t, "while the other process is there", first.Flush(), gone)
@@ -342,10 +329,9 @@ func TestYieldToOneThatEnds(t *testing.T) {
 	testkit.Must(t, second.Close())
 	first.Add(clear(4))
 	flush(t, first)
-	found, err := first.Search(t.Context(), Query{Limit: 10})
-	if err != nil || len(found.Records) != 3 || found.Records[0].Sender != clear(4).Sender {
-		t.Errorf("found %+v, %v", found.Records, err)
-	}
+	found := testkit.Value(first.Search(t.Context(), Query{Limit: 10}))(t)
+	testkit.MustEqual(t, fmt.Sprintf("found %+v", found.Records), len(found.Records), 3)
+	testkit.Equal(t, fmt.Sprintf("found %+v", found.Records), found.Records[0].Sender, clear(4).Sender)
 }
 
 func TestForget(t *testing.T) {
@@ -371,9 +357,8 @@ func TestForget(t *testing.T) {
 		text, _ := os.ReadFile(filepath.Join(folder, f.Name()))
 		all += string(text)
 	}
-	if strings.Contains(all, "bob@") || !strings.Contains(all, "eve@there.example") || !strings.Contains(all, "carl@there.example") {
-		t.Errorf("on disk:\n%s", all)
-	}
+	testkit.Lacks(t, all, "bob@")
+	testkit.Has(t, all, "eve@there.example", "carl@there.example")
 	if n, err := ForgetIn(t.Context(), s, func(r *Record) bool { return r.Sender == "eve@there.example" }); n != 1 || err != nil {
 		t.Errorf("ForgetIn = %d, %v", n, err)
 	}

@@ -101,9 +101,7 @@ func TestPassing(t *testing.T) {
 	fill(8)
 	made()
 	compare("with sums")
-	if passed < 1000 {
-		t.Errorf("only %d of 1,200 were passed over", passed)
-	}
+	testkit.AtLeast(t, "passed over, of 1,200", passed, 1000)
 	files, _ := filepath.Glob(filepath.Join(l.settings.Folder, "*"+sumsSuffix))
 	for i, path := range files {
 		text := testkit.Read(t, path)
@@ -164,19 +162,13 @@ func TestCrowdedSums(t *testing.T) {
 	l.writing.Unlock()
 	seed := testkit.Value(seedOf(l.settings.Folder, true))(t)
 	for _, want := range []bool{true, false} {
-		if made, err := l.sumSegment(s, seed); err != nil || made != want {
-			t.Fatalf("made: %v, %v, want %v", made, err, want)
-		}
+		testkit.MustEqual(t, "made", testkit.Value(l.sumSegment(s, seed))(t), want)
 	}
-	if top, err := l.Most(t.Context(), TopQuery{Query: Query{Limit: 3, List: "list77"}, By: "sender"}); err != nil || top.Decisions != 1 {
-		t.Errorf("%+v, %v", top, err)
-	}
-	if found, err := l.Search(t.Context(), Query{List: "list77"}); err != nil || len(found.Records) != 1 {
-		t.Errorf("%+v, %v", found, err)
-	}
-	if n := passedBy(t, l, Query{Text: "nobody"}); n != 1 {
-		t.Errorf("%d passed over", n)
-	}
+	top := testkit.Value(l.Most(t.Context(), TopQuery{Query: Query{Limit: 3, List: "list77"}, By: "sender"}))(t)
+	testkit.Equal(t, "decisions", top.Decisions, 1)
+	found := testkit.Value(l.Search(t.Context(), Query{List: "list77"}))(t)
+	testkit.Equal(t, "found", len(found.Records), 1)
+	testkit.Equal(t, "passed over", passedBy(t, l, Query{Text: "nobody"}), 1)
 }
 
 // TestGramsFit: after grams are shortened they still find every text that was added, and seldom one that was not.
@@ -290,9 +282,7 @@ func TestOneFileWithoutSums(t *testing.T) {
 	busy(t, l, r, time.Now().Add(-time.Hour), 6, 700)
 	newest := l.older[len(l.older)-1]
 	testkit.Must(t, os.MkdirAll(filepath.Join(strings.TrimSuffix(newest.path, suffix)+sumsSuffix, "in the way"), 0o700))
-	if err := l.sumSegments(t.Context()); err == nil {
-		t.Error("no error")
-	}
+	testkit.Equal(t, "an error", l.sumSegments(t.Context()) != nil, true)
 	if files, _ := filepath.Glob(filepath.Join(l.settings.Folder, "*"+sumsSuffix)); len(files) != len(l.older) {
 		t.Errorf("%d files of sums, with the one in the way, for %d segments", len(files), len(l.older))
 	}

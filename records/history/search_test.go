@@ -150,9 +150,7 @@ func TestCursorsThatNoAnswerHad(t *testing.T) {
 		testkit.Fails(Search(t.Context(), folder, Query{Cursor: cursor}))(t, cursor, ErrCursor)
 	}
 	for _, cursor := range []string{"n1", "n9-0-00000000", "n1-0-00000000", "n1-9223372036854775807-00000000"} { // nobody knows whether an answer had it
-		if _, err := Search(t.Context(), folder, Query{Cursor: cursor}); err != nil {
-			t.Errorf("%q: %v", cursor, err)
-		}
+		testkit.Value(Search(t.Context(), folder, Query{Cursor: cursor}))(t)
 	}
 }
 
@@ -216,9 +214,7 @@ func TestSearch(t *testing.T) {
 			some++
 		}
 	}
-	if some < 100 {
-		t.Errorf("only %d of 300 searches found something", some)
-	}
+	testkit.AtLeast(t, "searches of 300 that found something", some, 100)
 }
 
 func pickInt(r *rand.Rand, from ...int) int { return from[r.IntN(len(from))] }
@@ -227,10 +223,9 @@ func pickInt(r *rand.Rand, from ...int) int { return from[r.IntN(len(from))] }
 func TestReferenceInCapitals(t *testing.T) {
 	l := open(t)
 	l.Add(blocked(7))
-	found, err := l.Search(t.Context(), Query{Ref: "REF0000007"})
-	if err != nil || len(found.Records) != 1 || found.Records[0] != blockedAt(7, found.Records[0].Time) {
-		t.Errorf("found %+v, %v", found, err)
-	}
+	found := testkit.Value(l.Search(t.Context(), Query{Ref: "REF0000007"}))(t)
+	testkit.MustEqual(t, "found", len(found.Records), 1)
+	testkit.Equal(t, "found", found.Records[0], blockedAt(7, found.Records[0].Time))
 }
 
 func blockedAt(n int, at time.Time) Record {

@@ -68,12 +68,9 @@ func TestAFloodEvictsItselfAlone(t *testing.T) {
 			t.Fatalf("record %d is out of order", i)
 		}
 	}
-	if len(small) > 0 {
-		t.Errorf("%d of 5000 records of others are gone", len(small))
-	}
-	if records[len(records)-1].Sender != last || flood < 20_000 {
-		t.Errorf("%d records of the flood, the last is %s", flood, records[len(records)-1].Sender)
-	}
+	testkit.Equal(t, "records of others, of 5000, that are gone", len(small), 0)
+	testkit.Equal(t, "the last record", records[len(records)-1].Sender, last)
+	testkit.AtLeast(t, "records of the flood", flood, 20_000)
 	if n := l.octets.Load(); n > l.settings.Max || n != size(t, l.settings.Folder) {
 		t.Errorf("%d octets counted, %d on disk, at most %d", n, size(t, l.settings.Folder), l.settings.Max)
 	}

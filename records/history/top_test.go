@@ -117,9 +117,7 @@ func TestMostOfDamagedFiles(t *testing.T) {
 	if err != nil || got.Damaged != 1 || got.Decisions != 2 || len(got.Rows) != 1 || got.Rows[0].Decisions != 2 {
 		t.Errorf("with a damaged line: %+v, %v", got, err)
 	}
-	if done != total || total != int64(len(text)) {
-		t.Errorf("progress ended at %d of %d", done, total)
-	}
+	testkit.Equal(t, "progress at the end", [...]int64{done, total}, [...]int64{total, int64(len(text))})
 }
 
 func TestMostFails(t *testing.T) {

@@ -142,9 +142,7 @@ func TestTriesAgain(t *testing.T) {
 		c, stop := o.open(t)
 		time.Sleep(4 * 24 * time.Hour)
 		done := o.seen()
-		if c.Fault() == nil {
-			t.Error("no fault")
-		}
+		testkit.Equal(t, "a fault", c.Fault() != nil, true)
 		rest := time.Duration(0)
 		for i := 1; i < len(done.tries); i++ {
 			gap := done.tries[i].Sub(done.tries[i-1]).Round(time.Minute)
@@ -153,9 +151,7 @@ func TestTriesAgain(t *testing.T) {
 			}
 			rest = gap
 		}
-		if n := len(done.tries); n > 25 {
-			t.Errorf("%d tries in three days", n)
-		}
+		testkit.AtMost(t, "tries in three days", len(done.tries), 25)
 		testkit.Equal(t, "errors in the log", strings.Count(o.log.String(), "level=ERROR"), 1)
 		stop()
 		o.be(false, nil)
@@ -163,15 +159,12 @@ func TestTriesAgain(t *testing.T) {
 		defer stop()
 		time.Sleep(time.Hour)
 		o.joined(t, 1, began)
-		if ids := o.seen().ids; ids[len(ids)-1] != done.ids[0] {
-			t.Error("after a restart the letter has another id")
-		}
+		ids := o.seen().ids
+		testkit.Equal(t, "id of the letter after a restart", ids[len(ids)-1], done.ids[0])
 		if c.Fault() != nil {
 			t.Error(c.Fault())
 		}
-		if strings.Contains(o.log.String(), "was not waited for") {
-			t.Error("a letter that was refused is said to come twice")
-		}
+		testkit.Lacks(t, o.log.String(), "was not waited for")
 	})
 }
 
@@ -212,9 +205,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		testkit.Must(t, os.RemoveAll(o.path))
 		time.Sleep(24 * time.Hour)
-		if len(o.seen().sent) == 0 {
-			t.Error("no letter after the disk has room again")
-		}
+		testkit.AtLeast(t, "letters after the disk has room again", len(o.seen().sent), 1)
 	})
 }
 
@@ -258,9 +249,7 @@ func TestDiary(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		stop()
 		sent := o.seen().sent
-		if len(sent) < 2 {
-			t.Fatalf("%d letters", len(sent))
-		}
+		testkit.AtLeast(t, "letters", len(sent), 2)
 		want := []Load{{List: "ads", Loads: 2, Before: 100, Entries: 120, Refused: 1, Why: "shrunk"}, {List: "new", Loads: 1, Entries: 5, New: true}}
 		if got := sent[0].Loads; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 			t.Errorf("loads %+v, want %+v", got, want)
@@ -300,9 +289,8 @@ func TestForget(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		o.joined(t, 1, began)
 		for _, l := range o.sent[0].Loads {
-			if strings.Contains(l.Why, "bob@") || l.Refused != 1 {
-				t.Errorf("the letter: %+v", l)
-			}
+			testkit.Lacks(t, l.Why, "bob@")
+			testkit.Equal(t, "the letter", l.Refused, 1)
 		}
 		stop()
 		if n, err := ForgetIn(o.path, names); n != 0 || err != nil {

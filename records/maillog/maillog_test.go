@@ -46,9 +46,7 @@ func TestPostfix(t *testing.T) {
 	} {
 		got, r := read(t, strings.ReplaceAll(login+own+stranger, "HEAD", head)+"noise\n")
 		want := fmt.Sprintf("[%s anna@here.example bob@there.example %s  x@far.example]", day, day)
-		if fmt.Sprint(got) != want || r.Messages != 2 || r.Skipped != 1 {
-			t.Errorf("%s:\n%v, want\n%v; %+v", head, got, want, r)
-		}
+		testkit.Got(fmt.Sprint(got), r.Messages, r.Skipped)(t, fmt.Sprintf("%s:\n%v, want\n", head, got), want, 2, 1)
 	}
 	rfc5424 := "<22>1 2026-11-03T10:00:00Z mail postfix/smtpd 12 - - 4ABC123: client=x[10.0.0.1]\n<22>1 2026-11-03T10:00:00Z mail postfix/smtp 9 - - 4ABC123: to=<bob@there.example>, relay=x, dsn=2.0.0, status=sent (250)\n"
 	if got, r := read(t, rfc5424); len(got) != 1 {

@@ -93,9 +93,7 @@ func TestDamagedFile(t *testing.T) {
 		if err == nil || s.Paused(noon) != nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%.20q: %v", text, err)
 		}
-		if _, err := s.refresh(noon); err != nil {
-			t.Errorf("told of it twice: %v", err)
-		}
+		testkit.Value(s.refresh(noon))(t)
 	}
 	s, _ := Open(path)
 	testkit.Must(t, s.Start(one("bulk", time.Hour)))
@@ -138,9 +136,7 @@ func TestRun(t *testing.T) {
 		other := open(t, path)
 		testkit.Should(t, other.Start(Pause{List: "bulk", Since: now, Until: now.Add(time.Minute)}))
 		time.Sleep(time.Second)
-		if !s.Paused(time.Now())["bulk"] {
-			t.Error("another's pause is not taken up within a second")
-		}
+		testkit.Equal(t, "another's pause is taken up within a second", s.Paused(time.Now())["bulk"], true)
 		time.Sleep(time.Minute)
 		testkit.Equal(t, "a pause that is over is remembered", s.now.Load(), nil)
 	})

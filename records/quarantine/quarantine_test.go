@@ -112,15 +112,12 @@ func TestRelease(t *testing.T) {
 		t.Fatalf("released %+v, %v, %q", r, err, got)
 	}
 	sent, rest, _ := strings.Cut(got[0], "\r\n")
-	if !strings.HasPrefix(sent, "a@bulk.example > [u@here.example]: X-Blockd-Released: ") || !strings.HasSuffix(sent, " by helpdesk__Bcc:_x") || rest != received+text {
-		t.Errorf("sent %q\n%q", sent, rest)
-	}
+	testkit.Begins(t, "sent", sent, "a@bulk.example > [u@here.example]: X-Blockd-Released: ")
+	testkit.Got(strings.HasSuffix(sent, " by helpdesk__Bcc:_x"), rest)(t, "sent", true, received+text)
 	testkit.Fails(f.Release(t.Context(), one, "", false, taken(&got)))(t, "a second time", ErrNotThere)
 	// One recipient is refused: the message stays for it alone.
-	r, err = f.Release(t.Context(), two, "", false, taken(&got, "v@here.example"))
-	if err != nil || !r.Left || len(r.Deliveries) != 3 {
-		t.Errorf("refused for one: %+v, %v", r, err)
-	}
+	r = testkit.Value(f.Release(t.Context(), two, "", false, taken(&got, "v@here.example")))(t)
+	testkit.Got(r.Left, len(r.Deliveries))(t, "refused for one", true, 3)
 	got = nil
 	if r, err = f.Release(t.Context(), two, "", false, taken(&got)); err != nil || r.Left || len(got) != 1 || !strings.HasPrefix(got[0], " > [v@here.example]: ") || !strings.HasSuffix(got[0], received+text) {
 		t.Errorf("for the one that was left: %+v, %v, %q", r, err, got)
@@ -151,19 +148,14 @@ func TestReleaseOnce(t *testing.T) {
 	if _, err := f.Release(t.Context(), id, "", false, taken(&got)); !errors.Is(err, ErrUnsure) || len(got) > 0 {
 		t.Errorf("after that: %v, sent %q", err, got)
 	}
-	if found, err := f.List(t.Context(), Query{Limit: 1}); err != nil || found.Messages[0].Unsure == nil {
-		t.Errorf("listed as %+v, %v", found, err)
-	}
-	if _, err := f.Release(t.Context(), id, "", true, refused); err != nil {
-		t.Error(err)
-	}
+	found := testkit.Value(f.List(t.Context(), Query{Limit: 1}))(t)
+	testkit.Equal(t, "listed as", found.Messages[0].Unsure != nil, true)
+	testkit.Value(f.Release(t.Context(), id, "", true, refused))(t)
 	testkit.Fails(f.Release(t.Context(), id, "", false, taken(&got)))(t, "refused now, but perhaps taken before", ErrUnsure)
-	if r, err := f.Release(t.Context(), id, "", true, taken(&got)); err != nil || r.Left || len(got) != 1 {
-		t.Errorf("again: %+v, %v", r, err)
-	}
-	if notes, err := os.ReadDir(filepath.Join(string(f), notes)); err != nil || len(notes) > 0 {
-		t.Errorf("notes left: %v, %v", notes, err)
-	}
+	r := testkit.Value(f.Release(t.Context(), id, "", true, taken(&got)))(t)
+	testkit.Got(r.Left, len(got))(t, "again", false, 1)
+	notes := testkit.Value(os.ReadDir(filepath.Join(string(f), notes)))(t)
+	testkit.Equal(t, fmt.Sprintf("notes left: %v", notes), len(notes), 0)
 }
 
 // TestReleaseByMany holds that of many who release and remove at once one alone has the message.
@@ -216,10 +208,9 @@ func TestPurge(t *testing.T) {
 	f := folder(t, map[string]string{"1700000001.a": message("", []string{"u@here.example"}, "\r\n"), "1700000002.b": "foreign\r\n", "1700000003.c": message("", []string{"u@here.example"}, "\r\n"), "1700000004.d": "x"})
 	held := testkit.Value(f.hold("1700000002"))(t)
 	testkit.Must(t, f.remember("1600000000.gone", time.Now()))
-	done, err := f.Purge(t.Context(), time.Unix(1700000003, 0))
-	if err != nil || done.Messages != 1 || done.Busy != 1 || done.Octets == 0 {
-		t.Errorf("purged %+v, %v", done, err)
-	}
+	done := testkit.Value(f.Purge(t.Context(), time.Unix(1700000003, 0)))(t)
+	testkit.Equal(t, "purged", [...]int{done.Messages, done.Busy}, [...]int{1, 1})
+	testkit.AtLeast(t, "purged", done.Octets, 1)
 	if notes, _ := os.ReadDir(filepath.Join(string(f), notes)); len(notes) > 0 {
 		t.Errorf("the note of a message that is gone: %v", notes)
 	}
@@ -246,16 +237,14 @@ func TestShow(t *testing.T) {
 		"wrong base64": {"Content-Transfer-Encoding: base64\r\n\r\naGVsbG8=!!!\r\n", "hello", "[{text/plain }]"},
 	} {
 		f := folder(t, map[string]string{"1.x": message("a@bulk.example", []string{"u@here.example"}, tt.text)})
-		got, err := f.Show("1.")
-		if err != nil || got.Body != tt.body || got.Cut || got.Sender != "a@bulk.example" || !strings.HasPrefix(got.Header, "X-Blockd: ") {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
+		got := testkit.Value(f.Show("1."))(t)
+		testkit.Got(got.Body, got.Cut, got.Sender)(t, name, tt.body, false, "a@bulk.example")
+		testkit.Begins(t, name, got.Header, "X-Blockd: ")
 		testkit.Equal(t, fmt.Sprintf("%s: parts", name), fmt.Sprint(got.Parts), tt.parts)
 	}
 	f := folder(t, map[string]string{"1.x": message("a@bulk.example", []string{"u@here.example"}, "x: y\r\n\r\n"+strings.Repeat("x", 1<<20))})
-	if got, err := f.Show("1.x"); err != nil || !got.Cut || len(got.Body) != maxBody {
-		t.Errorf("a long one: %d octets, cut %v, %v", len(got.Body), got.Cut, err)
-	}
+	got := testkit.Value(f.Show("1.x"))(t)
+	testkit.Got(got.Cut, len(got.Body))(t, "a long one: cut, octets", true, maxBody)
 }
 
 func FuzzShow(f *testing.F) {
@@ -302,9 +291,8 @@ func TestTakeOut(t *testing.T) {
 		t.Error(err)
 	}
 	for _, name := range []string{"tmp", "new", "cur"} {
-		if left, err := os.ReadDir(filepath.Join(string(f), name)); err != nil || len(left) > 0 {
-			t.Errorf("%s has %v, %v", name, left, err)
-		}
+		left := testkit.Value(os.ReadDir(filepath.Join(string(f), name)))(t)
+		testkit.Equal(t, fmt.Sprintf("%s has %v", name, left), len(left), 0)
 	}
 	foreign := folder(t, map[string]string{id: "Subject: x\r\n\r\n"})
 	if err := foreign.TakeOut(id, is("u@here.example")); !errors.Is(err, ErrForeign) {

@@ -50,9 +50,8 @@ func TestRefusalsOfOneSenderFold(t *testing.T) {
 			if n >= PerSender {
 				want = "ref0000000" // found by the reference of the first
 			}
-			if folded != (n >= PerSender) || ref != want {
-				t.Fatalf("refusal %d: %s, folded %v", n, ref, folded)
-			}
+			testkit.MustEqual(t, fmt.Sprintf("refusal %d is folded", n), folded, n >= PerSender)
+			testkit.MustEqual(t, fmt.Sprintf("reference of refusal %d", n), ref, want)
 		}
 		if ref, folded := table.Refused(refusal("192.0.2.7", "y@bad.example", 900)); folded || ref != "ref0000900" {
 			t.Errorf("another sender: %s, folded %v", ref, folded)
@@ -90,9 +89,8 @@ func TestFoldedDeferralsSayFirstSeen(t *testing.T) {
 			table.Refused(r)
 		}
 		table.Flush(out.logger(), out.add)
-		if log := out.log.String(); !strings.Contains(log, "sender deferred again") || !strings.Contains(log, "first_seen=true") {
-			t.Errorf("the log lacks the reason:\n%s", log)
-		}
+		log := out.log.String()
+		testkit.Has(t, log, "sender deferred again", "first_seen=true")
 	})
 }
 
@@ -108,9 +106,7 @@ func TestSendersThatChangeFoldByNetwork(t *testing.T) {
 			t.Fatalf("reference %s", ref)
 		}
 	}
-	if full != PerNetwork || table.Line(netip.MustParseAddr("192.0.2.1")) {
-		t.Errorf("%d lines in full, want %d", full, PerNetwork)
-	}
+	testkit.Got(full, table.Line(netip.MustParseAddr("192.0.2.1")))(t, "lines in full, and room for one more", PerNetwork, false)
 	for _, other := range []string{"192.0.3.1", "2001:db8::1"} {
 		if _, folded := table.Refused(refusal(other, "x@bad.example", 1)); folded || !table.Line(netip.MustParseAddr(other)) {
 			t.Errorf("%s is folded", other)
@@ -192,9 +188,8 @@ func TestBoundedMemory(t *testing.T) {
 			}
 		}
 	}
-	if len(table.senders) > maxSenders || len(table.networks) > maxNetworks {
-		t.Errorf("%d senders, %d networks", len(table.senders), len(table.networks))
-	}
+	testkit.AtMost(t, "senders", len(table.senders), maxSenders)
+	testkit.AtMost(t, "networks", len(table.networks), maxNetworks)
 	table.Flush(out.logger(), out.add)
 	for _, r := range out.kept {
 		full += r.Repeated

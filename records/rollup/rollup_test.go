@@ -46,9 +46,7 @@ func (r *rig) counts(t *testing.T, q Query) map[string]uint64 {
 	s := testkit.Value(r.Series(q, time.Now()))(t)
 	all := map[string]uint64{}
 	for _, row := range s.Rows {
-		if want := int(s.Until.Sub(s.From) / s.Step); len(row.Counts) != want {
-			t.Errorf("%s has %d counts, want %d", row.Name, len(row.Counts), want)
-		}
+		testkit.Equal(t, fmt.Sprintf("counts of %s", row.Name), len(row.Counts), int(s.Until.Sub(s.From)/s.Step))
 		for _, n := range row.Counts {
 			all[row.Name] += n
 		}
@@ -208,15 +206,13 @@ func TestBounds(t *testing.T) {
 		}
 		k.tidy()
 	}
-	if k.octets > maxKept+1<<16 || len(k.file()) > maxFile {
-		t.Errorf("%d octets, %d in the file", k.octets, len(k.file()))
-	}
+	testkit.AtMost(t, "octets", k.octets, maxKept+1<<16)
+	testkit.AtMost(t, "octets of the file", len(k.file()), maxFile)
 	now := time.Unix((at+100*24*60)*60, 0)
 	table.loaded = true
-	s, err := table.Series(Query{By: "list", Span: "30d"}, now)
-	if err != nil || len(s.Rows) != maxNames+1 || s.Rows[maxNames].Name != Others {
-		t.Fatalf("%d rows, %v", len(s.Rows), err)
-	}
+	s := testkit.Value(table.Series(Query{By: "list", Span: "30d"}, now))(t)
+	testkit.MustEqual(t, "rows", len(s.Rows), maxNames+1)
+	testkit.MustEqual(t, "the last row", s.Rows[maxNames].Name, Others)
 	sum := uint64(0)
 	for _, row := range s.Rows {
 		for _, n := range row.Counts {
@@ -236,9 +232,7 @@ func TestManyNames(t *testing.T) {
 		for i := range 1_000 {
 			r.Add(decision("refuse", fmt.Sprint("list", i)))
 		}
-		if n := len(*r.cells.Load()); n > maxAliases+2*maxNames {
-			t.Errorf("%d counters", n)
-		}
+		testkit.AtMost(t, "counters", len(*r.cells.Load()), maxAliases+2*maxNames)
 		if all := r.counts(t, Query{By: "list", Span: "1h"}); len(all) != maxNames+1 || all[Others] != 1_000-maxNames {
 			t.Errorf("%d names, %d others", len(all), all[Others])
 		}
