@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
@@ -97,6 +99,29 @@ func StartProgram(t *testing.T, cmd *exec.Cmd, logs func() string, ready func() 
 		}
 		return ready()
 	})
+}
+
+// Scanned is what rspamd says of a message.
+type Scanned struct {
+	Action  string
+	Skipped bool `json:"is_skipped"`
+	Symbols map[string]any
+}
+
+// Scan has the rspamd at an address look at a message, with fields of the request that tell of its envelope.
+func Scan(address, message string, envelope map[string]string) (s Scanned, err error) {
+	req, err := http.NewRequest("POST", "http://"+address+"/checkv2", strings.NewReader(message))
+	if err != nil {
+		return s, err
+	}
+	for name, value := range envelope {
+		req.Header.Set(name, value)
+	}
+	status, text := answered(http.DefaultClient.Do(req))
+	if err := json.Unmarshal([]byte(text), &s); err != nil || status != http.StatusOK {
+		return s, fmt.Errorf("rspamd: %d, %w: %s", status, err, text)
+	}
+	return s, nil
 }
 
 // RunRspamd starts a real rspamd with options and modules, and returns where it scans.

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -97,6 +99,85 @@ func (d *Daemon) Killed(t *testing.T, when string, r *rand.Rand) {
 	if got := <-ended; !regexp.MustCompile(`^1 (?s:.*)config\.toml:[1-9][0-9]*: `).MatchString(got) {
 		t.Errorf("%s: killed: blockd reload ends with %q", when, got)
 	}
+}
+
+// Flow is mail and questions at all doors at once, while something happens to a daemon.
+type Flow struct {
+	t       *testing.T
+	stop    chan struct{}
+	odd     chan string
+	clients sync.WaitGroup
+	Passed  atomic.Int64
+	longest atomic.Int64 // nanoseconds, of one exchange
+}
+
+// NewFlow is a flow without clients.
+func NewFlow(t *testing.T) *Flow {
+	return &Flow{t: t, stop: make(chan struct{}), odd: make(chan string, 100)}
+}
+
+// Run repeats one exchange, the n-th of a client, until the end. What is said of it is wrong.
+func (f *Flow) Run(what string, exchange func(n int) string) {
+	f.clients.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-f.stop:
+				return
+			default:
+			}
+			began := time.Now()
+			if wrong := exchange(n); wrong != "" {
+				select {
+				case f.odd <- what + ": " + wrong:
+				default:
+				}
+				return
+			}
+			took := time.Since(began).Nanoseconds()
+			for most := f.longest.Load(); took > most && !f.longest.CompareAndSwap(most, took); most = f.longest.Load() {
+			}
+			f.Passed.Add(1)
+		}
+	})
+}
+
+// Mails sends one message by a connection of its own, every second one from a listed sender.
+func (f *Flow) Mails(what, address string, accepted *atomic.Int64) {
+	f.Run(what, func(n int) string {
+		if n%2 == 0 {
+			if got := OneReply(address, "a@mx.bulk.example"); !strings.HasPrefix(got, "550 5.7.1 ") {
+				return fmt.Sprintf("a listed sender: %q", got)
+			}
+			return ""
+		}
+		if got := OneReply(address, "friend@there.example"); got != "250 " {
+			return fmt.Sprintf("a clear sender: %q", got)
+		}
+		accepted.Add(1)
+		return ""
+	})
+}
+
+// Odd reports whether something was wrong.
+func (f *Flow) Odd() bool { return len(f.odd) > 0 }
+
+// Goes waits until so many more exchanges have passed, or one was wrong.
+func (f *Flow) Goes(on int64) {
+	f.t.Helper()
+	before := f.Passed.Load()
+	testkit.Eventually(f.t, "clients to be served", func() bool { return f.Passed.Load() >= before+on || f.Odd() })
+}
+
+// End ends all clients, and the test has failed if something was wrong.
+func (f *Flow) End() {
+	f.t.Helper()
+	close(f.stop)
+	f.clients.Wait()
+	close(f.odd)
+	for text := range f.odd {
+		f.t.Error(text)
+	}
+	f.t.Logf("%d exchanges; the longest took %v", f.Passed.Load(), time.Duration(f.longest.Load()).Round(time.Millisecond))
 }
 
 // Passing is the command that starts d with open listeners, as systemd does: the

@@ -2,7 +2,6 @@ package program
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -88,36 +87,24 @@ func TestRestartRefusesNoConnection(t *testing.T) {
 	}
 	d.Run(t, e2e.Passing(t, d, held))
 
-	ctx, cancel := context.WithCancel(t.Context())
 	var served atomic.Int64
-	var clients sync.WaitGroup
-	failed := make(chan error, 8)
+	f := e2e.NewFlow(t)
 	for range 4 {
-		clients.Go(func() {
-			for ctx.Err() == nil {
-				if err := oneMail(d.SMTP); err != nil {
-					failed <- fmt.Errorf("after %d mails: %w", served.Load(), err)
-					return
-				}
-				served.Add(1)
+		f.Run("mail", func(int) string {
+			if err := oneMail(d.SMTP); err != nil {
+				return err.Error()
 			}
+			served.Add(1)
+			return ""
 		})
 	}
 	for range 3 {
-		before := served.Load()
-		testkit.Eventually(t, "mail to pass", func() bool { return served.Load() >= before+10 || len(failed) > 0 })
+		f.Goes(10)
 		d.Stop(t)
 		d.Run(t, e2e.Passing(t, d, held))
 	}
-	before := served.Load()
-	testkit.Eventually(t, "mail to pass behind the last restart", func() bool { return served.Load() >= before+10 || len(failed) > 0 })
-	cancel()
-	clients.Wait()
-	select {
-	case err := <-failed:
-		t.Error(err)
-	default:
-	}
+	f.Goes(10) // behind the last restart
+	f.End()
 	testkit.Equal(t, "messages in the Maildir, of those that clients had acknowledged", len(e2e.Messages(t, d.Maildir)), int(served.Load()))
 }
 

@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -622,8 +621,7 @@ func TestReconfigureFlow(t *testing.T) {
 	d.Start(t)
 
 	mail := &acceptedMail{subjects: map[string][]string{}, perhaps: map[string]bool{}}
-	f := &flow{stop: make(chan struct{}), odd: make(chan string, 100)}
-	var failed atomic.Bool
+	f := e2e.NewFlow(t)
 	for door := range doors {
 		questions := questionsOf(door)
 		for _, keeps := range []bool{false, true} {
@@ -634,7 +632,7 @@ func TestReconfigureFlow(t *testing.T) {
 			since := 0
 			pace := time.NewTicker(4 * time.Millisecond)
 			defer pace.Stop()
-			f.run(fmt.Sprintf("%s, kept %v", door, keeps), func(n int) string {
+			f.Run(fmt.Sprintf("%s, kept %v", door, keeps), func(n int) string {
 				<-pace.C
 				q := questions[n%len(questions)]
 				if keeps && q.sender == "" {
@@ -650,21 +648,14 @@ func TestReconfigureFlow(t *testing.T) {
 					kept.close()
 					kept = nil
 				}
-				if wrong != "" {
-					failed.Store(true)
-				}
 				return wrong
 			})
 		}
 	}
-	flows := func(many int64) {
-		before := f.passed.Load()
-		testkit.Eventually(t, "questions to be answered", func() bool { return f.passed.Load() >= before+many || failed.Load() })
-	}
 	httpAt := func() string { d.HTTP = c.at(len(c.stages) - 1).wish.at["http"]; return d.HTTP }
 	done := map[string]int{}
-	for step := 0; step < steps && !failed.Load() && !t.Failed(); step++ {
-		flows(200)
+	for step := 0; step < steps && !f.Odd() && !t.Failed(); step++ {
+		f.Goes(200)
 		testkit.Eventually(t, "former processes to end, of which there may be sixteen", func() bool {
 			log := d.Log.String()
 			return strings.Count(log, "another process answers") < strings.Count(log, "the process before has ended")+12
@@ -722,15 +713,10 @@ func TestReconfigureFlow(t *testing.T) {
 		}
 		c.at(len(c.stages)-1).probe(t, when, doors)
 	}
-	flows(200)
-	close(f.stop)
-	f.clients.Wait()
-	close(f.odd)
-	for text := range f.odd {
-		t.Error(text)
-	}
+	f.Goes(200)
+	f.End()
 	mail.check(t, d)
-	t.Logf("%v: %d exchanges, %d messages; the longest exchange took %v", done, f.passed.Load(), len(mail.subjects), time.Duration(f.longest.Load()).Round(time.Millisecond))
+	t.Logf("%v: %d messages", done, len(mail.subjects))
 }
 
 // check holds that each message that was taken has come once, to where a configuration of its time sends it.

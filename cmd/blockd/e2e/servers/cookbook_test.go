@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -272,45 +271,19 @@ func TestCookbookRestarts(t *testing.T) {
 			refused := regexp.MustCompile(`^550 5\.7\.1 `)
 			testkit.Eventually(t, "Postfix to ask", func() bool { return refused.MatchString(tell(t, p.SMTP, "a@mx.bulk.example", "you@here.example")) })
 
-			var accepted, rejected atomic.Int64
-			stop, odd := make(chan struct{}), make(chan string, 100)
-			var clients sync.WaitGroup
-			for i := range 4 {
-				clients.Go(func() {
-					for n := i; ; n++ {
-						select {
-						case <-stop:
-							return
-						default:
-						}
-						from, want, count := "friend@there.example", letIn, &accepted
-						if n%2 == 0 {
-							from, want, count = "a@mx.bulk.example", `550 5\.7\.1 `, &rejected
-						}
-						if got := e2e.OneReply(p.SMTP, from); !regexp.MustCompile("^" + want).MatchString(got) {
-							odd <- from + ": " + got
-							return
-						}
-						count.Add(1)
-					}
-				})
+			var accepted atomic.Int64
+			f := e2e.NewFlow(t)
+			for range 4 {
+				f.Mails("Postfix", p.SMTP, &accepted)
 			}
 			for range 4 {
-				before := accepted.Load() + rejected.Load()
-				testkit.Eventually(t, "mail to pass", func() bool { return accepted.Load()+rejected.Load() >= before+20 || len(odd) > 0 })
+				f.Goes(20)
 				d.Stop(t)
 				d.Run(t, e2e.Passing(t, d.Daemon, held))
 			}
-			before := accepted.Load()
-			testkit.Eventually(t, "mail to pass behind the last restart", func() bool { return accepted.Load() >= before+10 || len(odd) > 0 })
-			close(stop)
-			clients.Wait()
-			close(odd)
-			for text := range odd {
-				t.Error(text)
-			}
+			f.Goes(20) // behind the last restart
+			f.End()
 			testkit.Eventually(t, "all that was taken", func() bool { return len(e2e.Messages(t, p.Maildir)) == int(accepted.Load()) })
-			t.Logf("4 restarts: %d messages taken and delivered, %d refused", accepted.Load(), rejected.Load())
 		})
 	}
 }

@@ -1,12 +1,9 @@
 package servers
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"net/smtp"
 	"os"
 	"os/exec"
@@ -112,21 +109,9 @@ func TestImportAnswersAsRspamd(t *testing.T) {
 	scanner := e2e.RunRspamd(t, "", `modules { path = "$PLUGINSDIR/settings.lua"; }
 `+settings)
 	action := func(from, rcpt string) string {
-		req := testkit.Value(http.NewRequest("POST", "http://"+scanner+"/checkv2", strings.NewReader("From: <"+from+">\r\nSubject: x\r\n\r\nx\r\n")))(t)
-		req.Header.Set("From", from)
-		req.Header.Set("Rcpt", rcpt)
-		resp, err := http.DefaultClient.Do(req)
+		answer, err := e2e.Scan(scanner, "From: <"+from+">\r\nSubject: x\r\n\r\nx\r\n", map[string]string{"From": from, "Rcpt": rcpt})
 		if err != nil {
-			return ""
-		}
-		defer resp.Body.Close()
-		var answer struct {
-			Action  string
-			Skipped bool `json:"is_skipped"`
-		}
-		text, _ := io.ReadAll(resp.Body)
-		if err := json.Unmarshal(text, &answer); err != nil {
-			t.Fatalf("%s: %v", text, err)
+			return err.Error()
 		}
 		switch {
 		case answer.Skipped:

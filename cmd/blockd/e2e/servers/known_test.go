@@ -21,18 +21,10 @@ import (
 // through a restart and an upgrade too, and explain shows them to who may know. Entries that are let in refuse them, but for
 // excuse = true and proof. forget leaves no file that names one.
 func TestCorrespondents(t *testing.T) {
-	swaks, saslpasswd := testkit.Peer(t, "swaks"), testkit.Peer(t, "saslpasswd2")
-	db := filepath.Join(publicDir(t), "sasldb")
-	cmd := exec.Command(saslpasswd, "-p", "-c", "-f", db, "-u", "here.example", "anna")
-	cmd.Stdin = strings.NewReader("top-secret")
-	e2e.Ran(t, cmd)
-	testkit.Must(t, os.Chmod(db, 0o644))
+	swaks := testkit.Peer(t, "swaks")
 	policy, milter, world := e2e.FreeAddress(t), e2e.FreeAddress(t), e2e.Sink(t)
 	mta := func(options ...string) *e2e.Postfix {
-		p := e2e.ConfigurePostfix(t, e2e.FreeAddress(t), append([]string{"smtpd_sasl_auth_enable=yes", "smtpd_sasl_type=cyrus", "smtpd_tls_auth_only=no",
-			"smtpd_sasl_local_domain=here.example", "smtpd_relay_restrictions=permit_sasl_authenticated,reject_unauth_destination"}, options...)...)
-		testkit.Must(t, os.Mkdir(filepath.Join(p.Config, "sasl"), 0o755))
-		testkit.Write(t, filepath.Join(p.Config, "sasl", "smtpd.conf"), fmt.Sprintf("pwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: %s\nmech_list: PLAIN\n", db))
+		p := saslPostfix(t, "PLAIN", "anna", append(options, "smtpd_tls_auth_only=no")...)
 		p.Add(t, "main.cf", "relayhost = [127.0.0.1]:"+strings.TrimPrefix(world, "127.0.0.1:")+"\n")
 		p.Add(t, "master.cf", "smtp unix - - n - - smtp\n")
 		p.Start(t)

@@ -142,21 +142,32 @@ func TestPinOfOpenSSL(t *testing.T) {
 	}
 }
 
+// saslUser gives a user a password in a database of Cyrus SASL.
+func saslUser(t *testing.T, db, domain, user, password string) {
+	t.Helper()
+	cmd := exec.Command(testkit.Peer(t, "saslpasswd2"), "-p", "-c", "-f", db, "-u", domain, user)
+	cmd.Stdin = strings.NewReader(password)
+	e2e.Ran(t, cmd)
+}
+
+// saslPostfix is a Postfix that a user at here.example may log in at with the password top-secret. It is not started yet.
+func saslPostfix(t *testing.T, mechanisms, user string, options ...string) *e2e.Postfix {
+	t.Helper()
+	db := filepath.Join(publicDir(t), "sasldb") // Postfix reads it as its own user
+	saslUser(t, db, "here.example", user, "top-secret")
+	testkit.Must(t, os.Chmod(db, 0o644))
+	p := e2e.ConfigurePostfix(t, e2e.FreeAddress(t), append([]string{"smtpd_sasl_auth_enable=yes", "smtpd_sasl_type=cyrus",
+		"smtpd_sasl_local_domain=here.example", "smtpd_relay_restrictions=permit_sasl_authenticated,reject_unauth_destination"}, options...)...)
+	// Debian's Postfix looks for SASL's settings beside main.cf and nowhere else.
+	testkit.Write(t, filepath.Join(p.Config, "sasl", "smtpd.conf"), fmt.Sprintf("pwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: %s\nmech_list: %s\n", db, mechanisms))
+	return p
+}
+
 // TestAuthWithPostfix has swaks log in through blockd to a real Postfix that asks
 // Cyrus SASL, by each mechanism that may pass.
 func TestAuthWithPostfix(t *testing.T) {
-	swaks, saslpasswd := testkit.Peer(t, "swaks"), testkit.Peer(t, "saslpasswd2")
-	db := filepath.Join(publicDir(t), "sasldb") // Postfix reads it as its own user
-	cmd := exec.Command(saslpasswd, "-p", "-c", "-f", db, "-u", "here.example", "user")
-	cmd.Stdin = strings.NewReader("top-secret")
-	e2e.Ran(t, cmd)
-	testkit.Must(t, os.Chmod(db, 0o644))
-	p := e2e.ConfigurePostfix(t, e2e.FreeAddress(t), "smtpd_sasl_auth_enable=yes", "smtpd_sasl_type=cyrus",
-		"smtpd_sasl_local_domain=here.example", "smtpd_relay_restrictions=permit_sasl_authenticated,reject_unauth_destination")
-	// Debian's Postfix looks for SASL's settings beside main.cf and nowhere else.
-	testkit.Must(t, os.Mkdir(filepath.Join(p.Config, "sasl"), 0o755))
-	testkit.Write(t, filepath.Join(p.Config, "sasl", "smtpd.conf"), fmt.Sprintf(
-		"pwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: %s\nmech_list: PLAIN LOGIN CRAM-MD5 DIGEST-MD5\n", db))
+	swaks := testkit.Peer(t, "swaks")
+	p := saslPostfix(t, "PLAIN LOGIN CRAM-MD5 DIGEST-MD5", "user")
 	p.Start(t)
 	d := e2e.Configure(t, e2e.Setup{Upstream: "smtp://" + p.SMTP, Lists: e2e.BadList, Files: e2e.BadFiles,
 		SMTP: "client_info = \"xclient\"\nauth = \"forward\"\ntls_cert = \"cert.pem\"\ntls_key = \"key.pem\"\n"})

@@ -1,11 +1,8 @@
 package stores
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,37 +52,16 @@ func startRspamd(t *testing.T, nameserver string) *dnsRspamd {
 	return r
 }
 
-// symbols are those that rspamd gives a message.
-func (r *dnsRspamd) symbols(t *testing.T, client, sender string) map[string]bool {
-	t.Helper()
-	req := testkit.Value(http.NewRequest("POST", "http://"+r.address+"/checkv2", strings.NewReader(dnsMessage(client, sender))))(t)
-	req.Header = http.Header{"Ip": {client}, "From": {sender}, "Helo": {"client.there.example"}, "Rcpt": {"user@here.example"}}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatalf("rspamd: %v", err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	var answer struct{ Symbols map[string]any }
-	if err == nil {
-		err = json.Unmarshal(text, &answer)
-	}
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("rspamd: %s, %v: %s", resp.Status, err, text)
-	}
-	names := map[string]bool{}
-	for name := range answer.Symbols {
-		names[name] = true
-	}
-	return names
-}
-
 // seen are the zones by which a message is listed, of "ip", "domain" and "hash", in this order.
 func (r *dnsRspamd) seen(t *testing.T, client, sender string) string {
 	t.Helper()
 	var zones []string
-	t.Helper()
-	symbols := r.symbols(t, client, sender)
+	answer := testkit.Value(e2e.Scan(r.address, dnsMessage(client, sender),
+		map[string]string{"IP": client, "From": sender, "Helo": "client.there.example", "Rcpt": "user@here.example"}))(t)
+	symbols := map[string]bool{}
+	for name := range answer.Symbols {
+		symbols[name] = true
+	}
 	if symbols["IP_LISTED"] {
 		zones = append(zones, "ip")
 	}
@@ -218,7 +194,6 @@ tlsproxy unix - - n - 0 tlsproxy
 func (p *dnsPostfix) seen(t *testing.T, client, sender string) string {
 	t.Helper()
 	var zones []string
-	t.Helper()
 	for _, reply := range []string{p.reply(t, client, "x@clear.test"), p.reply(t, "192.0.2.1", sender)} {
 		switch {
 		case strings.HasPrefix(reply, "554 5.7.1 Service unavailable; Client host ["+client+"] blocked using "+e2e.IPZone+"; "):
