@@ -13,15 +13,31 @@ const Any = "…"
 // Got(get("/readyz"))(t, "not ready", 503, "not ready\n…").
 func Got(got ...any) func(t testing.TB, what any, want ...any) {
 	return func(t testing.TB, what any, want ...any) {
-		same := len(got) == len(want)
-		for i := 0; same && i < len(got); i++ {
-			same = like(fmt.Sprint(got[i]), fmt.Sprint(want[i]))
-		}
-		if !same {
+		if !alike(got, want) {
 			t.Helper()
 			t.Errorf("%v:\n%s\nwant:\n%s", what, lines(got), lines(want))
 		}
 	}
+}
+
+// MustGot is Got, and ends a test whose values are others.
+func MustGot(got ...any) func(t testing.TB, what any, want ...any) {
+	return func(t testing.TB, what any, want ...any) {
+		t.Helper()
+		if Got(got...)(t, what, want...); !alike(got, want) {
+			t.FailNow()
+		}
+	}
+}
+
+// alike reports whether each of the values is what it should be.
+func alike(got, want []any) bool {
+	for i := range min(len(got), len(want)) {
+		if !like(fmt.Sprint(got[i]), fmt.Sprint(want[i])) {
+			return false
+		}
+	}
+	return len(got) == len(want)
 }
 
 // lines has a line for each value. Text is quoted.
@@ -50,4 +66,12 @@ func like(text, pattern string) bool {
 		ok = ok && found
 	}
 	return ok && text == ""
+}
+
+// At is s[i], or the zero value where s is shorter.
+func At[T any](s []T, i int) (v T) {
+	if i < len(s) {
+		v = s[i]
+	}
+	return v
 }
