@@ -18,9 +18,7 @@ func TestEntityTag(t *testing.T) {
 	const target = "/v1/check?sender=a@bad.example"
 	first := f.ask("GET", target, "")
 	tag := first.Header().Get("ETag")
-	if len(tag) != 18 || first.Header().Get("Cache-Control") != "private, no-cache" {
-		t.Fatalf("ETag %q, Cache-Control %q", tag, first.Header().Get("Cache-Control"))
-	}
+	testkit.MustGot(len(tag), first.Header().Get("Cache-Control"))(t, tag, 18, "private, no-cache")
 	for _, tt := range []struct {
 		name, target, tags string
 		want               int

@@ -55,9 +55,7 @@ func TestAuditOverHTTP(t *testing.T) {
 	}
 	for query, want := range map[string]string{"?limit=0": "limit: want 1 to 1000", "?since=soon": "since: want a time", "?cursor=7": "cursor: no such cursor", "?who=jo": "who", "?by=" + strings.Repeat("x", 1001): "by: over"} {
 		w := f.ask("GET", "/v1/audit"+query, "", f.read)
-		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) {
-			t.Errorf("%s: %d, %s", query, w.Code, w.Body)
-		}
+		testkit.Got(w.Code, w.Body.String())(t, query, http.StatusBadRequest, "…"+want+"…")
 	}
 	f.gives(t, http.StatusUnauthorized, "GET", "/v1/audit", "")
 	wantProblem(t, newFixture(t, Settings{}, "bad.example\n").ask("GET", "/v1/audit", ""), http.StatusNotFound, "no such resource")
@@ -70,9 +68,7 @@ func TestNoChangeWithoutItsLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := f.ask("POST", "/v1/lists/bad/pause", `{}`, f.write)
-	if w.Code != http.StatusInsufficientStorage || !strings.Contains(w.Body.String(), "not changed: the audit journal cannot be written") {
-		t.Errorf("%d, %s", w.Code, w.Body)
-	}
+	testkit.Got(w.Code, w.Body.String())(t, "without room for the journal", http.StatusInsufficientStorage, "…not changed: the audit journal cannot be written…")
 	if _, paused := f.settings.Pauses.Of("bad", time.Now()); paused {
 		t.Error("paused all the same")
 	}

@@ -85,10 +85,8 @@ func TestCheckOfClientsAndDomains(t *testing.T) {
 	testkit.Equal(t, "batch", strings.Join(kinds, ", "), "clear , blocked 192.0.2.1, clear ")
 	stream := "{\"sender\":\"a@ok.example\",\"client\":\"192.0.2.1\"}\n{\"sender\":\"\",\"client\":\"\"}\n"
 	w := f.ask("POST", "/v1/check", stream, "Content-Type: application/x-ndjson")
-	if lines := strings.Split(w.Body.String(), "\n"); len(lines) != 3 || !strings.Contains(lines[0], `"verdict":"blocked"`) ||
-		!strings.Contains(lines[1], `"line":2,"error":"client: want an IP address`) {
-		t.Errorf("stream: %s", w.Body)
-	}
+	lines := strings.Split(w.Body.String(), "\n")
+	testkit.Got(len(lines), testkit.At(lines, 0), testkit.At(lines, 1))(t, fmt.Sprintf("stream: %s", w.Body), 3, `…"verdict":"blocked"…`, `…"line":2,"error":"client: want an IP address…`)
 }
 
 // With a recipient the answer is its own, in all three ways to ask.
@@ -117,9 +115,8 @@ func TestCheckForARecipient(t *testing.T) {
 		for way, a := range map[string]answer{
 			"query": decoded[answer](t, one, http.StatusOK, asJSON), "stream": decoded[answer](t, stream, http.StatusOK, asStream), "batch": batch[0],
 		} {
-			if got := fmt.Sprint(a.Verdict, " ", a.Outcome, " ", len(a.Matches)); got != tt.want || a.Recipient != tt.recipient {
-				t.Errorf("%s, %s: %s for %q, want %s for %q", line, way, got, a.Recipient, tt.want, tt.recipient)
-			}
+			got := fmt.Sprint(a.Verdict, " ", a.Outcome, " ", len(a.Matches))
+			testkit.Got(got, a.Recipient)(t, fmt.Sprintf("%s, %s", line, way), tt.want, tt.recipient)
 		}
 	}
 	for _, query := range []string{"sender=a@b.example&recipient=", "sender=a&recipient=b@c&recipient=b@c", "domain=b.example&recipient=a@b", "recipient=a@b"} {
@@ -191,9 +188,7 @@ func TestBatchIsOfOneGeneration(t *testing.T) {
 	f.reload = func() { f.live, next = next, f.live } // a reload before every look
 	got := decoded[results](t, f.ask("POST", "/v1/check", `{"senders":["a@bad.example","a@bad.example","a@bad.example"]}`, "Content-Type: application/json"), http.StatusOK, asJSON)
 	for i, a := range got.Results {
-		if a.Generation != got.Generation || a.Verdict != got.Results[0].Verdict {
-			t.Errorf("result %d is %s of generation %s, not %s", i, a.Verdict, a.Generation, got.Generation)
-		}
+		testkit.Got(a.Generation, a.Verdict)(t, fmt.Sprint("result ", i), got.Generation, got.Results[0].Verdict)
 	}
 }
 

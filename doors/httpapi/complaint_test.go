@@ -59,9 +59,7 @@ func TestComplaintsCountOnce(t *testing.T) {
 	if said, _, _ := box.Said("promo@bulk.example", "anna@here.example"); !said.IsZero() {
 		t.Error("a complaint that was taken back counts")
 	}
-	if _, kind, _ := box.Said("promo@bulk.example", "bob@here.example"); kind != junk.Moved {
-		t.Error("a complaint takes back what a user has moved to Junk")
-	}
+	testkit.Got(box.Said("promo@bulk.example", "bob@here.example"))(t, "what a user has moved to Junk, behind a complaint", "…", junk.Moved, "…")
 	testkit.Value(box.Decide("promo@bulk.example", junk.Declined, "op", time.Time{}, now))(t)
 	take("abuse", "anna+1@here.example")
 	testkit.Equal(t, "proposals by an old complaint", users(), 0)

@@ -18,9 +18,7 @@ const asBrowser = "Accept: text/html,application/xhtml+xml,*/*;q=0.8"
 func TestConsoleNeedsNothingElse(t *testing.T) {
 	f := newFixture(t, Settings{Token: "0123456789abcdef"}, "bad.example\n")
 	page := f.ask("GET", "/", "", asBrowser)
-	if page.Code != http.StatusOK || page.Header().Get("Content-Type") != "text/html; charset=utf-8" {
-		t.Fatalf("/ is %d %s", page.Code, page.Header().Get("Content-Type"))
-	}
+	testkit.MustGot(page.Code, page.Header().Get("Content-Type"))(t, "/", http.StatusOK, "text/html; charset=utf-8")
 	loads := regexp.MustCompile(`(?:src|href)="(?:\./)?([^"#]+)"|(?:from |import\()'\./([^']+)'`)
 	seen, todo := map[string]bool{}, []string{page.Body.String()}
 	for len(todo) > 0 {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -53,9 +54,7 @@ func TestDecisionsOfAnAddressWithAPlus(t *testing.T) {
 	f := newFixture(t, Settings{History: past, First: first}, "bad.example\n")
 	for _, query := range []string{"sender=promo+x@bad.example", "sender=promo%2Bx@bad.example", "since=2020-01-31T12:00:00+01:00", "&"} {
 		found := decoded[DecisionList](t, f.ask("GET", "/v1/decisions?"+query, "", bearFirst), http.StatusOK, asJSON)
-		if len(found.Decisions) != 1 || found.Decisions[0].Sender != "promo+x@bad.example" {
-			t.Errorf("%s: %+v", query, found)
-		}
+		testkit.Got(len(found.Decisions), testkit.At(found.Decisions, 0).Sender)(t, fmt.Sprintf("%s: %+v", query, found), 1, "promo+x@bad.example")
 	}
 	wantProblem(t, f.ask("GET", "/v1/decisions?sender=%", "", bearFirst), http.StatusBadRequest, "query: invalid URL escape")
 }

@@ -82,15 +82,10 @@ func TestAddAndRemoveOverHTTP(t *testing.T) {
 		t.Fatalf("%d %s", status, text)
 	}
 	e := results[0].Entry
-	if e.Entry != "y.example" || e.Author != "jo (helpdesk)" || e.Action != "block" || e.Why != "phishing" || e.Scope != "tree" ||
-		time.Until(*e.Expires).Round(time.Hour) != 30*24*time.Hour {
-		t.Errorf("entry %+v", e)
-	}
+	testkit.Got(e.Entry, e.Author, e.Action, e.Why, e.Scope, time.Until(*e.Expires).Round(time.Hour))(t, "entry", "y.example", "jo (helpdesk)", "block", "phishing", "tree", 30*24*time.Hour)
 	testkit.Equal(t, "after the add", f.verdict(t, "x@mx.y.example"), "blocked live")
 	list := decoded[EntryList](t, f.ask("GET", "/v1/entries", "", f.read), http.StatusOK, asJSON)
-	if len(list.Entries) != 1 || list.Entries[0].Entry != "y.example" {
-		t.Errorf("list %+v", list)
-	}
+	testkit.Got(len(list.Entries), testkit.At(list.Entries, 0).Entry)(t, fmt.Sprintf("list %+v", list), 1, "y.example")
 	w := f.ask("DELETE", "/v1/entries?entry=Y.EXAMPLE&entry=none%2Bsuch@x.example", "", f.write)
 	removed := decoded[ChangeResults](t, w, http.StatusOK, asJSON).Results
 	if len(removed) != 2 || removed[0].Result != "removed" || removed[0].Was.Why != "phishing" || removed[1].Result != "absent" {
@@ -175,9 +170,8 @@ func TestNoEntriesNoResource(t *testing.T) {
 	wantProblem(t, f.ask("GET", "/v1/entries", ""), http.StatusNotFound, "no such resource")
 	e := newEntryFixture(t)
 	w := e.ask("PUT", "/v1/entries", "", e.write)
-	if allow := w.Header().Get("Allow"); w.Code != http.StatusMethodNotAllowed || allow != "GET, HEAD, POST, DELETE" {
-		t.Errorf("PUT is %d, Allow %q", w.Code, allow)
-	}
+	allow := w.Header().Get("Allow")
+	testkit.Got(w.Code, allow)(t, "PUT", http.StatusMethodNotAllowed, "GET, HEAD, POST, DELETE")
 }
 
 // pieces is a ResponseWriter that counts.
@@ -217,9 +211,7 @@ func TestEntriesAreWrittenInPieces(t *testing.T) {
 	first := f.ask("GET", "/v1/entries", "", f.read)
 	tag := first.Header().Get("Etag")
 	f.gives(t, http.StatusNotModified, "GET", "/v1/entries", "", f.read, "If-None-Match: "+tag)
-	if status, _, _ := f.post(`{"entry":"newer.example"}`); status != http.StatusOK {
-		t.Fatal(status)
-	}
+	testkit.MustGot(f.post(`{"entry":"newer.example"}`))(t, "given", http.StatusOK, "…", "…")
 	list := decoded[EntryList](t, f.ask("GET", "/v1/entries", "", f.read, "If-None-Match: "+tag), http.StatusOK, asJSON)
 	if len(list.Entries) != 5001 || list.Entries[0].Entry != "newer.example" || list.Entries[5000].Entry != "a0@b0.example" {
 		t.Errorf("after a change: %d entries, the newest %+v", len(list.Entries), list.Entries[0])
@@ -249,9 +241,7 @@ func TestIfRev(t *testing.T) {
 	}{{fmt.Sprintf("entry=one.example&if_rev=%d", rev), 409}, {"entry=one.example&if_rev=x", 400}, {"entry=one.example&entry=b.example&if_rev=1", 400}, {fmt.Sprintf("entry=one.example&if_rev=%d", rev+1), 200}} {
 		f.gives(t, tt.want, "DELETE", "/v1/entries?"+tt.query, "", f.write)
 	}
-	if n, _ := f.set.InForce(); n != 0 {
-		t.Errorf("%d entries, and a batch was refused", n)
-	}
+	testkit.Got(f.set.InForce())(t, "entries in force", 0, "…")
 	testkit.Has(t, post(`{"entry":"one.example","why":"x","if_rev":7}`, 409), `"was":null`)
 }
 

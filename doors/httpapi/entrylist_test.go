@@ -102,22 +102,17 @@ func TestEntryExports(t *testing.T) {
 	fillEntries(t, f.set, 30)
 	f.post(`{"entry":"=one.example","action":"allow","why":"-1, \"quoted\"","for":"1h"}`)
 	w := f.ask("GET", "/v1/entries.csv", "", f.read)
-	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/csv; charset=utf-8" || w.Header().Get("Content-Disposition") != `attachment; filename="entries.csv"` {
-		t.Fatalf("%d %v", w.Code, w.Header())
-	}
+	testkit.MustGot(w.Code, w.Header().Get("Content-Type"), w.Header().Get("Content-Disposition"))(t, "the answer", http.StatusOK, "text/csv; charset=utf-8", `attachment; filename="entries.csv"`)
 	rows, err := csv.NewReader(w.Body).ReadAll()
-	if err != nil || len(rows) != 32 || strings.Join(rows[0], ",") != "entry,action,why,author,expires,added,number" {
-		t.Fatalf("%d rows, %v", len(rows), err)
-	}
+	testkit.MustGot(err, len(rows), strings.Join(testkit.At(rows, 0), ","))(t, "rows", nil, 32, "entry,action,why,author,expires,added,number")
 	if got := rows[1]; got[0] != "'=one.example" || got[1] != "allow" || got[2] != `'-1, "quoted"` || got[4] == "" || got[6] != "31" {
 		t.Errorf("the first row is %q", got)
 	}
 	w = f.ask("GET", "/v1/entries.ndjson?q=ticket%203", "", f.read)
 	lines := strings.Split(strings.TrimSuffix(w.Body.String(), "\n"), "\n")
 	var e LiveEntry
-	if err := json.Unmarshal([]byte(lines[0]), &e); err != nil || len(lines) != 3 || e.Entry != "e23.example" || w.Header().Get("Content-Type") != asStream {
-		t.Errorf("%d lines, %+v, %v", len(lines), e, err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(lines[0]), &e))
+	testkit.Got(len(lines), e.Entry, w.Header().Get("Content-Type"))(t, "lines", 3, "e23.example", asStream)
 	for _, target := range []string{"/v1/entries.csv", "/v1/entries.ndjson"} {
 		f.gives(t, http.StatusUnauthorized, "GET", target, "")
 		wantProblem(t, f.ask("GET", target+"?limit=1", "", f.read), http.StatusBadRequest, "limit: no such parameter; there are q")

@@ -48,15 +48,13 @@ func TestEventsOverARealConnection(t *testing.T) {
 	req := testkit.Value(http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+"/v1/events", nil))(t)
 	req.Header.Set("Authorization", "Bearer "+first)
 	res := testkit.Value(srv.Client().Do(req))(t)
-	if got := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || got != "text/event-stream" {
-		t.Fatalf("%d %s", res.StatusCode, got)
-	}
+	got := res.Header.Get("Content-Type")
+	testkit.MustGot(res.StatusCode, got)(t, "the stream", http.StatusOK, "text/event-stream")
 	in := bufio.NewReader(res.Body)
 	hostile := "\"a\n\ndata: {}\"@bad.example"
 	f.settings.Events.Add(refusal(time.Now(), hostile))
-	if r := nextDecision(t, in); r.Sender != hostile || r.List != "bad" {
-		t.Errorf("decision %+v", r)
-	}
+	r := nextDecision(t, in)
+	testkit.Got(r.Sender, r.List)(t, "decision", hostile, "bad")
 	leave()
 	res.Body.Close()
 	srv.Close() // waits for requests under way
@@ -96,9 +94,7 @@ func TestSlowWatchersAreDropped(t *testing.T) {
 	for range slow {
 		n++
 	}
-	if n != maxWaiting || len(e.watchers) != 1 {
-		t.Errorf("the slow one got %d and there are %d watchers", n, len(e.watchers))
-	}
+	testkit.Got(n, len(e.watchers))(t, "the slow one got", maxWaiting, 1)
 	e.leave(slow) // again: harmless
 	e.leave(quick)
 }
@@ -120,9 +116,7 @@ func TestManyDecisionsOfASecond(t *testing.T) {
 			clear++
 		}
 	}
-	if all != perSecond || clear != clearSecond {
-		t.Errorf("%d shown, %d of them clear", all, clear)
-	}
+	testkit.Got(all, clear)(t, "shown, and clear ones of them", perSecond, clearSecond)
 }
 
 func TestTrafficOfAnHour(t *testing.T) {
@@ -164,9 +158,7 @@ func TestEventsEnd(t *testing.T) {
 	t.Run("the server's end", func(t *testing.T) { watchUntil(t, f, viewer, func(stop context.CancelFunc) { stop() }) })
 	t.Run("a revoked token", func(t *testing.T) {
 		watchUntil(t, f, viewer, func(context.CancelFunc) {
-			if found, err := RevokeToken(path, "viewer", nil, ""); !found || err != nil {
-				t.Errorf("revoke: %t, %v", found, err)
-			}
+			testkit.Got(RevokeToken(path, "viewer", nil, ""))(t, "revoke", true, nil)
 		})
 	})
 	for as, row := range map[string]string{"a token that reports": "viewer report %s\n", "a token that is bound": "viewer read %s ann@here.example\n"} {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -28,9 +29,7 @@ func TestEveryOperationIsExact(t *testing.T) {
 				headers = append(headers, "Content-Type: "+slices.Min(slices.Collect(maps.Keys(op.RequestBody.Content))))
 			}
 			w := f.ask(m.name, target+"?no_such=1", "", headers...)
-			if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "no_such: no such parameter") {
-				t.Errorf("%s with another parameter: %d %s", where, w.Code, w.Body)
-			}
+			testkit.Got(w.Code, w.Body.String())(t, fmt.Sprintf("%s with another parameter", where), http.StatusBadRequest, "…no_such: no such parameter…")
 			d.holds(t, where, op, w)
 			if op.Responses["405"] == nil {
 				t.Errorf("%s: 405 is not documented", where)
@@ -63,9 +62,8 @@ func TestEveryOperationIsExact(t *testing.T) {
 func TestExplainIsZeroOrOne(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
 	without := f.ask("GET", "/v1/check?sender=a@bad.example", "").Body.String()
-	if w := f.ask("GET", "/v1/check?sender=a@bad.example&explain=0", ""); w.Code != http.StatusOK || w.Body.String() != without {
-		t.Errorf("explain=0: %d %s", w.Code, w.Body)
-	}
+	w := f.ask("GET", "/v1/check?sender=a@bad.example&explain=0", "")
+	testkit.Got(w.Code, w.Body.String())(t, "explain=0", http.StatusOK, without)
 	for _, bad := range []string{"explain=2", "explain=", "explain=true", "explain=1&explain=1"} {
 		wantProblem(t, f.ask("GET", "/v1/check?sender=a@bad.example&"+bad, ""), http.StatusBadRequest, "explain: want 0 or 1")
 		wantProblem(t, f.ask("POST", "/v1/check?"+bad, `{"senders":[]}`, "Content-Type: application/json"), http.StatusBadRequest, "explain: want 0 or 1")
@@ -86,10 +84,7 @@ func TestHeaderLimit(t *testing.T) {
 				defer conn.Close()
 				head := "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nX-a: "
 				go io.WriteString(conn, head+strings.Repeat("x", tt.size-len(head)-4)+"\r\n\r\n")
-				answer, err := bufio.NewReader(conn).ReadString('\n')
-				if !strings.HasPrefix(answer, tt.want) {
-					t.Errorf("%s with a header of %d octets: %q, %v, want %s", path, tt.size, answer, err, tt.want)
-				}
+				testkit.Got(bufio.NewReader(conn).ReadString('\n'))(t, fmt.Sprintf("%s with a header of %d octets", path, tt.size), tt.want+"…", "…")
 			})
 		}
 	}

@@ -128,18 +128,22 @@ func (f *fixture) gives(t *testing.T, status int, method, target, body string, h
 	}
 }
 
+// says asks, and wants a status and a part of the answer.
+func (f *fixture) says(t *testing.T, status int, part, method, target, body string, headers ...string) {
+	t.Helper()
+	w := f.ask(method, target, body, headers...)
+	testkit.Got(w.Code, w.Body)(t, method+" "+target, status, "…"+part+"…")
+}
+
 // decoded is a JSON answer of the wanted status and type.
 func decoded[T any](t *testing.T, w *httptest.ResponseRecorder, status int, contentType string) (v T) {
 	t.Helper()
-	if got := w.Header().Get("Content-Type"); w.Code != status || got != contentType {
-		t.Fatalf("answer is %d %s, want %d %s:\n%s", w.Code, got, status, contentType, w.Body)
-	}
+	got := w.Header().Get("Content-Type")
+	testkit.MustGot(w.Code, got, w.Body)(t, "answer", status, contentType, "…")
 	d := json.NewDecoder(w.Body)
 	d.DisallowUnknownFields()
 	testkit.Must(t, d.Decode(&v))
-	if _, err := d.Token(); err != io.EOF {
-		t.Fatalf("text behind the answer: %v", err)
-	}
+	testkit.MustGot(d.Token())(t, "behind the answer", "…", io.EOF)
 	return v
 }
 
@@ -153,7 +157,5 @@ const (
 func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, words string) {
 	t.Helper()
 	p := decoded[problem](t, w, status, asProblem)
-	if p.Status != status || p.Title != http.StatusText(status) || !strings.Contains(p.Detail, words) {
-		t.Errorf("problem %+v, want %d with %q", p, status, words)
-	}
+	testkit.Got(p.Status, p.Title, p.Detail)(t, "problem", status, http.StatusText(status), "…"+words+"…")
 }

@@ -141,11 +141,7 @@ func TestProposals(t *testing.T) {
 	}
 	wantProblem(t, f.ask("POST", "/v1/proposals/adopt?entry=friend@there.example", "", desk), 409, "users of this server write to friend@there.example")
 	testkit.Equal(t, "declined", decoded[Proposal](t, f.ask("POST", "/v1/proposals/decline?entry=friend@there.example", "", desk), 200, asJSON).State, junk.Declined)
-	if len(list("open")) != 0 || len(list("adopted")) != 1 || len(list("declined")) != 2 {
-		t.Errorf("in the end: %+v", list(""))
-	}
+	testkit.Got(len(list("open")), len(list("adopted")), len(list("declined")))(t, "in the end", 0, 1, 2)
 	wantProblem(t, f.ask("GET", "/v1/proposals?state=odd", "", desk), 400, "state: want open, adopted or declined")
-	if w := f.ask("GET", "/metrics", "", desk); !strings.Contains(w.Body.String(), `blockd_junk_complaints_total{result="forged"} 1`) || w.Code != http.StatusOK {
-		t.Errorf("metrics: %d", w.Code)
-	}
+	f.says(t, http.StatusOK, `blockd_junk_complaints_total{result="forged"} 1`, "GET", "/metrics", "", desk)
 }

@@ -69,16 +69,12 @@ func TestListTable(t *testing.T) {
 		t.Errorf("lists %q are %q, want %q", names, states, want)
 	}
 	a, b, d, e := table.Worth[0], table.Worth[1], table.Worth[3], table.Worth[4]
-	if a.Files != 2 || a.Entries != 15 || a.Keys != 12 || a.Unique != 9 || !a.Modified.Equal(old) || !a.Stale || len(a.Problems) != 1 || *a.Hits != 0 {
-		t.Errorf("a: %+v", a)
-	}
+	testkit.Got(a.Files, a.Entries, a.Keys, a.Unique, a.Modified.Equal(old), a.Stale, len(a.Problems), *a.Hits)(t, "a", 2, 15, 12, 9, true, true, 1, 0)
 	if !slices.Equal(a.Overlaps, []ListOverlap{{"d", 3}, {"b", 1}}) || !slices.Equal(d.Overlaps, []ListOverlap{{"a", 3}}) {
 		t.Errorf("overlaps of a %v, of d %v", a.Overlaps, d.Overlaps)
 	}
 	testkit.Equal(t, "entries of a file that was left out", b.Entries, 0)
-	if *d.Hits != 4 || !d.LastHit.Equal(young) || e.Action != "" || len(e.Problems) != 1 {
-		t.Errorf("d: %+v, e: %+v", d, e)
-	}
+	testkit.Got(*d.Hits, d.LastHit.Equal(young), e.Action, len(e.Problems))(t, "d", 4, true, "", 1)
 	if table := NewListTable(reload.Status{Files: []index.ListInfo{tableRow("a", "a1", lists.Loaded, "", 1)}}, nil); table.Worth[0].Hits != nil {
 		t.Error("hits that nobody has counted")
 	}

@@ -74,9 +74,7 @@ func TestOwnersEntries(t *testing.T) {
 	}
 	w = f.ask("GET", path, "", ann)
 	first, tag := decoded[OwnerEntries](t, w, 200, asJSON), w.Header().Get("Etag")
-	if len(first.Entries) != 1 || first.Total != 1 || first.Owner != "ann@here.example" || first.Entries[0].Entry != "promo@bulk.example" {
-		t.Errorf("entries: %+v", first)
-	}
+	testkit.Got(len(first.Entries), first.Total, first.Owner, testkit.At(first.Entries, 0).Entry)(t, "entries", 1, 1, "ann@here.example", "promo@bulk.example")
 	f.gives(t, http.StatusNotModified, "GET", path, "", ann, "If-None-Match: "+tag)
 	f.ask("POST", path, `{"entries":[{"entry":"a@x.example"},{"entry":"b@x.example","action":"allow"},{"entry":"c@x.example"}]}`, ann, json1, "If-Match: "+tag)
 	wantProblem(t, f.ask("POST", path, `{"entry":"d@x.example"}`, ann, json1, "If-Match: "+tag), 412, "have changed meanwhile")
@@ -155,9 +153,7 @@ func TestBoundTokensAgreeWithModel(t *testing.T) {
 	}
 	known := f.ask("GET", "/v1/owners/bob@here.example/entries", "", tokens[0].header)
 	unknown := f.ask("GET", "/v1/owners/nobody@none.example/entries", "", tokens[0].header)
-	if known.Code != unknown.Code || known.Body.String() != unknown.Body.String() {
-		t.Errorf("an owner with entries: %d %s, one without: %d %s", known.Code, known.Body, unknown.Code, unknown.Body)
-	}
+	testkit.Got(known.Code, known.Body.String())(t, "an owner with entries", unknown.Code, unknown.Body.String())
 	for _, target := range []string{"/v1/entries", "/v1/entries?owner=ann@here.example", "/v1/entries.csv", "/v1/lists", "/v1/serving", "/metrics", "/readyz", "/v1/check?sender=a@b.example", "/v1/check?sender=a@b.example&recipient=bob@here.example", "/"} {
 		f.gives(t, http.StatusForbidden, "GET", target, "", tokens[0].header)
 	}

@@ -60,9 +60,7 @@ func TestLearnExplainForget(t *testing.T) {
 	if w := f.ask("POST", "/v1/forget", `{"address":"Bob@there.example"}`, f.write); w.Code != 200 || w.Body.String() != `{"correspondent":true,"recent":false,"held":0,"decisions":1,"requests":0,"proposals":0,"hits":0,"report":0,"sessions":1,"own":0,"entries":0,"quarantined":0,"remains":[]}`+"\n" {
 		t.Errorf("forget: %d, %s", w.Code, w.Body)
 	}
-	if _, found, _ := sessions.Find(time.Now(), secret); found {
-		t.Error("a forgotten person is signed in")
-	}
+	testkit.Got(sessions.Find(time.Now(), secret))(t, "the session of a forgotten person", "…", false, "…")
 	if text, err := os.ReadFile(filepath.Join(dir, "sessions")); err != nil || strings.Contains(string(text), "there.example") || !strings.Contains(string(text), "carl") {
 		t.Errorf("the file of sessions: %v, %s", err, text)
 	}

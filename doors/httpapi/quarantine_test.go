@@ -62,9 +62,7 @@ func TestQuarantinePages(t *testing.T) {
 		for _, m := range page.Messages {
 			all = append(all, m.Sender)
 		}
-		if page.Count != 5 || page.MaxCount != 7 || page.MaxOctets != 2 {
-			t.Errorf("fill %+v", page.QuarantineFill)
-		}
+		testkit.Got(page.Count, page.MaxCount, page.MaxOctets)(t, fmt.Sprintf("fill %+v", page.QuarantineFill), 5, 7, 2)
 		if cursor = page.Next; cursor == "" {
 			testkit.Equal(t, "pages before the last", pages, 2)
 			break
@@ -80,13 +78,9 @@ func TestQuarantinePages(t *testing.T) {
 func TestQuarantinedMessage(t *testing.T) {
 	f := newAsideFixture(t, 2)
 	m := decoded[quarantine.Content](t, f.ask("GET", "/v1/quarantine/message?id=1700000001", "", f.write), http.StatusOK, asJSON)
-	if m.Body != "hello\r\n" || m.Subject != "<b>1" || m.Sender != "a1@bad.example" || m.Ref != "r" {
-		t.Errorf("message %+v", m)
-	}
+	testkit.Got(m.Body, m.Subject, m.Sender, m.Ref)(t, "message", "hello\r\n", "<b>1", "a1@bad.example", "r")
 	w := f.ask("GET", "/v1/quarantine/message?id=1700000001", "", f.write, "Accept: message/rfc822")
-	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != typeMail || !strings.HasPrefix(w.Header().Get("Content-Disposition"), "attachment") || !strings.HasPrefix(w.Body.String(), "Return-Path: <a1@") {
-		t.Errorf("as it is: %d %v %s", w.Code, w.Header(), w.Body)
-	}
+	testkit.Got(w.Code, w.Header().Get("Content-Type"), w.Header().Get("Content-Disposition"), w.Body.String())(t, "as it is", http.StatusOK, typeMail, "attachment…", "Return-Path: <a1@…")
 	for query, want := range map[string]int{"": 400, "id=": 400, "id=170000000": 400, "id=x": 404, "id=../../etc/passwd": 404, "id=1700000001&x=1": 400} {
 		f.gives(t, want, "GET", "/v1/quarantine/message?"+query, "", f.write)
 	}
@@ -120,9 +114,7 @@ func TestQuarantineRelease(t *testing.T) {
 	wantProblem(t, f.ask("POST", "/v1/quarantine/release?id=1700000001", "", f.write), http.StatusBadGateway, "cut off")
 	wantProblem(t, f.ask("POST", "/v1/quarantine/release?id=1700000001", "", f.write), http.StatusConflict, "say again=1")
 	for query, want := range map[string]int{"id=none": 404, "id=1700000001&again=yes": 400, "": 400} {
-		if status, body := release(query); status != want {
-			t.Errorf("%q: %d %s", query, status, body)
-		}
+		testkit.Got(release(query))(t, fmt.Sprintf("%q", query), want, "…")
 	}
 }
 
@@ -132,9 +124,8 @@ func TestQuarantineRemove(t *testing.T) {
 		wantProblem(t, f.ask("DELETE", "/v1/quarantine?"+query, "", f.write), http.StatusBadRequest, words)
 	}
 	testkit.Equal(t, "removed", decoded[quarantine.Removed](t, f.ask("DELETE", "/v1/quarantine?id=1700000003", "", f.write), http.StatusOK, asJSON).Messages, 1)
-	if done := decoded[quarantine.Removed](t, f.ask("DELETE", "/v1/quarantine?before=2023-11-14T22:13:22Z", "", f.write), http.StatusOK, asJSON); done.Messages != 2 || f.changed != 2 {
-		t.Errorf("removed %+v, %d changes", done, f.changed)
-	}
+	done := decoded[quarantine.Removed](t, f.ask("DELETE", "/v1/quarantine?before=2023-11-14T22:13:22Z", "", f.write), http.StatusOK, asJSON)
+	testkit.Got(done.Messages, f.changed)(t, "removed", 2, 2)
 	if left := decoded[QuarantineList](t, f.ask("GET", "/v1/quarantine", "", f.read), http.StatusOK, asJSON).Messages; len(left) != 1 || left[0].Sender != "a2@bad.example" {
 		t.Errorf("left %+v", left)
 	}

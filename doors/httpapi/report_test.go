@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -58,16 +59,12 @@ func TestReport(t *testing.T) {
 			t.Errorf("%s is %v, want an array", name, l[name])
 		}
 	}
-	if a["subject"] != "blockd on mx1.here.example: 3 refused" || a["empty"] != false || !strings.Contains(a["text"].(string), "\n3  refused\n") {
-		t.Errorf("%v", a)
-	}
+	testkit.Got(a["subject"], a["empty"], a["text"].(string))(t, "the report", "blockd on mx1.here.example: 3 refused", false, "…\n3  refused\n…")
 	if w := f.ask("POST", "/v1/report?since="+time.Now().Add(-time.Hour).UTC().Format(time.RFC3339), "", write); w.Code != http.StatusOK ||
 		strings.TrimSpace(w.Body.String()) != `{"deliveries":[{"recipient":"ops@here.example","accepted":true,"reply":"250 ok"}]}` {
 		t.Errorf("sent: %d %s", w.Code, w.Body)
 	}
-	if len(from) != 2 || from[0] != 24*time.Hour || from[1] != time.Hour || sent != 1 {
-		t.Errorf("letters about %v, %d sent", from, sent)
-	}
+	testkit.Got(len(from), testkit.At(from, 0), testkit.At(from, 1), sent)(t, fmt.Sprintf("letters about %v", from), 2, 24*time.Hour, time.Hour, 1)
 	away = errors.New("smtp.upstream: connection refused")
 	wantProblem(t, f.ask("POST", "/v1/report", "", write), http.StatusBadGateway, "connection refused")
 	fails = errors.New("no space left on device")

@@ -55,9 +55,7 @@ func TestDecisionsAboutRequests(t *testing.T) {
 	}
 	testkit.Begins(t, "after", f.verdict(t, "x@bad.example"), "allowed")
 	// Without a sender it is the client that is let in.
-	if status, text := post("/v1/requests/grant?ref=" + refs[1]); status != 200 || !strings.Contains(text, `"entry":"192.0.2.7"`) {
-		t.Errorf("the null sender: %d %s", status, text)
-	}
+	testkit.Got(post("/v1/requests/grant?ref="+refs[1]))(t, "the null sender", 200, `…"entry":"192.0.2.7"…`)
 	for path, want := range map[string]struct {
 		status int
 		words  string
@@ -75,9 +73,7 @@ func TestDecisionsAboutRequests(t *testing.T) {
 	} {
 		wantProblem(t, f.ask("POST", "/v1/requests/"+path, "", f.write), want.status, want.words)
 	}
-	if status, text := post("/v1/requests/decline?ref=" + refs[3]); status != 200 || !strings.Contains(text, `"state":"declined"`) {
-		t.Errorf("decline: %d %s", status, text)
-	}
+	testkit.Got(post("/v1/requests/decline?ref="+refs[3]))(t, "decline", 200, `…"state":"declined"…`)
 	for state, want := range map[string]int{"": 4, "?state=open": 1, "?state=granted": 2, "?state=declined": 1} {
 		testkit.Equal(t, fmt.Sprintf("%q", state), len(decoded[RequestList](t, f.ask("GET", "/v1/requests"+state, "", f.read), http.StatusOK, asJSON).Requests), want)
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -40,9 +41,7 @@ func TestRightsOfTheFleetWithoutItsStore(t *testing.T) {
 		{"GET", "/v1/tokens", helper, 403, "--admin"},
 	} {
 		w := f.ask(tt.method, tt.target, `{"entry":"x.example"}`, tt.credential, json1)
-		if w.Code != tt.want || !strings.Contains(w.Body.String(), tt.says) {
-			t.Errorf("%s %s is %d, want %d with %q: %s", tt.method, tt.target, w.Code, tt.want, tt.says, w.Body)
-		}
+		testkit.Got(w.Code, w.Body.String())(t, fmt.Sprintf("%s %s", tt.method, tt.target), tt.want, "…"+tt.says+"…")
 	}
 }
 
@@ -76,9 +75,7 @@ func TestTokensOfTheFleetOverHTTP(t *testing.T) {
 	bossA, bossB := newToken(t, a.tokens.path, "boss", Admin), newToken(t, b.tokens.path, "boss", Admin)
 
 	made := decoded[MadeToken](t, a.ask("POST", "/v1/tokens", `{"name":"ann","scope":"write","owners":["ann@here.example"]}`, bossA, json1), 200, asJSON)
-	if !made.Fleet || len(made.Owners) != 1 {
-		t.Errorf("made: %+v", made)
-	}
+	testkit.Got(made.Fleet, len(made.Owners))(t, "made", true, 1)
 	ann := "Authorization: Bearer " + made.Token
 	worth := func(f *entryFixture) int { return f.ask("GET", "/v1/owners/ann@here.example/entries", "", ann).Code }
 	testkit.Equal(t, "where it was made it is worth", worth(a), 200)
@@ -103,9 +100,7 @@ func TestTokensOfTheFleetOverHTTP(t *testing.T) {
 		t.Errorf("local, of the fleet: %d %s", w.Code, w.Body)
 	}
 	left := decoded[TokenList](t, b.ask("DELETE", "/v1/tokens?name=ann", "", bossB), 200, asJSON)
-	if len(left.Tokens) != 3 || worth(b) != 401 {
-		t.Errorf("revoked, it is worth %d where it was revoked; left are %+v", worth(b), left)
-	}
+	testkit.Got(len(left.Tokens), worth(b), left)(t, "revoked", 3, 401, "…")
 	testkit.Eventually(t, "it is worthless on the other machine", func() bool { return worth(a) == 401 })
 	a.gives(t, 200, "DELETE", "/v1/tokens?name=here", "", bossA)
 
@@ -129,7 +124,6 @@ func TestTokensOfTheFleetAlone(t *testing.T) {
 	f.serve(s)
 	decoded[MadeToken](t, f.ask("POST", "/v1/tokens", `{"name":"ann","scope":"read"}`, bearFirst, json1), 200, asJSON)
 	wantProblem(t, f.ask("POST", "/v1/tokens", `{"name":"bob","scope":"read","local":true}`, bearFirst, json1), 409, "http.tokens")
-	if list := decoded[TokenList](t, f.ask("GET", "/v1/tokens", "", bearFirst), 200, asJSON); len(list.Tokens) != 1 || !list.Tokens[0].Fleet {
-		t.Errorf("%+v", list)
-	}
+	list := decoded[TokenList](t, f.ask("GET", "/v1/tokens", "", bearFirst), 200, asJSON)
+	testkit.Got(len(list.Tokens), testkit.At(list.Tokens, 0).Fleet)(t, "tokens", 1, true)
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -56,9 +57,7 @@ func TestSessionOfARevokedTokenHasNoName(t *testing.T) {
 		t.Fatal(found, err)
 	}
 	l := decoded[SessionList](t, f.ask("GET", "/v1/sessions", "", boss), 200, asJSON)
-	if len(l.Sessions) != 1 || l.Sessions[0].Name != "a revoked token" {
-		t.Errorf("%+v", l)
-	}
+	testkit.Got(len(l.Sessions), testkit.At(l.Sessions, 0).Name)(t, fmt.Sprintf("%+v", l), 1, "a revoked token")
 }
 
 // A token that is made over HTTP is worth what it says, is shown once, and nothing when it is revoked; and an admin ends the sessions of others.
@@ -67,9 +66,7 @@ func TestTokensOverHTTP(t *testing.T) {
 	boss := newToken(t, f.tokens.path, "boss", Admin)
 	w := f.ask("POST", "/v1/tokens", `{"name":"ann","scope":"write","owners":["Ann@Here.example"]}`, boss, json1)
 	made := decoded[MadeToken](t, w, 200, asJSON)
-	if made.Scope != "write" || len(made.Owners) != 1 || made.Owners[0] != "ann@here.example" {
-		t.Errorf("%+v", made)
-	}
+	testkit.Got(made.Scope, len(made.Owners), testkit.At(made.Owners, 0))(t, "made", "write", 1, "ann@here.example")
 	ann := "Authorization: Bearer " + made.Token
 	f.gives(t, 200, "POST", "/v1/owners/ann@here.example/entries", `{"entry":"x@y.example"}`, ann, json1)
 	w = f.ask("GET", "/v1/tokens", "", boss)
@@ -92,13 +89,9 @@ func TestTokensOverHTTP(t *testing.T) {
 		}
 	}
 	f.gives(t, 401, "GET", "/v1/entries", "", other)
-	if !who(t, f.fixture, one).SignedIn || !who(t, f.fixture, own).SignedIn {
-		t.Error("other sessions have ended too")
-	}
+	testkit.Got(who(t, f.fixture, one).SignedIn, who(t, f.fixture, own).SignedIn)(t, "other sessions", true, true)
 	f.gives(t, 200, "DELETE", "/v1/tokens?name=ann", "", own, fromPage)
-	if who(t, f.fixture, one).SignedIn || f.ask("GET", "/v1/owners/ann@here.example/entries", "", ann).Code != 401 {
-		t.Error("a revoked token, or its session, is worth something")
-	}
+	testkit.Got(who(t, f.fixture, one).SignedIn, f.ask("GET", "/v1/owners/ann@here.example/entries", "", ann).Code)(t, "a revoked token and its session", false, 401)
 }
 
 // The list of tokens says when each was used last, by a program or by a browser that has signed in with it; to look at it uses none but one's own.

@@ -75,9 +75,8 @@ func TestSessionsHaveTheRightsOfTheirTokens(t *testing.T) {
 				f.gives(t, r.want, r.method, r.target, `{"entry":"x@y.example"}`, credential, json1, fromPage)
 			}
 			f.gives(t, 200, "GET", "/", "", credential, asBrowser, "Sec-Fetch-Site: none", "Sec-Fetch-Mode: navigate")
-			if i := who(t, f, credential); !i.SignedIn || i.Scope != tt.scope.String() || strings.Join(i.Owners, " ") != tt.owner {
-				t.Errorf("%s is %+v", name, i)
-			}
+			i := who(t, f, credential)
+			testkit.Got(i.SignedIn, i.Scope, strings.Join(i.Owners, " "))(t, name, true, tt.scope.String(), tt.owner)
 		}
 	}
 }
@@ -271,9 +270,7 @@ func TestSignInsThatFail(t *testing.T) {
 	answers.WriteString(f.ask("GET", "/v1/session", "", cookie).Body.String())
 	_, secret, _ := strings.Cut(cookie, "=")
 	for _, text := range []string{log.String(), answers.String()} {
-		if strings.Contains(text, token) || strings.Contains(text, secret) {
-			t.Errorf("a secret in %s", text)
-		}
+		testkit.Lacks(t, text, token, secret)
 	}
 	if i := who(t, f.fixture, cookie); i.By != "session" || i.Name != "helpdesk" || i.Ends == nil || i.Unused == nil || !i.Closed {
 		text, _ := json.Marshal(i)

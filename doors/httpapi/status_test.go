@@ -89,9 +89,7 @@ func TestRoutes(t *testing.T) {
 		wantProblem(t, w, http.StatusMethodNotAllowed, "DELETE")
 	}
 	w := f.ask("GET", "/v1/check?sender=a", "")
-	if w.Header().Get("Cache-Control") != "private, no-cache" || w.Header().Get("X-Content-Type-Options") != "nosniff" {
-		t.Errorf("headers %v", w.Header())
-	}
+	testkit.Got(w.Header().Get("Cache-Control"), w.Header().Get("X-Content-Type-Options"))(t, "headers", "private, no-cache", "nosniff")
 }
 
 func TestHostWithoutToken(t *testing.T) {

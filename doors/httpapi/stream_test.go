@@ -35,9 +35,7 @@ func TestStream(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := f.ask("POST", "/v1/check", tt.body, "Content-Type: "+asStream)
-			if w.Code != http.StatusOK || w.Header().Get("Content-Type") != asStream {
-				t.Fatalf("answer is %d %s", w.Code, w.Header())
-			}
+			testkit.MustGot(w.Code, w.Header().Get("Content-Type"))(t, "answer", http.StatusOK, asStream)
 			var got []string
 			for line := range strings.Lines(w.Body.String()) {
 				got = append(got, streamed(t, line))
@@ -108,9 +106,7 @@ func TestStreamAnswersBeforeTheNextQuestion(t *testing.T) {
 	say("example\"\n")
 	testkit.MustEqual(t, "after the reload", streamed(t, testkit.Value(hear())(t)), "b@bad.example=clear")
 	hangUp()
-	if line, err := hear(); err != io.EOF || line != "" {
-		t.Errorf("at the end: %q, %v", line, err)
-	}
+	testkit.Got(hear())(t, "at the end", "", io.EOF)
 }
 
 // A stream is cut off when its token is revoked.
@@ -138,9 +134,7 @@ func TestStreamOfARevokedToken(t *testing.T) {
 		if err := ask(); err != nil {
 			t.Errorf("before: %v", err)
 		}
-		if found, err := RevokeToken(path, "viewer", nil, ""); !found || err != nil {
-			t.Errorf("revoke: %t, %v", found, err)
-		}
+		testkit.Got(RevokeToken(path, "viewer", nil, ""))(t, "revoke", true, nil)
 		testkit.Equal(t, "goes on", ask(), io.ErrUnexpectedEOF)
 	})
 }
@@ -211,9 +205,7 @@ func TestStreamWithoutEndTakesNoMemory(t *testing.T) {
 		}
 		n++
 	}
-	if in.Err() != nil || n != senders {
-		t.Errorf("%d answers to %d senders, %v", n, senders, in.Err())
-	}
+	testkit.Got(in.Err(), n)(t, "answers", nil, senders)
 	if grown := least - before; grown > 8<<20 {
 		t.Errorf("%d bytes more in the second half of the stream", grown)
 	}

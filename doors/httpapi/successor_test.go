@@ -35,8 +35,7 @@ func TestChangeElsewhereOutlastsTheDoor(t *testing.T) {
 	ask.Header.Set("Content-Type", "application/json")
 	answer := testkit.Value(http.DefaultClient.Do(ask))(t)
 	defer answer.Body.Close()
-	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK || string(text) != body {
-		t.Errorf("%s %q, %v", answer.Status, text, err)
-	}
+	text, err := io.ReadAll(answer.Body)
+	testkit.Got(err, answer.StatusCode, string(text))(t, answer.Status, nil, http.StatusOK, body)
 	testkit.Should(t, <-ended)
 }

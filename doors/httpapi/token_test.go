@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -151,9 +152,7 @@ func TestTokensOfAFile(t *testing.T) {
 		}
 	}
 	all, err := ReadTokens(path)
-	if err != nil || len(all) != 2 || all[0].Name != "viewer" || all[0].Scope != Read || all[1].Name != "help-desk.1" || all[1].Scope != Write {
-		t.Errorf("tokens %+v, %v", all, err)
-	}
+	testkit.Got(err, len(all), testkit.At(all, 0).Name, testkit.At(all, 0).Scope, testkit.At(all, 1).Name, testkit.At(all, 1).Scope)(t, fmt.Sprintf("tokens %+v", all), nil, 2, "viewer", Read, "help-desk.1", Write)
 	for _, bad := range []string{"viewer read\n", "viewer admin sha256:00 2026-01-01\n", string(text) + string(text)} {
 		testkit.Write(t, path, bad)
 		if all, err := ReadTokens(path); err == nil {
@@ -172,9 +171,7 @@ func TestRevokedAtOnce(t *testing.T) {
 	if found, err := RevokeToken(path, "viewer", nil, ""); err != nil || !found {
 		t.Fatal(found, err)
 	}
-	if found, err := RevokeToken(path, "viewer", nil, ""); err != nil || found {
-		t.Errorf("revoked twice: %t, %v", found, err)
-	}
+	testkit.Got(RevokeToken(path, "viewer", nil, ""))(t, "revoked twice", false, nil)
 	testkit.Equal(t, "revoked", status(f.read), 401)
 	testkit.Equal(t, "the other one", status(f.write), 200)
 	testkit.Equal(t, "a new one", status(newToken(t, path, "new", Read)), 200)

@@ -23,14 +23,10 @@ func TestTokensMadeAndRevokedAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range each {
 		all.Go(func() {
-			if found, err := RevokeToken(path, fmt.Sprintf("old-%d", i), nil, ""); err != nil || !found {
-				t.Errorf("old-%d: revoked %t, %v", i, found, err)
-			}
+			testkit.Got(RevokeToken(path, fmt.Sprintf("old-%d", i), nil, ""))(t, "an old token", true, nil)
 		})
 		all.Go(func() {
-			if _, err := NewToken(path, fmt.Sprintf("new-%d", i), Read, nil, ""); err != nil {
-				t.Error(err)
-			}
+			testkit.Value(NewToken(path, fmt.Sprintf("new-%d", i), Read, nil, ""))(t)
 		})
 	}
 	all.Wait()

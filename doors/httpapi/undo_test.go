@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -158,9 +159,8 @@ func TestWhoAndWhyWantAToken(t *testing.T) {
 		for header, want := range map[string]int{"Authorization: Bearer " + first: times, "X-None: 1": 0} {
 			w := f.ask("GET", path, "", header)
 			for _, secret := range []string{`"by":"jo`, "pat@bank.example"} {
-				if n := strings.Count(w.Body.String(), secret); w.Code != http.StatusOK || n != want {
-					t.Errorf("%s, %.15s: %d with %s %d times, want %d: %s", path, header, w.Code, secret, n, want, w.Body)
-				}
+				n := strings.Count(w.Body.String(), secret)
+				testkit.Got(w.Code, n, secret, w.Body)(t, fmt.Sprintf("%s, %.15s", path, header), http.StatusOK, want, "…", "…")
 			}
 		}
 	}

@@ -45,9 +45,7 @@ func TestBoundsOfTime(t *testing.T) {
 		at := noon
 		for ; at.Before(noon.Add(24*time.Hour - time.Minute)); at = at.Add(30 * time.Minute) {
 			found, ok, err := s.Find(at, used)
-			if err != nil || !ok {
-				t.Fatalf("%s: a session in use has ended: %v", at, err)
-			}
+			testkit.MustGot(err, ok)(t, at, nil, true)
 			testkit.Must(t, s.Use(at, found.ID))
 			if want := at.Sub(noon) < time.Hour; there(t, s, at, idle) != want {
 				t.Errorf("%s: a session without a request: there is %t", at, !want)
@@ -66,13 +64,11 @@ func TestProcessesShareTheFile(t *testing.T) {
 	a, b := open(t, path), open(t, path)
 	one, two := begin(t, a, noon, "a"), begin(t, b, noon, "b")
 	for _, s := range []*Set{a, b, open(t, path)} {
-		if !there(t, s, noon, one) || !there(t, s, noon, two) {
-			t.Error("a session of the other process is not known")
-		}
+		testkit.Got(there(t, s, noon, one), there(t, s, noon, two))(t, "sessions of both processes", true, true)
 	}
 	testkit.MustEqual(t, "ended", len(testkit.Value(b.End(noon, func(s Session) bool { return s.Token == "a" }))(t)), 1)
 	if there(t, a, noon, one) || !there(t, a, noon, two) {
-		t.Error("what the other process has ended goes on")
+		t.Error("sessions")
 	}
 	found, _, _ := a.Find(noon, two)
 	if err := a.Use(noon.Add(50*time.Minute), found.ID); err != nil || !there(t, b, noon.Add(100*time.Minute), two) {
@@ -132,16 +128,12 @@ func TestFaultsOfTheFile(t *testing.T) {
 	}
 	os.Remove(folder)
 	testkit.Must(t, os.Rename(away, folder))
-	if !there(t, s, noon, kept) || !there(t, s, noon, secret) {
-		t.Error("the file is there again, and its sessions are not")
-	}
+	testkit.Got(there(t, s, noon, kept), there(t, s, noon, secret))(t, "sessions of the file that is there again", true, true)
 	testkit.Write(t, path, "{\n")
 	if _, ok, err := s.Find(noon, kept); ok || err == nil {
 		t.Errorf("a damaged file vouches for a session: %v", err)
 	}
-	if _, _, err := s.Find(noon, kept); err != nil {
-		t.Errorf("a damaged file is told of twice: %v", err)
-	}
+	testkit.Got(s.Find(noon, kept))(t, "behind a damaged file", "…", "…", nil)
 	begin(t, s, noon, "b")
 	if !there(t, open(t, path), noon, secret) {
 		t.Error("the damaged file was not written anew")
@@ -178,9 +170,8 @@ func TestFewHoldersEndTheirOwn(t *testing.T) {
 		begin(t, s, noon.Add(time.Duration(1+i)*time.Millisecond), fmt.Sprintf("holder %d", i%60))
 	}
 	at := noon.Add(time.Minute)
-	if n := len(s.All(at)); n != Most || !there(t, s, at, other) {
-		t.Errorf("%d sessions, and the one of another holder is there: %t", n, there(t, s, at, other))
-	}
+	n := len(s.All(at))
+	testkit.Got(n, there(t, s, at, other))(t, "sessions", Most, true)
 }
 
 // A request does not wait for another process that changes the file, and counts all the same.
@@ -240,9 +231,7 @@ func TestNoDescriptorIsFree(t *testing.T) {
 	if !ok || !again || err == nil || told != nil || unsaved == nil {
 		t.Errorf("without a descriptor: there %t with %v, then %t with %v; one that begins: %v", ok, err, again, told, unsaved)
 	}
-	if !there(t, s, noon, secret) || !there(t, s, noon, other) || !there(t, open(t, path), noon, other) {
-		t.Error("sessions have gone")
-	}
+	testkit.Got(there(t, s, noon, secret), there(t, s, noon, other), there(t, open(t, path), noon, other))(t, "sessions", true, true, true)
 }
 
 func TestNoSessions(t *testing.T) {
