@@ -144,9 +144,8 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	soa := r.ask("dbl.here.example", dns.TypeSOA).Answer[0].(*dns.SOA)
-	if built := r.live.Load().Built().Unix(); int64(soa.Serial) != built || soa.Ns != "mx.here.example." || soa.Mbox != "hostmaster.mx.here.example." {
-		t.Errorf("%s, want the serial %d", soa, built)
-	}
+	built := r.live.Load().Built().Unix()
+	testkit.Got(int64(soa.Serial), soa.Ns, soa.Mbox)(t, "SOA", built, "mx.here.example.", "hostmaster.mx.here.example.")
 }
 
 // A text is one string of printable ASCII within 255 octets, whatever stands in a list.
@@ -172,9 +171,7 @@ func TestTexts(t *testing.T) {
 		r.live.Store(indexes.Build(t, s))
 	})
 	got := text(long)
-	if len(got) != 255 || !strings.HasSuffix(got, " (ref 0123456789) https://here.example/one/0123456789") {
-		t.Errorf("TXT of %d octets: %q", len(got), got)
-	}
+	testkit.Got(len(got), got)(t, "TXT", 255, "… (ref 0123456789) https://here.example/one/0123456789")
 	silent := newRig(t, func(r *rig) { r.verdicts.Decided = nil })
 	testkit.Lacks(t, text(silent), "ref")
 	own := newRig(t, func(r *rig) {
@@ -201,9 +198,8 @@ func TestWhatIsWrongIsServfail(t *testing.T) {
 		ix := testkit.Value(index.Open(testkit.File(t, "damaged.bdx", data)))(t)
 		r.live.Store(ix)
 		for _, qtype := range []uint16{dns.TypeA, dns.TypeTXT, dns.TypeAAAA, dns.TypeANY} {
-			if m := r.ask(listed[0], qtype); shown(m) != "SERVFAIL" || m.Authoritative {
-				t.Errorf("%s: %s", dns.TypeToString[qtype], shown(m))
-			}
+			m := r.ask(listed[0], qtype)
+			testkit.Got(shown(m), m.Authoritative)(t, dns.TypeToString[qtype], "SERVFAIL", false)
 		}
 		if got := r.count("blockd_dnsbl_answers_total", "dbl.here.example", "failed"); got < 4 {
 			t.Errorf("%v failed answers are counted", got)
@@ -397,9 +393,7 @@ func FuzzAnswer(f *testing.F) {
 			for _, rr := range general.Answer {
 				if a, ok := rr.(*dns.A); ok {
 					ip, _ := netip.AddrFromSlice(a.A.To4())
-					if !listed.Contains(ip) || general.Rcode != dns.RcodeSuccess {
-						t.Fatalf("%x: %s", query, general)
-					}
+					testkit.MustGot(listed.Contains(ip), general.Rcode)(t, fmt.Sprintf("%x", query), true, dns.RcodeSuccess)
 				}
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -89,9 +88,8 @@ func TestDefectEndsASession(t *testing.T) {
 	r := newRig(t, nil)
 	c := &session{worker: *r.worker(), conn: brokenConn{}, in: bufio.NewReader(brokenConn{})}
 	c.serve()
-	if got := r.count("blockd_dnsbl_connections_closed_total", "defect"); got != 1 || !strings.Contains(r.log.String(), "dns panicked") {
-		t.Errorf("%v are counted; log: %s", got, &r.log)
-	}
+	got := r.count("blockd_dnsbl_connections_closed_total", "defect")
+	testkit.Got(got, r.log.String())(t, "count", 1, "…dns panicked…")
 }
 
 // Queries that come at once, or octet by octet, are answered in their order.
@@ -264,9 +262,7 @@ func TestSocketGoesOnAfterAnAnswerThatCannotBeSent(t *testing.T) {
 	reader.send([]ipv4.Message{{Buffers: octets, Addr: nowhere}, {Buffers: octets, Addr: there}, {Buffers: octets, Addr: nowhere}, {Buffers: octets, Addr: there}})
 	u.SetReadDeadline(time.Now().Add(time.Minute))
 	for range 2 {
-		if _, _, err := u.ReadFrom(make([]byte, 10)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.MustGot(u.ReadFrom(make([]byte, 10)))(t, "given", "…", "…", nil)
 	}
 	r.counts(2, "blockd_dnsbl_dropped_total", "unsent")
 }

@@ -53,18 +53,14 @@ func TestAnswersHaveNoContent(t *testing.T) {
 		if want := map[bool]int{true: 200, false: 503}[ready]; status != want || len(body) > len("not ok\n") {
 			t.Errorf("ready %v: %d %q", ready, status, body)
 		}
-		if status, body := d.ask(t, "GET", "/livez"); status != 200 || body != "ok\n" {
-			t.Errorf("/livez: %d %q", status, body)
-		}
+		testkit.Got(d.ask(t, "GET", "/livez"))(t, "/livez", 200, "ok\n")
 	}
 	for _, path := range []string{"/", "/metrics", "/v1/check", "/readyz/x", "/%2e%2e/readyz?x"} {
 		if status, _ := d.ask(t, "GET", path); status == 200 || status == 503 {
 			t.Errorf("%s: %d", path, status)
 		}
 	}
-	if status, _ := d.ask(t, "POST", "/readyz"); status != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %d", status)
-	}
+	testkit.Got(d.ask(t, "POST", "/readyz"))(t, "POST", http.StatusMethodNotAllowed, "…")
 }
 
 // Connections that ask nothing give way to a probe, and are never more than the bound.
@@ -78,9 +74,7 @@ func TestIdleConnectionsKeepNoProbeOut(t *testing.T) {
 		io.WriteString(conn, "GET /readyz HTTP/1.1\r\nHost: half")
 		idle = append(idle, conn)
 	}
-	if status, _ := d.ask(t, "GET", "/readyz"); status != 200 {
-		t.Errorf("behind idle connections: %d", status)
-	}
+	testkit.Got(d.ask(t, "GET", "/readyz"))(t, "behind idle connections", 200, "…")
 	for i, conn := range idle[:2*maxConnections] { // each had maxConnections after it
 		conn.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := io.ReadAll(conn); err != nil && strings.Contains(err.Error(), "timeout") {

@@ -60,9 +60,8 @@ func TestFile(t *testing.T) {
 	k := keeper(t, dir, Filter{Name: "bl", As: "guava", To: filepath.Join(dir, "bl.bf")}, Filter{Name: "maps", As: "redisson", To: filepath.Join(dir, "maps")})
 	first := generation(t, "one.example\ntwo@bulk.example\n")
 	k.Served(first)
-	if failed := k.round(t.Context()); failed || !holds(t, k.path("bl.bf"), "one.example") || !holds(t, k.path("maps.bitmap"), "two@bulk.example") {
-		t.Fatalf("not written:\n%s", k.log)
-	}
+	failed := k.round(t.Context())
+	testkit.MustGot(failed, holds(t, k.path("bl.bf"), "one.example"), holds(t, k.path("maps.bitmap"), "two@bulk.example"))(t, k.log, false, true, true)
 	for _, s := range k.Status() {
 		if s.Generation != first.Generation() || s.Keys != 2 || s.Bytes == 0 || s.Written.IsZero() || s.Error != "" {
 			t.Errorf("status %+v", s)
@@ -144,17 +143,12 @@ func TestFailures(t *testing.T) {
 	cancel()
 	testkit.Should(t, <-done)
 	log := k.log.String()
-	if testkit.Samples(t, k.reg, "blockd_filter_failures_total", "bl")[0] != 10 || strings.Count(log, "filter not written") != 1 || strings.Count(log, "filter written") != 2 {
-		t.Errorf("%d pauses, log:\n%s", len(pauses), log)
-	}
-	if !slices.IsSorted(pauses) || pauses[0] != firstPause || pauses[9] != lastPause {
-		t.Errorf("pauses %v", pauses)
-	}
+	testkit.Got(testkit.Samples(t, k.reg, "blockd_filter_failures_total", "bl")[0], strings.Count(log, "filter not written"), strings.Count(log, "filter written"))(t, fmt.Sprintf("%d pauses, log:\n%s", len(pauses), log), 10, 1, 2)
+	testkit.Got(slices.IsSorted(pauses), pauses[0], pauses[9])(t, pauses, true, firstPause, lastPause)
 	k = keeper(t, dir, Filter{Name: "device", As: "bits", To: "/dev/null"}, Filter{Name: "lists", As: "bits", To: filepath.Join(dir, "l.bits"), Lists: []string{"none"}})
 	k.Served(generation(t, "one.example\n"))
-	if failed := k.round(t.Context()); !failed || !strings.Contains(k.Status()[0].Error, "no regular file") || !strings.Contains(k.Status()[1].Error, `no list "none"`) {
-		t.Errorf("status %+v", k.Status())
-	}
+	failed := k.round(t.Context())
+	testkit.Got(failed, k.Status()[0].Error, k.Status()[1].Error)(t, fmt.Sprintf("status %+v", k.Status()), true, "…no regular file…", `…no list "none"…`)
 }
 
 // TestTheEndLeavesTheOldFile: a stop in the middle of a round changes nothing.

@@ -3,6 +3,7 @@ package postfix
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -54,9 +55,7 @@ func TestConnectionAnswersInOrder(t *testing.T) {
 				}()
 				answers := bufio.NewReader(client)
 				for i, want := range []string{"action=550 ", "action=DUNNO", "action=550 "} {
-					if got, err := readAction(answers); err != nil || !strings.HasPrefix(got, want) {
-						t.Errorf("answer %d = %q, %v, want %q", i, got, err, want)
-					}
+					testkit.Got(readAction(answers))(t, fmt.Sprint("answer ", i), want+"…", nil)
 				}
 				client.Close()
 				<-ended
@@ -120,9 +119,8 @@ func TestConnectionFaults(t *testing.T) {
 					go io.WriteString(client, tt.sent)
 					began := time.Now()
 					got := make([]byte, len(want))
-					if _, err := io.ReadFull(client, got); err != nil || string(got) != want {
-						t.Errorf("last words %q, %v, want %q", got, err, want)
-					}
+					_, err := io.ReadFull(client, got)
+					testkit.Got(err, string(got))(t, "last words", nil, want)
 					if took := time.Since(began); tt.why == errSlow && took != requestTime {
 						t.Errorf("after %v, want %v", took, requestTime)
 					}
@@ -153,9 +151,7 @@ func TestConnectionDrippedRequest(t *testing.T) {
 				<-time.After(3 * time.Second)
 			}
 		}()
-		if got, err := readAction(bufio.NewReader(client)); got != "action=DUNNO" || err != nil {
-			t.Errorf("%q, %v", got, err)
-		}
+		testkit.Got(readAction(bufio.NewReader(client)))(t, "the action", "action=DUNNO", nil)
 		testkit.Equal(t, "it took", time.Since(began), requestTime)
 		client.Close()
 		<-ended
@@ -174,13 +170,9 @@ func TestConnectionIdle(t *testing.T) {
 			<-time.After(300 * time.Second)
 			io.WriteString(client, request())
 			last = time.Now()
-			if got, err := readAction(answers); got != "action=DUNNO" || err != nil {
-				t.Fatalf("%q, %v", got, err)
-			}
+			testkit.MustGot(readAction(answers))(t, "the action", "action=DUNNO", nil)
 		}
-		if _, err := answers.ReadByte(); err != io.EOF {
-			t.Errorf("an idle connection ends with %v, want EOF", err)
-		}
+		testkit.Got(answers.ReadByte())(t, "an idle connection", "…", io.EOF)
 		if idle := time.Since(last); idle < idleTime || idle > idleTime+armTime {
 			t.Errorf("it was idle for %v, want %v", idle, idleTime)
 		}
@@ -258,14 +250,11 @@ func TestConnectionSurvivesADefect(t *testing.T) {
 	s.speak = func(sv *service) dialect { return &panicking{delegation{service: sv}} }
 	client, _, ended := r.dial(s)
 	go io.WriteString(client, request())
-	if got, err := readAction(bufio.NewReader(client)); got != "action=DUNNO" || err != nil {
-		t.Errorf("%q, %v, want the answer of on_error", got, err)
-	}
+	testkit.Got(readAction(bufio.NewReader(client)))(t, "the action", "action=DUNNO", nil)
 	client.Close()
 	<-ended
-	if got := r.count("blockd_postfix_faults_total", "policy", "panic"); got != 1 || !strings.Contains(r.log.String(), "defect") {
-		t.Errorf("%v panics counted, log %s", got, &r.log)
-	}
+	got := r.count("blockd_postfix_faults_total", "policy", "panic")
+	testkit.Got(got, r.log.String())(t, "count", 1, "…defect…")
 }
 
 // errAfter is a connection that fails with an error of the network.

@@ -135,9 +135,7 @@ func TestPolicy(t *testing.T) {
 			}
 			answer := ask(t, r.speak(Policy), tt.request)
 			testkit.Equal(t, "answer", shown(answer), tt.want)
-			if !strings.HasPrefix(answer, "action=") || !strings.HasSuffix(answer, "\n\n") || strings.Count(answer, "\n") != 2 {
-				t.Errorf("answer %q is no action and an empty line", answer)
-			}
+			testkit.Got(answer, strings.Count(answer, "\n"))(t, "answer", "action=…\n\n", 2)
 			if ref := reference.FindString(answer); ref != "" && !strings.Contains(r.log.String(), "ref="+ref[len("ref "):]) {
 				t.Errorf("%s is not in the log:\n%s", ref, r.log.String())
 			}

@@ -100,9 +100,8 @@ func TestServerOnAUnixSocket(t *testing.T) {
 	defer c.Close()
 	io.WriteString(c, netstring("senders a@there.example"))
 	got := make([]byte, len("9:NOTFOUND ,"))
-	if _, err := io.ReadFull(c, got); err != nil || string(got) != "9:NOTFOUND ," {
-		t.Errorf("%q, %v", got, err)
-	}
+	_, err := io.ReadFull(c, got)
+	testkit.Got(err, string(got))(t, "ReadFull", nil, "9:NOTFOUND ,")
 	stop()
 }
 
@@ -118,13 +117,9 @@ func TestServerStops(t *testing.T) {
 	testkit.Eventually(t, "both connections", func() bool { return len(connections(t, r)) > 0 && connections(t, r)[0] == 2 })
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()
-	if _, err := idleAnswers.ReadByte(); err != io.EOF {
-		t.Errorf("the idle connection ends with %v", err)
-	}
+	testkit.Got(idleAnswers.ReadByte())(t, "the idle connection", "…", io.EOF)
 	testkit.Begins(t, "the busy one", exchange(t, busy, busyAnswers, half[100:]), "action=550 ")
-	if _, err := busyAnswers.ReadByte(); err != io.EOF {
-		t.Errorf("behind its answer: %v, want the end", err)
-	}
+	testkit.Got(busyAnswers.ReadByte())(t, "behind its answer", "…", io.EOF)
 	<-stopped
 	if _, err := net.Dial("tcp", address); err == nil {
 		t.Error("somebody still listens")

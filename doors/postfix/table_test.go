@@ -222,8 +222,6 @@ func FuzzTCPTable(f *testing.F) {
 			return
 		}
 		again, ok := decodeKey(appendReply(nil, "", key)[1:][:len(appendReply(nil, "", key))-2])
-		if !ok || again != key {
-			t.Fatalf("%q is the key %q, and after encoding %q", encoded, key, again)
-		}
+		testkit.MustGot(ok, again)(t, fmt.Sprintf("%q is the key", encoded), true, key)
 	})
 }
