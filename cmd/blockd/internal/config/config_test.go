@@ -170,13 +170,9 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 // A file without an octet is one that is being written. What it means by itself would be another index, with other live entries.
 func TestEmptyFile(t *testing.T) {
 	path := testkit.Write(t, filepath.Join(t.TempDir(), "config.toml"), "")
-	if _, err := Load(path); err == nil || !strings.HasPrefix(err.Error(), path+": empty, ") {
-		t.Error(err)
-	}
+	testkit.Got(Load(path))(t, "given", "…", path+": empty, …")
 	testkit.Write(t, path, "# all as it is by default\n")
-	if _, err := Load(path); err != nil {
-		t.Error(err)
-	}
+	testkit.Value(Load(path))(t)
 	testkit.Write(t, path, "")
 	t.Setenv("BLOCKD_SMTP_HOSTNAME", "mx.here.example") // as in a container
 	testkit.Equal(t, "smtp.hostname", testkit.Value(Load(path))(t).SMTP.Hostname, "mx.here.example")
@@ -239,9 +235,7 @@ func TestUpstream(t *testing.T) {
 		{"http://127.0.0.1:25", Upstream{}, false},
 	} {
 		got, err := ParseUpstream(tt.text)
-		if got != tt.want || (err == nil) != tt.ok {
-			t.Errorf("parseUpstream(%q) = %+v, %v, want %+v, ok %v", tt.text, got, err, tt.want, tt.ok)
-		}
+		testkit.Got(got, (err == nil))(t, fmt.Sprintf("parseUpstream(%q)", tt.text), tt.want, tt.ok)
 	}
 }
 

@@ -139,11 +139,7 @@ func TestListsFrom(t *testing.T) {
 	configuration, _ := listsFolder(t, strings.Replace(addedList, "lists.example", "10.1.2.3", 1))
 	text := string(testkit.Read(t, configuration))
 	testkit.Write(t, configuration, strings.Replace(text, "[http]\n", "[http]\nlists_from = [\"10.1.0.0/16\"]\n", 1))
-	if _, err := Load(configuration); err != nil {
-		t.Error(err)
-	}
+	testkit.Value(Load(configuration))(t)
 	testkit.Write(t, configuration, strings.Replace(text, "[http]\n", "[http]\nlists_from = [\"0.0.0.0/0\"]\n", 1))
-	if _, err := Load(configuration); err == nil || !strings.Contains(err.Error(), "http.lists_from: 0.0.0.0/0 is everybody") {
-		t.Error(err)
-	}
+	testkit.Got(Load(configuration))(t, "given", "…", "…http.lists_from: 0.0.0.0/0 is everybody…")
 }

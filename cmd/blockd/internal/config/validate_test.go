@@ -1,6 +1,8 @@
 package config
 
 import (
+	"blockd/internal/testkit"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -16,8 +18,6 @@ func TestListNameOf(t *testing.T) {
 		strings.Repeat("x", 99):   strings.Repeat("x", 64),
 	} {
 		got := ListNameOf(file)
-		if got != want || !listName.MatchString(got) {
-			t.Errorf("ListNameOf(%q) = %q, want %q", file, got, want)
-		}
+		testkit.Got(got, listName.MatchString(got))(t, fmt.Sprintf("ListNameOf(%q)", file), want, true)
 	}
 }

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
 	"blockd/internal/machine"
+	"blockd/internal/testkit"
 )
 
 func TestOctets(t *testing.T) {
@@ -23,9 +25,8 @@ func TestOctets(t *testing.T) {
 		{"0", 0, "0"},
 	} {
 		var got Octets
-		if err := got.UnmarshalText([]byte(tt.text)); err != nil || got != tt.want || got.String() != tt.back {
-			t.Errorf("%q is %d, %v, written %q; want %d, %q", tt.text, got, err, got, tt.want, tt.back)
-		}
+		testkit.Must(t, got.UnmarshalText([]byte(tt.text)))
+		testkit.Got(got, got.String())(t, fmt.Sprintf("%q", tt.text), tt.want, tt.back)
 	}
 	for _, text := range []string{"", "MiB", "448 MB", "448 mib", "1.5 GiB", "-1", "+1", "0x10", "1 MiB KiB", "9223372036854775808", "8388608 TiB"} {
 		got := Octets(7)

@@ -15,9 +15,7 @@ func TestLimitsReachTheSession(t *testing.T) {
 	want := session.Limits{Drain: 1, GreetWait: 2, MessageSize: 3, CommandRate: 4, Recipients: 5, HardErrors: 6, SoftErrors: 3, JunkCommands: 30, Tarpits: 10}
 	testkit.Equal(t, "sessionLimits", got, want)
 	d := sessionLimits(config.Default().SMTP)
-	if d.SoftErrors != 10 || d.JunkCommands != 100 || d.Tarpits != 256 {
-		t.Errorf("the defaults that follow from others are %d, %d and %d, want 10, 100 and 256", d.SoftErrors, d.JunkCommands, d.Tarpits)
-	}
+	testkit.Got(d.SoftErrors, d.JunkCommands, d.Tarpits)(t, "the defaults that follow from others", 10, 100, 256)
 }
 
 // A session that is given its time to end well is not cut by the server.

@@ -68,9 +68,7 @@ func TestTakenBackUnderACondition(t *testing.T) {
 func TestBlocklistThatScoresLittleIsOnlyLogged(t *testing.T) {
 	for _, score := range []string{"score USER_IN_BLACKLIST 0\n", "score USER_IN_BLOCKLIST 0 0 0 1.5\n"} {
 		lists, config := listsOf(t, "local.cf", map[string]string{"local.cf": "blocklist_from *@c.test\n" + score})
-		if !strings.Contains(lists, "c.test") || !strings.Contains(config, `mode = "shadow"`) {
-			t.Errorf("%s: lists %q in\n%s", score, lists, config)
-		}
+		testkit.Got(lists, config)(t, score, "…c.test…", `…mode = "shadow"…`)
 	}
 	for _, score := range []string{"score USER_IN_BLOCKLIST 20\n", "score USER_IN_BLACKLIST 0\nscore USER_IN_BLACKLIST 100 100 100 100\n", "score OTHER 0\n"} {
 		if _, config := listsOf(t, "local.cf", map[string]string{"local.cf": "blocklist_from *@c.test\n" + score}); strings.Contains(config, "shadow") {

@@ -1,6 +1,7 @@
 package migration_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -68,9 +69,7 @@ func TestSpamAssassinDirectives(t *testing.T) {
 		"all_spam_to spamtrap@here.example":                            "the same",
 		"blocklist_from *@more.example":                                envelope,
 	})
-	if len(r.Policies) != 1 || len(r.Policies[0].Lists) != 0 {
-		t.Errorf("policies = %v, want one without lists", r.Policies)
-	}
+	testkit.Got(len(r.Policies), len(testkit.At(r.Policies, 0).Lists))(t, r.Policies, 1, 0)
 }
 
 func TestPostfixExample(t *testing.T) {
@@ -95,9 +94,7 @@ func TestPostfixExample(t *testing.T) {
 		"postmaster@ OK":                                     "the same",
 		"reject_rbl_client zen.spamhaus.org":                 "not carried over: blockd asks no DNS lists",
 	})
-	if len(r.Policies) != 1 || strings.Join(r.Policies[0].Recipients, " ") != "postmaster@ spamtrap@here.example" {
-		t.Errorf("policies = %v", r.Policies)
-	}
+	testkit.Got(len(r.Policies), strings.Join(testkit.At(r.Policies, 0).Recipients, " "))(t, fmt.Sprintf("policies = %v", r.Policies), 1, "postmaster@ spamtrap@here.example")
 	for _, name := range r.Policies[0].Lists {
 		if name == "newsletters" {
 			t.Error("newsletters is asked behind the exceptions for recipients, and counts for them")
@@ -124,9 +121,7 @@ func TestFaultsNameTheirLine(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := testkit.File(t, tt.file, tt.text)
-			if _, err := migration.Read(t, path); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error = %v, want %q", err, tt.want)
-			}
+			testkit.Got(migration.Read(t, path))(t, "error", "…", "…"+tt.want+"…")
 		})
 	}
 }

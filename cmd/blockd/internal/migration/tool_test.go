@@ -16,9 +16,7 @@ import (
 func TestToolThatIsMissing(t *testing.T) {
 	_, _, err := tool{"blockd-has-no-such-tool", "postfix", time.Minute}.run(t.Context(), ".")
 	const want = "blockd-has-no-such-tool, which says what the configuration means, is not installed: install the package postfix of Debian"
-	if err == nil || err.Error() != want {
-		t.Errorf("error = %v, want %s", err, want)
-	}
+	testkit.Got(err)(t, "error", want)
 }
 
 // A tool that hangs, prints without end or fails ends the import with a word.
@@ -40,10 +38,7 @@ func TestToolThatFails(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			path := testkit.File(t, "tool", "#!/bin/sh\n"+tt.script+"\n")
 			testkit.Must(t, os.Chmod(path, 0o755))
-			_, _, err := tool{path, "", tt.patience}.run(t.Context(), ".")
-			if err == nil || !strings.HasSuffix(err.Error(), tt.want) {
-				t.Errorf("error = %v, want %s", err, tt.want)
-			}
+			testkit.Got(tool{path, "", tt.patience}.run(t.Context(), "."))(t, "error", "…", "…", "…"+tt.want)
 		})
 	}
 }

@@ -189,13 +189,9 @@ func TestRunFails(t *testing.T) {
 	testkit.Fails(job.Run(ctx))(t, "an ended context", context.Canceled)
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	t.Setenv("TMPDIR", nowhere)
-	if _, err := job.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "temporary file in "+nowhere) {
-		t.Errorf("no folder for the temporary file: %v", err)
-	}
+	testkit.Got(job.Run(t.Context()))(t, "no folder for the temporary file", "…", "…temporary file in "+nowhere+"…")
 	b := a
 	b.Path += ".none"
 	job = Job{Sides: [2]Side{{Files: []index.Source{a}}, {Files: []index.Source{b}}}, Memory: MinMemory}
-	if _, err := job.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "missing") {
-		t.Errorf("a missing file: %v", err)
-	}
+	testkit.Got(job.Run(t.Context()))(t, "a missing file", "…", "…missing…")
 }

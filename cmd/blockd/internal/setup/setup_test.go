@@ -36,9 +36,7 @@ func TestConfigAgreesWithTheCookbook(t *testing.T) {
 		t.Run(tt.server+"/"+tt.way, func(t *testing.T) {
 			s, ok := ServerNamed(tt.server)
 			w, ok2 := s.Way(tt.way)
-			if !ok || !ok2 {
-				t.Fatal("no such way")
-			}
+			testkit.MustGot(ok, ok2)(t, "ways", true, true)
 			got, want := tables(t, Config(s, w, "/etc/blockd")), tables(t, []byte(tt.cookbook))
 			if tt.client != "" {
 				want["smtp"].(map[string]any)["client_info"] = tt.client
@@ -182,17 +180,14 @@ func TestInstallAndUndo(t *testing.T) {
 		testkit.Must(t, install(path, "one\n", false))
 		testkit.Write(t, filepath.Join(filepath.Dir(path), OwnListPath), "spam@x.example\n")
 		testkit.Write(t, path, "one\nand more\n")
-		if _, err := Undo(path); err == nil || !strings.Contains(err.Error(), "was changed since") {
-			t.Errorf("%v", err)
-		}
+		testkit.Got(Undo(path))(t, "Undo", "…", "…was changed since…")
 		if err := install(path, "two\n", false); err == nil {
 			t.Error("replaced what somebody has changed")
 		}
 		testkit.Write(t, path, "one\n")
 		testkit.Value(Undo(path))(t)
-		if got := left(t, path); len(got) != 1 || got[0] != OwnListPath {
-			t.Errorf("left %q, want the list alone", got)
-		}
+		got := left(t, path)
+		testkit.Got(len(got), testkit.At(got, 0))(t, "left", 1, OwnListPath)
 	})
 	t.Run("not good", func(t *testing.T) {
 		path := file(t, string(packaged))
@@ -205,8 +200,6 @@ func TestInstallAndUndo(t *testing.T) {
 	t.Run("a note that is no note", func(t *testing.T) {
 		path := file(t, "")
 		testkit.Write(t, path+".init", "{")
-		if err := install(path, "one\n", true); err == nil || !strings.Contains(err.Error(), "config.toml.init cannot be read") {
-			t.Errorf("%v", err)
-		}
+		testkit.Got(install(path, "one\n", true))(t, "install", "…config.toml.init cannot be read…")
 	})
 }

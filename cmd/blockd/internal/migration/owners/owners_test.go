@@ -137,9 +137,7 @@ CREATE TABLE wblist (rid integer, sid integer, wb varchar(10) not null, primary 
 		}
 		cmd := exec.Command(program, path)
 		cmd.Stdin = strings.NewReader(create + amavisRows)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		testkit.Value(cmd.CombinedOutput())(t)
 		for _, from := range []string{path, "sqlite:" + path, file(t, "dsn", "sqlite:"+path+"\n")} {
 			r := testkit.Value(Amavis(t.Context(), from, Options{Query: ask}))(t)
 			testkit.Equal(t, fmt.Sprintf("%s: have\n%s", from, told(r)), strings.Join(sortedLines(told(r)), "\n"), strings.Join(sortedLines(strings.TrimLeft(amavisWant, "\n")), "\n"))
@@ -182,9 +180,7 @@ ann@here.example,=bank.example,allow,SpamAssassin ann@here.example
 z@z.example
 `)
 	r, err = SpamAssassinSQL(t.Context(), path, Options{Domain: "there.example"})
-	if err != nil || !strings.Contains(told(r), "\nbob@there.example,=bulk.example,block,") {
-		t.Errorf("with a domain: %v\n%s", err, told(r))
-	}
+	testkit.Got(err, told(r))(t, "with a domain", nil, "…\nbob@there.example,=bulk.example,block,…")
 }
 
 func TestMailcow(t *testing.T) {
@@ -335,9 +331,7 @@ func FuzzSieve(f *testing.F) {
 			records := testkit.Value(csv.NewReader(strings.NewReader(string(l.Text))).ReadAll())(t)
 			testkit.MustEqual(t, "records", len(records), l.Entries+1)
 			for _, record := range records[1:] {
-				if _, err := lists.ParseEntry(record[1], lists.Settings{}); err != nil {
-					t.Fatalf("%q is no entry: %v", record[1], err)
-				}
+				testkit.MustGot(lists.ParseEntry(record[1], lists.Settings{}))(t, fmt.Sprintf("%q is no entry", record[1]), "…", nil)
 			}
 		}
 	})
