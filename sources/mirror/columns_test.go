@@ -87,9 +87,7 @@ func TestRowsWithOwners(t *testing.T) {
 		if refused != nil {
 			class = refused.Class
 		}
-		if line != c.line || class != c.class {
-			t.Errorf("%+v: %q, %q, want %q, %q", c.row, line, class, c.line, c.class)
-		}
+		testkit.Got(line, class)(t, c.row, c.line, c.class)
 	}
 }
 

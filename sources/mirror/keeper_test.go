@@ -203,12 +203,9 @@ func TestKeeperFollows(t *testing.T) {
 		k.is(OK, "", 4)
 		polls := k.polls
 		k.after(10 * time.Minute)
-		if k.polls-polls > 120 || k.reads != 1 {
-			t.Errorf("%d polls and %d full reads in ten idle minutes, want 120 at most, and the first read alone", k.polls-polls, k.reads)
-		}
-		if lag := k.status().Lag(time.Now()); lag > 5*time.Second {
-			t.Errorf("lag %s, want 5s at most", lag)
-		}
+		testkit.AtMost(t, "polls in ten idle minutes", k.polls-polls, 120)
+		testkit.Equal(t, "full reads, with the first", k.reads, 1)
+		testkit.AtMost(t, "lag", k.status().Lag(time.Now()), 5*time.Second)
 	})
 }
 
@@ -230,9 +227,7 @@ func TestSourceAwayAndBack(t *testing.T) {
 		if lag := s.Lag(time.Now()); lag < time.Hour || lag > time.Since(confirmed) {
 			t.Errorf("lag %s, want an hour", lag)
 		}
-		if n := k.logged("source is not followed"); n > 7 {
-			t.Errorf("%d lines in an hour, want one in ten minutes", n)
-		}
+		testkit.AtMost(t, "lines in an hour", k.logged("source is not followed"), 7)
 		testkit.EqualSlices(t, "blockd_source_up", testkit.Samples(t, k.metrics, "blockd_source_up", "a"), []float64{0})
 		if got := testkit.Samples(t, k.metrics, "blockd_source_errors_total", "a", "unreachable"); len(got) != 1 || got[0] < 800 {
 			t.Errorf("blockd_source_errors_total = %v, want one each four seconds", got)
@@ -251,9 +246,7 @@ func TestSourceAwayAtTheStart(t *testing.T) {
 	s.before = func(context.Context, string) error { return &Error{ClassUnreachable, errors.New("refused")} }
 	bubble(t, s, nil, func(k *kept) {
 		k.is(Away, ClassUnreachable, 0)
-		if at := k.status().Confirmed; !at.IsZero() {
-			t.Errorf("confirmed at %s, want never", at)
-		}
+		testkit.Equal(t, "confirmed never", k.status().Confirmed.IsZero(), true)
 		k.before = nil
 		k.after(10 * time.Second)
 		k.is(OK, "", 1)
@@ -300,9 +293,7 @@ func TestReconcile(t *testing.T) {
 		}
 		k.before = nil
 		k.after(61 * time.Minute)
-		if k.status().Missed != 2 || k.reads != 3 {
-			t.Errorf("%d missed in %d reads, want 2 in 3", k.status().Missed, k.reads)
-		}
+		testkit.Got(k.status().Missed, k.reads)(t, "missed, and reads", 2, 3)
 	})
 }
 
@@ -375,9 +366,8 @@ func TestClockThatWasWrong(t *testing.T) {
 		if tt.ahead > 0 {
 			f.mirror.state.Read = time.Now().Add(tt.ahead)
 		}
-		if err := f.attempt(t.Context(), false); err != nil || s.reads != tt.reads {
-			t.Errorf("%d: %d full reads, %v, want %d", i, s.reads, err, tt.reads)
-		}
+		testkit.Must(t, f.attempt(t.Context(), false))
+		testkit.Equal(t, fmt.Sprintf("full reads after attempt %d", i), s.reads, tt.reads)
 	}
 }
 
@@ -388,9 +378,7 @@ func TestSourceWithoutChanges(t *testing.T) {
 		k.put("b.test")
 		k.after(5 * time.Second)
 		k.is(OK, "", 2)
-		if k.reads != 2 || k.status().Missed != 0 {
-			t.Errorf("%d reads, %d missed, want 2 and none", k.reads, k.status().Missed)
-		}
+		testkit.Got(k.reads, k.status().Missed)(t, "reads, and missed", 2, 0)
 	})
 }
 
@@ -399,9 +387,7 @@ func TestDriverPanics(t *testing.T) {
 		k.before = func(context.Context, string) error { panic("postgres://blockd:hunter2@db") }
 		k.after(6 * time.Second)
 		k.is(Away, ClassQuery, 1)
-		if strings.Contains(k.status().Error+k.log.String(), "hunter2") {
-			t.Error("what a driver panicked with is shown")
-		}
+		testkit.Lacks(t, k.status().Error+k.log.String(), "hunter2")
 		k.before = nil
 		k.after(10 * time.Second)
 		k.is(OK, "", 1)
@@ -478,9 +464,7 @@ func TestStop(t *testing.T) {
 			k.mu.Unlock()
 			k.stop()
 			k.mu.Lock()
-			if took := time.Since(began); took > grace {
-				t.Errorf("%s: stopped after %s, want %s at most", call, took, grace)
-			}
+			testkit.AtMost(t, fmt.Sprintf("time to stop: %s", call), time.Since(began), grace)
 			close(release)
 			k.settle()
 			testkit.Equal(t, fmt.Sprintf("%s: closings of the source", call), k.closed.Load(), 1)
@@ -563,9 +547,8 @@ func TestUnreadIsFollowed(t *testing.T) {
 						t.Errorf("after %d min the copy is %v behind", i, behind)
 					}
 				}
-				if tries < 5 || tries > 20 {
-					t.Errorf("%d tries in 20 min", tries)
-				}
+				testkit.AtLeast(t, "tries in 20 min", tries, 5)
+				testkit.AtMost(t, "tries in 20 min", tries, 20)
 				k.before = nil
 				k.after(longestUnread + 10*time.Second)
 				k.is(OK, "", 22)

@@ -137,9 +137,7 @@ func served(t testing.TB, folder string) []string {
 		sum, err := lists.ReadFile(context.Background(), path, lists.Settings{}, func(it *lists.Item) error {
 			if it.Kind != lists.Skip {
 				line, ok := lists.AppendEntryLine(nil, it)
-				if !ok {
-					t.Errorf("%+v has no line", it)
-				}
+				testkit.Equal(t, fmt.Sprintf("%+v has a line", it), ok, true)
 				all = append(all, string(line))
 			}
 			return nil
@@ -354,9 +352,7 @@ func TestDiskFailsAtAnyStep(t *testing.T) {
 		}
 		m.Close()
 		if tried { // there are not so many steps
-			if step < 10 {
-				t.Errorf("only %d steps", step)
-			}
+			testkit.AtLeast(t, "steps", step, 10)
 			return
 		}
 	}
@@ -468,9 +464,7 @@ func TestRowsOfFiles(t *testing.T) {
 		"whole.test\tb\tt\t\tlist:5\t", "192.0.2.0/24\tb\tt\t\tlist:6\t", "list:7 unsupported", "list:8 syntax",
 		"ann@bulk.test\tp\tx\t1893456000\tfrom:7\twhy",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q\nwant %q", got, want)
-	}
+	testkit.EqualSlices(t, "lines", got, want)
 }
 
 func TestTooManyRows(t *testing.T) {
@@ -587,9 +581,8 @@ func TestDamagedCopyIsReadAnew(t *testing.T) {
 		testkit.Must(t, damage(folder))
 		s.edit(rng)
 		m = mustOpen(t, folder)
-		if _, err := bring(t.Context(), m, s); err != nil || !slices.Equal(served(t, folder), s.lines(t)) {
-			t.Errorf("%v", err)
-		}
+		testkit.Value(bring(t.Context(), m, s))(t)
+		testkit.EqualSlices(t, "served", served(t, folder), s.lines(t))
 	}
 }
 
@@ -630,9 +623,8 @@ func TestEditedList(t *testing.T) {
 				t.Errorf("%+v: %q", settings, line)
 			}
 		}
-		if told, err := m.Follow(t.Context(), s); err != nil || told.Changed {
-			t.Errorf("%+v: followed: %+v, %v", settings, told, err)
-		}
+		told := testkit.Value(m.Follow(t.Context(), s))(t)
+		testkit.Equal(t, fmt.Sprintf("%+v: followed", settings), told.Changed, false)
 		m.Close()
 	}
 }
@@ -671,14 +663,11 @@ func TestOneSortsAtATime(t *testing.T) {
 	m := testkit.Value(Open(Options{Folder: folder, turn: turn}))(t)
 	defer m.Close()
 	s, rng := newTable(1)
-	if _, err := m.Read(t.Context(), s); err != nil || len(turn) != 0 {
-		t.Fatalf("%v, %d have the turn", err, len(turn))
-	}
+	testkit.Value(m.Read(t.Context(), s))(t)
+	testkit.MustEqual(t, "those that have the turn", len(turn), 0)
 	turn <- struct{}{} // another copy's
 	s.edit(rng)
-	if _, err := m.Follow(t.Context(), s); err != nil {
-		t.Errorf("changes: %v", err)
-	}
+	testkit.Value(m.Follow(t.Context(), s))(t)
 	before := served(t, folder)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -695,9 +684,8 @@ func TestOneSortsAtATime(t *testing.T) {
 	}
 	s.given = nil
 	<-turn
-	if _, err := m.Read(t.Context(), s); err != nil || len(turn) != 0 {
-		t.Errorf("%v, %d have the turn", err, len(turn))
-	}
+	testkit.Value(m.Read(t.Context(), s))(t)
+	testkit.Equal(t, "those that have the turn", len(turn), 0)
 }
 
 // endless gives rows until it is released.
@@ -750,9 +738,7 @@ func TestManyReads(t *testing.T) {
 	for range lists {
 		<-full
 	}
-	if n := open() - before; n > 3*lists+5 {
-		t.Errorf("%d lists hold %d files", lists, n)
-	}
+	testkit.AtMost(t, fmt.Sprintf("files that %d lists hold", lists), open()-before, 3*lists+5)
 	close(release)
 	for range lists {
 		testkit.Should(t, <-ended)

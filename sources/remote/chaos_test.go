@@ -214,9 +214,8 @@ func TestTheEndOfTheDaemonIsNoFault(t *testing.T) {
 				ctx, stop := context.WithTimeout(t.Context(), time.Second)
 				defer stop()
 				began := time.Now()
-				if err := x.Run(ctx); err != nil || time.Since(began) != time.Second {
-					t.Errorf("Run() = %v after %s", err, time.Since(began))
-				}
+				testkit.Must(t, x.Run(ctx))
+				testkit.Equal(t, "time of Run", time.Since(began), time.Second)
 				x.counted(0, 0, 0, 0)
 				x.tidy()
 				testkit.Equal(t, "log", x.log.String(), "")
@@ -272,8 +271,7 @@ func TestOnlySoManyAtATime(t *testing.T) {
 		defer stop()
 		began := time.Now()
 		testkit.Must(t, x.Fetch(t.Context()))
-		if took := time.Since(began); took != 3*time.Second || most != maxFetches {
-			t.Errorf("%d at a time, %s for all", most, took)
-		}
+		took := time.Since(began)
+		testkit.Got(took, most)(t, "time for all, and fetches at a time", 3*time.Second, maxFetches)
 	})
 }

@@ -34,9 +34,8 @@ func TestTheCopyIsAnOrdinaryFileAndTheRestIsHidden(t *testing.T) {
 	if info, _ := x.stat(); info.Mode() != 0o640 {
 		t.Errorf("mode %s, want 0644 less the umask", info.Mode())
 	}
-	if info, err := os.Stat(filepath.Dir(receiptPath(x.path))); err != nil || info.Mode() != 0o700|os.ModeDir {
-		t.Errorf("the folder of the receipt: %v, %v", info, err)
-	}
+	info := testkit.Value(os.Stat(filepath.Dir(receiptPath(x.path))))(t)
+	testkit.Equal(t, "the folder of the receipt", info.Mode(), 0o700|os.ModeDir)
 	shown := testkit.Value(filepath.Glob(folder + "/[^.]*"))(t)
 	testkit.Equal(t, "the folder shows", len(shown), 1)
 }
@@ -239,9 +238,7 @@ func TestFetchReportsEverySource(t *testing.T) {
 	})
 	err := x.Fetch(t.Context())
 	want := "list bad: status: the server answers 404 Not Found\nlist worse: status: the server answers 404 Not Found"
-	if err == nil || err.Error() != want {
-		t.Errorf("Fetch() = %v, want %s", err, want)
-	}
+	testkit.Equal(t, "Fetch()", fmt.Sprint(err), want)
 	testkit.Equal(t, "the good list", string(testkit.Value(os.ReadFile(filepath.Join(folder, "good")))(t)), list)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()

@@ -39,9 +39,7 @@ func TestPauses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			testkit.Equal(t, "least", tt.pause(0), tt.least)
-			if got := tt.pause(1); got.Round(time.Second) != tt.most {
-				t.Errorf("most = %s, want %s", got, tt.most)
-			}
+			testkit.Equal(t, "most", tt.pause(1).Round(time.Second), tt.most)
 			for range 1000 {
 				if got := tt.pause(rand.Float64()); got < tt.least || got > tt.most+time.Second {
 					t.Errorf("%s is not between %s and %s", got, tt.least, tt.most)
@@ -118,9 +116,7 @@ func TestRunAsksBySchedule(t *testing.T) {
 			}
 			different[c.gap(n)] = true
 		}
-		if len(different) < 50 {
-			t.Errorf("only %d different pauses", len(different))
-		}
+		testkit.AtLeast(t, "different pauses", len(different), 50)
 		x.counted(1, float64(len(c.asked)-1), 0, 0)
 		if n := strings.Count(x.log.String(), "\n"); n != 1 {
 			t.Errorf("%d log lines:\n%s", n, x.log)
@@ -147,9 +143,7 @@ func TestRunBacksOffAndComesBack(t *testing.T) {
 				t.Errorf("pause %d: %s, want %s to %s", n+1, g, most/2, most)
 			}
 		}
-		if g := c.gap(8); g < 54*time.Minute {
-			t.Errorf("after a success: %s", g)
-		}
+		testkit.AtLeast(t, "after a success", c.gap(8), 54*time.Minute)
 		x.holds("old.example\n")
 		log := x.log.String()
 		if strings.Count(log, "list not fetched") != 7 || strings.Count(log, "list server answers again") != 1 || strings.Count(log, "\n") != 8 {
@@ -178,9 +172,7 @@ func TestRunWaitsAsLongAsTheServerAsks(t *testing.T) {
 					io.WriteString(w, list)
 				}
 			})
-			if c.gap(1) != 5*time.Hour || c.gap(2) != mostRetryAfter {
-				t.Errorf("pauses of %s and %s, want 5h and 24h", c.gap(1), c.gap(2))
-			}
+			testkit.Got(c.gap(1), c.gap(2))(t, "pauses", 5*time.Hour, mostRetryAfter)
 		})
 	}
 }
@@ -259,8 +251,7 @@ func TestNowAsksAtOnce(t *testing.T) {
 			c.note()
 			io.WriteString(w, list)
 		})
-		if len(c.asked) != 2 || c.asked[1] != 10*time.Minute {
-			t.Errorf("asked after %v, want at once and after 10m", c.asked)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("asked after %v", c.asked), len(c.asked), 2)
+		testkit.Equal(t, fmt.Sprintf("asked after %v", c.asked), c.asked[1], 10*time.Minute)
 	})
 }

@@ -156,9 +156,7 @@ func TestChecked(t *testing.T) {
 	s := Source{URL: serveFiles(t, map[string]string{"/l": "bulk.example\n"}) + "/l"}
 	x := newFixture(t, s)
 	s.Path = x.path
-	if at := s.Checked(); !at.IsZero() {
-		t.Errorf("Checked() = %s before there is a copy", at)
-	}
+	testkit.Equal(t, "never checked before there is a copy", s.Checked().IsZero(), true)
 	began := time.Now()
 	x.fetch()
 	if at := s.Checked(); at.Before(began) || at.After(time.Now()) {
@@ -166,18 +164,12 @@ func TestChecked(t *testing.T) {
 	}
 	other := s
 	other.URL += "?other"
-	if at := other.Checked(); !at.IsZero() {
-		t.Errorf("Checked() = %s of another URL", at)
-	}
+	testkit.Equal(t, "never checked: another URL", other.Checked().IsZero(), true)
 	backup := began.Add(-365 * 24 * time.Hour)
 	testkit.Must(t, os.Chtimes(x.path, backup, backup))
-	if at := s.Checked(); !at.IsZero() {
-		t.Errorf("Checked() = %s of a file that is not what was stored", at)
-	}
+	testkit.Equal(t, "never checked: a file that is not what was stored", s.Checked().IsZero(), true)
 	x.fetch() // the content is what the server has
-	if at := s.Checked(); at.Before(began) {
-		t.Errorf("Checked() = %s after the server has confirmed it", at)
-	}
+	testkit.Equal(t, "checked before the server has confirmed it", s.Checked().Before(began), false)
 }
 
 // TestFetchDue asks no server twice within Every.
@@ -192,9 +184,8 @@ func TestFetchDue(t *testing.T) {
 	x := newFixture(t, s)
 	due := func(want int, when string) {
 		t.Helper()
-		if err := x.FetchDue(t.Context()); err != nil || asked != want {
-			t.Errorf("%s: asked %d times, %v; want %d", when, asked, err, want)
-		}
+		testkit.Must(t, x.FetchDue(t.Context()))
+		testkit.Equal(t, fmt.Sprintf("%s: requests", when), asked, want)
 	}
 	due(1, "no copy")
 	due(1, "fetched a moment ago")

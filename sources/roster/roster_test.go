@@ -31,9 +31,7 @@ func TestBrake(t *testing.T) {
 		for i := range nodes {
 			nodes[i] = Report{Node: fmt.Sprint("mx", i), Channel: "prod", Sequence: 7, Begun: begun, Checks: 1_000_000, Refused: 50_000, Since: Counts{Sequence: 7, Checks: 1_000_000, Refused: 50_000}}
 		}
-		if f := b.Look(nodes, "prod", 8); f.Halt {
-			t.Errorf("%s: %s before anything is taken", tt.name, f)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: halted before anything is taken", tt.name), b.Look(nodes, "prod", 8).Halt, false)
 		for i := range nodes {
 			checks := uint64(100 * 60 * tt.minutes)
 			if i < 10 {
@@ -78,9 +76,8 @@ func TestBook(t *testing.T) {
 	}
 	testkit.Equal(t, "a known node that says less", b.Put(Report{Node: "3"}, 100, now), nil)
 	testkit.Equal(t, "room that became free", b.Put(Report{Node: "new"}, 100, now), nil)
-	if err := b.Put(Report{Node: "new"}, MaxReport, now.Add(Life)); err != nil || len(b.All(now.Add(Life))) != 1 {
-		t.Errorf("after all have gone: %v", err)
-	}
+	testkit.Must(t, b.Put(Report{Node: "new"}, MaxReport, now.Add(Life)))
+	testkit.Equal(t, "after all have gone", len(b.All(now.Add(Life))), 1)
 	merged := Merge([]Report{{Node: "b", At: now}, {Node: "a", At: now}}, []Report{{Node: "b", At: now.Add(1), Version: "newer"}})
 	if len(merged) != 2 || merged[0].Node != "a" || merged[1].Version != "newer" {
 		t.Errorf("Merge() = %+v", merged)
@@ -170,9 +167,7 @@ func TestPastIsBounded(t *testing.T) {
 		now = now.Add(Life)
 		p.Look(all, true, now)
 	}
-	if len(p.of) > 2*MostNodes {
-		t.Errorf("%d nodes are remembered", len(p.of))
-	}
+	testkit.AtMost(t, "nodes that are remembered", len(p.of), 2*MostNodes)
 	if gone := p.Look(nil, true, now.Add(Life)); len(gone) != 2*MostNodes || gone[len(gone)-1].Node != "real" {
 		t.Errorf("%d are gone, the last %+v", len(gone), gone[len(gone)-1])
 	}

@@ -277,9 +277,7 @@ func TestAnotherStore(t *testing.T) {
 	once(t, n)
 	c.store = Folder(filepath.Join(t.TempDir(), "another"))
 	c.add("spam", "y@more.example")
-	if told := c.publish(); told.Sequence != 3 {
-		t.Errorf("sequence %d", told.Sequence)
-	}
+	testkit.Equal(t, "sequence", c.publish().Sequence, 3)
 	n.From = c.store
 	once(t, n)
 	c.agrees(n)
@@ -294,9 +292,7 @@ func TestLostObjectsAreWrittenAgain(t *testing.T) {
 	for _, path := range []string{filepath.Join(c.folder, filesName), filepath.Join(c.folder, objectsName), c.store.path("objects")} {
 		testkit.Must(t, os.RemoveAll(path))
 	}
-	if told := c.publish(); told.Written == 0 {
-		t.Errorf("%+v", told)
-	}
+	testkit.AtLeast(t, "octets written", c.publish().Written, 1)
 	c.fresh()
 }
 

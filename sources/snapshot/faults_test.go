@@ -196,9 +196,7 @@ func TestTimes(t *testing.T) {
 		}
 		time.Sleep(7 * 24 * time.Hour) // the publisher is away for a week
 		away.Once(t.Context())
-		if s := away.Status(); s.Sequence != 2 {
-			t.Errorf("%+v", s)
-		}
+		testkit.Equal(t, "sequence", away.Status().Sequence, 2)
 		c.agrees(away)
 		if r := away.Remarks(time.Now()); len(r) != 1 || !strings.Contains(r[0], "max_age") {
 			t.Errorf("remarks %q", r)

@@ -62,13 +62,10 @@ func TestARestartHasWhatWasThere(t *testing.T) {
 	once(t, n)
 	n.Close()
 	again := c.node(o)
-	if s := again.Status(); s.Sequence != 1 || s.Seen != 1 {
-		t.Errorf("status after a restart: %+v", s)
-	}
+	s := again.Status()
+	testkit.Equal(t, "sequence and seen after a restart", [...]int64{s.Sequence, s.Seen}, [...]int64{1, 1})
 	c.agrees(again)
-	if _, err := os.Stat(filepath.Join(o.Folder, lockName)); err != nil {
-		t.Error(err)
-	}
+	testkit.Value(os.Stat(filepath.Join(o.Folder, lockName)))(t)
 	other := New(o, nil)
 	testkit.IsError(t, "a second one", other.Open(), ErrLocked)
 }
@@ -82,9 +79,8 @@ func TestAPublisherThatLostItsFolder(t *testing.T) {
 	once(t, n)
 	testkit.Must(t, os.RemoveAll(c.folder))
 	c.add("spam", "one@more.example")
-	if told := c.publish(); told.Sequence != 2 || told.Added != 1 || told.Removed != 0 {
-		t.Errorf("%+v", told)
-	}
+	told := c.publish()
+	testkit.Equal(t, "sequence, added, removed", [...]int64{told.Sequence, told.Added, told.Removed}, [...]int64{2, 1, 0})
 	before := n.counters.fetch[kindWhole]
 	once(t, n)
 	c.agrees(n)
@@ -113,9 +109,7 @@ func TestWhatEasesIsForAllAtOnce(t *testing.T) {
 	}
 	for _, s := range steps {
 		s.change()
-		if told := c.publish(); len(told.Stages) != s.stages {
-			t.Errorf("%s: %d stages, want %d", s.what, len(told.Stages), s.stages)
-		}
+		testkit.Equal(t, fmt.Sprintf("stages: %s", s.what), len(c.publish().Stages), s.stages)
 	}
 }
 
@@ -142,9 +136,8 @@ func TestHaltAndPin(t *testing.T) {
 	once(t, old)
 	once(t, stays)
 	for _, n := range []*Node{old, stays} {
-		if s := n.Status(); s.Sequence != 1 || !s.ByChannel {
-			t.Errorf("halted: %+v", s)
-		}
+		s := n.Status()
+		testkit.Got(s.Sequence, s.ByChannel)(t, "halted", 1, true)
 	}
 	halted := map[string][]byte{}
 	for _, name := range []string{pinName("prod"), pinName("prod") + minisign.Suffix} {
@@ -153,9 +146,8 @@ func TestHaltAndPin(t *testing.T) {
 	}
 	c.remove("spam", "wrong@good.example")
 	c.add("spam", "right@bulk.example")
-	if told := c.publish(); !told.Lifted || told.Sequence != 3 {
-		t.Errorf("%+v", told)
-	}
+	told := c.publish()
+	testkit.Got(told.Lifted, told.Sequence)(t, "lifted, and sequence", true, 3)
 	once(t, old) // a pin that is gone for one look may come back
 	once(t, old)
 	c.agrees(old)
@@ -183,9 +175,8 @@ func TestAnOperatorsPinHolds(t *testing.T) {
 	}
 	testkit.Must(t, SetPin(n.Folder, 0))
 	once(t, n)
-	if s := n.Status(); s.Sequence != 2 || s.Pinned != 0 {
-		t.Errorf("not pinned any more: %+v", s)
-	}
+	s := n.Status()
+	testkit.Equal(t, "not pinned any more", [...]int64{s.Sequence, s.Pinned}, [...]int64{2, 0})
 	c.agrees(n)
 }
 
@@ -254,9 +245,8 @@ func TestWhatWasPublishedAgainStays(t *testing.T) {
 		t.Fatalf("%+v, %v", told, err)
 	}
 	c.add("spam", addresses(110, 120)...)
-	if told, err = p.PublishChanges(t.Context(), c.content()); err != nil || told.Sequence != 6 {
-		t.Fatalf("%+v, %v", told, err)
-	}
+	told = testkit.Value(p.PublishChanges(t.Context(), c.content()))(t)
+	testkit.MustEqual(t, "sequence", told.Sequence, 6)
 }
 
 // Those that can be published again are in the store.
@@ -274,9 +264,8 @@ func TestSequencesThatAreThere(t *testing.T) {
 	if kept, err = Kept(c.folder, "other"); err != nil || len(kept) != 0 {
 		t.Fatalf("of another channel: %+v, %v", kept, err)
 	}
-	if kept, err = Kept(t.TempDir(), "prod"); err != nil || len(kept) != 0 {
-		t.Fatalf("of no publisher: %+v, %v", kept, err)
-	}
+	kept = testkit.Value(Kept(t.TempDir(), "prod"))(t)
+	testkit.MustEqual(t, fmt.Sprintf("of no publisher: %+v", kept), len(kept), 0)
 }
 
 // Three hundred nodes take a sequence in stages, each when its turn says so; a halt brings all back.
@@ -363,9 +352,7 @@ func TestARelayServesWhatItHas(t *testing.T) {
 	once(t, relay)
 	once(t, behind)
 	c.agrees(behind)
-	if behind.counters.fetch[kindDelta] == 0 {
-		t.Error("no delta came over the relay")
-	}
+	testkit.AtLeast(t, "deltas that came over the relay", behind.counters.fetch[kindDelta], 1)
 	fresh := c.options() // wants whole objects, of which the relay has had deltas alone
 	fresh.From, fresh.Relays = gone{}, []Store{web}
 	late := c.node(fresh)
@@ -512,9 +499,7 @@ func served(t testing.TB, folder, list string) []string {
 	for _, path := range files {
 		text := testkit.Value(os.ReadFile(path))(t)
 		body, ok := strings.CutPrefix(string(text), head)
-		if !ok {
-			t.Fatalf("%s: no head", path)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("%s: a head", path), ok, true)
 		for l := range strings.Lines(body) {
 			all = append(all, l)
 		}

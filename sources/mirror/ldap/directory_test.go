@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -99,9 +98,7 @@ func TestDirectory(t *testing.T) {
 	})
 
 	t.Run("pages", func(t *testing.T) {
-		if got := rowsOf(t, mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail")})); len(got) != many {
-			t.Errorf("%d entries", len(got))
-		}
+		testkit.Equal(t, "entries", len(rowsOf(t, mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail")}))), many)
 		testkit.EqualSlices(t, "a filter", rowsOf(t, mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail?one?(|(cn=s7)(cn=s11))")})), []string{"s11@bulk.test", "s7@bulk.test"})
 		testkit.EqualSlices(t, "one object", rowsOf(t, mustOpen(t, Options{DSN: server.URL("cn=s7,ou=many,dc=test?mail?base")})), []string{"s7@bulk.test"})
 	})
@@ -234,9 +231,7 @@ func TestDirectory(t *testing.T) {
 			t.Errorf("%s, %v", text, err)
 		}
 		s = mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?telephoneNumber"), Overlap: time.Minute})
-		if text, err = s.Plan(t.Context()); err != nil || !strings.Contains(text, "no change will be found before reconcile") {
-			t.Errorf("%s, %v", text, err)
-		}
+		testkit.Has(t, testkit.Value(s.Plan(t.Context()))(t), "no change will be found before reconcile")
 	})
 
 	t.Run("a connection that was lost between two reads", func(t *testing.T) {
@@ -273,10 +268,8 @@ func TestURL(t *testing.T) {
 			authorities: "/ca.pem", bindDN: "a", password: "b", base: "dc=test", scope: ldap.ScopeWholeSubtree, filter: "(objectClass=*)"},
 		"ldap://a:b@127.0.0.2/dc=test": {network: "tcp", address: "127.0.0.2:389", host: "127.0.0.2", bindDN: "a", password: "b", base: "dc=test", scope: ldap.ScopeWholeSubtree, filter: "(objectClass=*)"},
 	} {
-		got, err := parseURL(text)
-		if err != nil || !reflect.DeepEqual(*got, want) {
-			t.Errorf("%s: %+v, %v", text, got, err)
-		}
+		got := testkit.Value(parseURL(text))(t)
+		testkit.EqualDeep(t, fmt.Sprintf("%s: %+v", text, got), *got, want)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -79,9 +78,7 @@ func newDatabase(t *testing.T, s *mariadbserver.Server) *database {
 
 func (d *database) do(t testing.TB, text string, args ...any) {
 	t.Helper()
-	if _, err := d.DB.Exec("use "+d.name+";"+text, args...); err != nil {
-		t.Fatalf("%.200s: %v", text, err)
-	}
+	testkit.Value(d.DB.Exec("use "+d.name+";"+text, args...))(t)
 }
 
 // source opens the database as a list does; with a log it has what the source asks for.
@@ -401,9 +398,7 @@ func testHung(t *testing.T, d *database) {
 	defer d.Stop(t)()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := s.Fingerprint(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
-	}
+	testkit.Fails(s.Fingerprint(ctx))(t, "a call with a deadline", context.DeadlineExceeded)
 }
 
 func testWatermark(t *testing.T, d *database) {

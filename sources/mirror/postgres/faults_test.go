@@ -67,9 +67,7 @@ func TestServerCrashesDuringFullRead(t *testing.T) {
 		t.Errorf("the copy is %+v, was %+v", now, before)
 	}
 	testkit.Must(t, shared.Start())
-	if told := c.Update(t); told.Entries != 50001 {
-		t.Errorf("when it is back: %+v", told)
-	}
+	testkit.Equal(t, "entries when it is back", c.Update(t).Entries, 50001)
 }
 
 func TestReadThatYieldEnds(t *testing.T) {
@@ -79,9 +77,7 @@ func TestReadThatYieldEnds(t *testing.T) {
 	full := &mirror.Error{Class: mirror.ClassDisk, Err: errors.New("full")}
 	testkit.Fails(s.All(t.Context(), func(mirror.Row) error { return full }))(t, "yield's error came back as", full)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := s.All(ctx, func(mirror.Row) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	testkit.Fails(s.All(ctx, func(mirror.Row) error { cancel(); return nil }))(t, "cancelled", context.Canceled)
 	if found, _ := mirrortest.Rows(t, s); len(found) != 50000 {
 		t.Errorf("%d rows then", len(found))
 	}

@@ -23,9 +23,7 @@ func database(t *testing.T, statements ...string) (path string) {
 	db := testkit.Value(sql.Open("sqlite", "file:"+path))(t)
 	defer db.Close()
 	for _, s := range statements {
-		if _, err := db.Exec(s); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
+		testkit.Value(db.Exec(s))(t)
 	}
 	return path
 }
@@ -89,9 +87,7 @@ func find(t *testing.T, name, kind string) *Preset {
 func compare(t *testing.T, got, want []string) {
 	t.Helper()
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("have\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	testkit.EqualSlices(t, "rows", got, want)
 }
 
 // The tables of amavisd-new, README.sql-mysql.
@@ -214,9 +210,7 @@ func TestEnumerate(t *testing.T) {
 	} {
 		got, err := enumerate(tt.query, false)
 		if tt.fault != "" {
-			if err == nil || !strings.HasPrefix(err.Error(), tt.fault) {
-				t.Errorf("%s\nhave %q, %v, want %s", tt.query, got, err, tt.fault)
-			}
+			testkit.Begins(t, tt.query, fmt.Sprint(err), tt.fault)
 		} else if got != tt.want || err != nil {
 			t.Errorf("%s\nhave %q, %v\nwant %q", tt.query, got, err, tt.want)
 		}
@@ -349,9 +343,7 @@ func agree(t *testing.T, path, kind, postfixKind string, open func(p *Preset) (m
 			t.Errorf("%s: Postfix says %q (%v), and the list has it: %v (%v)", key, value, there, has, action)
 		}
 	}
-	if len(judged) < 9 {
-		t.Errorf("Postfix found %q", judged)
-	}
+	testkit.AtLeast(t, fmt.Sprintf("what Postfix found: %q", judged), len(judged), 9)
 }
 
 func TestPostfixAgreesOnSQLite(t *testing.T) {

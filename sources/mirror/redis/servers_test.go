@@ -84,9 +84,7 @@ func TestFaults(t *testing.T) {
 			}
 			mirrortest.WantFault(t, err, test.class, test.words, "s3cr3t")
 		}
-		if len(x) > 0 {
-			t.Errorf("%+v: %v", test, x)
-		}
+		testkit.Equal(t, fmt.Sprintf("%+v: %v", test, x), len(x), 0)
 	}
 }
 
@@ -145,9 +143,7 @@ func TestKey(t *testing.T) {
 		mark := x.read(t, s)
 		x.want(t, want...)
 		mirrortest.WantTooOld(t, key, s, mark)
-		if plan, err := s.Plan(ctx); err != nil || !strings.Contains(plan, "read each time") {
-			t.Errorf("%q, %v", plan, err)
-		}
+		testkit.Has(t, testkit.Value(s.Plan(ctx))(t), "read each time")
 	}
 }
 
@@ -246,9 +242,7 @@ func TestFailoverThatLosesChanges(t *testing.T) {
 		if errors.Is(err, mirror.ErrTooOld) {
 			return true
 		}
-		if err == nil {
-			t.Fatal("lost changes are not seen")
-		}
+		testkit.MustEqual(t, "lost changes are seen", err != nil, true)
 		return false
 	})
 	x.read(t, s)
@@ -281,9 +275,7 @@ func TestCluster(t *testing.T) {
 		if again := (table{}); len(x) != 300 || again.read(t, open(t, o)) != after || !maps.Equal(x, again) {
 			t.Errorf("%d shards: %d entries by changes, %d by reading", shards, len(x), len(again))
 		}
-		if plan, err := s.Plan(t.Context()); err != nil || !strings.Contains(plan, "a Cluster") {
-			t.Errorf("%q, %v", plan, err)
-		}
+		testkit.Has(t, testkit.Value(s.Plan(t.Context()))(t), "a Cluster")
 	}
 	o := Options{DSN: nodes[0].URL(), List: "cluster", Shards: 16}
 	s, x := open(t, o), table{}
@@ -411,9 +403,7 @@ func TestEveryServedStateIsAPrefix(t *testing.T) {
 		states = append(states, list.Now())
 	}
 	copied.CheckStates(t, states)
-	if killed < kills {
-		t.Errorf("the server was killed %d times of %d", killed, kills)
-	}
+	testkit.AtLeast(t, "kills of the server", killed, kills)
 }
 
 // BenchmarkRead reads a list of a million entries of 37 octets into a copy, and takes changes in. BLOCKD_TEST_ROWS gives another

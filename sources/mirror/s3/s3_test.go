@@ -117,16 +117,12 @@ func TestPrefixes(t *testing.T) {
 	}
 	for prefix, want := range map[string]int64{"many/": 1003, "": 1003, "many/0007": 1, "many/0": 0, "nothing/": 0} {
 		c := copyOf(t, Options{DSN: store.url(prefix), Settings: lists.Settings{Format: "plain"}})
-		if told := c.Read(t); told.Entries != want {
-			t.Errorf("%q: %+v", prefix, told)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q", prefix), c.Read(t).Entries, want)
 		c.Follow(t)
 	}
 	anonymous := mustOpen(t, Options{DSN: "s3://" + store.address() + "/lists/many/?region=eu-central-1"})
-	text, err := anonymous.Plan(t.Context())
-	if err != nil || !strings.Contains(text, "get 1003 objects of ") || !strings.Contains(text, "many/0009  ") || !strings.Contains(text, "and 993 more") {
-		t.Errorf("%s, %v", text, err)
-	}
+	text := testkit.Value(anonymous.Plan(t.Context()))(t)
+	testkit.Has(t, text, "get 1003 objects of ", "many/0009  ", "and 993 more")
 }
 
 // An object that is replaced between its listing and the end of the read never gives a mixture.
@@ -406,9 +402,8 @@ func copyOf(t testing.TB, o Options) *mirrortest.Copy {
 	o.Folder = t.TempDir()
 	c := mirrortest.NewCopy(t, mustOpen(t, o), o.Settings)
 	t.Cleanup(func() {
-		if left, err := os.ReadDir(o.Folder); err != nil || len(left) > 0 {
-			t.Errorf("temporary files stay: %v, %v", left, err)
-		}
+		left := testkit.Value(os.ReadDir(o.Folder))(t)
+		testkit.Equal(t, fmt.Sprintf("temporary files stay: %v", left), len(left), 0)
 	})
 	return c
 }
@@ -463,9 +458,7 @@ func TestURL(t *testing.T) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 			continue
 		}
-		if _, err := Open(Options{DSN: text}); err != nil {
-			t.Errorf("%s: %v", text, err)
-		}
+		testkit.Value(Open(Options{DSN: text}))(t)
 	}
 }
 

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -55,9 +54,7 @@ func newDatabase(t testing.TB, mode string) database {
 
 func (d database) do(t testing.TB, text string, args ...any) {
 	t.Helper()
-	if _, err := d.Exec(text, args...); err != nil {
-		t.Fatalf("%.200s: %v", text, err)
-	}
+	testkit.Value(d.Exec(text, args...))(t)
 }
 
 // source opens the database as a list does; with a log it has what the source asks for.
@@ -259,9 +256,7 @@ func TestOptions(t *testing.T) {
 		_, err := Open(o)
 		mirrortest.WantRefused(t, o, err, strings.TrimSpace(want), "secret")
 	}
-	if _, err := Open(good); err != nil {
-		t.Error(err)
-	}
+	testkit.Value(Open(good))(t)
 }
 
 func TestClasses(t *testing.T) {
@@ -388,9 +383,7 @@ func TestBusy(t *testing.T) {
 	testkit.Must(t, tx.Commit())
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := s.All(ctx, mirrortest.Skip); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
-	}
+	testkit.Fails(s.All(ctx, mirrortest.Skip))(t, "a call with a deadline", context.DeadlineExceeded)
 }
 
 // TestTwoListsOfOneFile reads two lists from one file. The second one does not end the first one's lock, so that another process
@@ -410,9 +403,7 @@ func TestTwoListsOfOneFile(t *testing.T) {
 			return err
 		}
 		p.order.Close()
-		if err := p.Wait(); err == nil {
-			t.Error("another process wrote while the file was read")
-		}
+		testkit.Equal(t, "another process cannot write while the file is read", p.Wait() != nil, true)
 		return nil
 	})
 	testkit.Should(t, err)
