@@ -51,9 +51,7 @@ func TestAdd(t *testing.T) {
 	add(t, l, Line{Time: noon, By: "anna", Action: EntryAdd, Subject: "block <b@bank.example>", Why: "phishing\n\u202e\x00", Detail: "until 2027"})
 	add(t, l, Line{By: "bert (desk)", Action: ListPause, Subject: "bulk"}, Line{By: "anna", Action: ListResume, Subject: strings.Repeat("ä", 2000)})
 	found := search(t, l, Query{})
-	if len(found.Lines) != 3 || found.Next != "" || found.Damaged != 0 {
-		t.Fatalf("%+v", found)
-	}
+	testkit.MustGot(len(found.Lines), found.Next, found.Damaged)(t, "lines, next, damaged", 3, "", 0)
 	first, last := found.Lines[2], found.Lines[0]
 	if !first.Time.Equal(noon) || first.Why != "phishing\n\u202e\x00" || first.Previous != "" || last.Previous != found.Lines[1].Hash || len(last.Subject) != 1000 || last.Time.Before(noon) {
 		t.Errorf("first %+v, last %+v", first, last)
@@ -121,9 +119,8 @@ func TestVerifyTells(t *testing.T) {
 	testkit.Must(t, os.Rename(l.file(2), l.file(2)+".old"))
 	broken("a file is missing")
 	testkit.Must(t, os.Rename(l.file(2)+".old", l.file(2)))
-	if c := verify(t, l, end); !c.Has || c.Lines != 8 {
-		t.Errorf("as it was: %+v", c)
-	}
+	c := verify(t, l, end)
+	testkit.Got(c.Has, c.Lines)(t, "as it was", true, 8)
 	testkit.Must(t, os.Remove(l.file(files[len(files)-1])))
 	testkit.Equal(t, "the end is cut off, and a hash of it is there", verify(t, l, end).Has, false)
 }
@@ -141,14 +138,11 @@ func TestTorn(t *testing.T) {
 		if c := verify(t, l, ""); c.Lines != kept || c.Unfinished != (whole[size-1] != '\n') {
 			t.Fatalf("cut at %d: %+v, want %d lines", size, c, kept)
 		}
-		if n := len(search(t, l, Query{}).Lines); n != int(kept) {
-			t.Fatalf("cut at %d: found %d lines, want %d", size, n, kept)
-		}
+		testkit.MustEqual(t, fmt.Sprintf("lines found, cut at %d", size), len(search(t, l, Query{}).Lines), int(kept))
 		next := New(l.settings) // the process was killed
 		add(t, next, Line{By: "anna", Action: EntryAdd, Subject: "after"})
-		if c := verify(t, l, ""); c.Lines != kept+1 || c.Unfinished {
-			t.Fatalf("after a cut at %d: %+v, want %d lines", size, c, kept+1)
-		}
+		c := verify(t, l, "")
+		testkit.MustGot(c.Lines, c.Unfinished)(t, fmt.Sprintf("after a cut at %d", size), kept+1, false)
 	}
 }
 

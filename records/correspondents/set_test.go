@@ -60,9 +60,8 @@ func TestWhoIsLearned(t *testing.T) {
 	} {
 		recipient, _ := addr.Parse(tt.recipient)
 		sender, _ := addr.Parse(tt.sender)
-		if got := set.Learn(sender, recipient, time.Now()); got != tt.want || set.Has(recipient) != tt.want {
-			t.Errorf("Learn(%q, %q) = %v, and Has %v, want %v", tt.sender, tt.recipient, got, set.Has(recipient), tt.want)
-		}
+		got := set.Learn(sender, recipient, time.Now())
+		testkit.Got(got, set.Has(recipient))(t, fmt.Sprintf("Learn(%q, %q) Has", tt.sender, tt.recipient), tt.want, tt.want)
 	}
 	if set.Has(parse(t, "other@there.example")) {
 		t.Error("to write to one address makes its neighbour a correspondent")
@@ -263,9 +262,7 @@ func TestUnreadableFileBeginsAnew(t *testing.T) {
 			set.Close()
 			spoil(s.Path)
 			again, anew, err := Open(s)
-			if err != nil || anew == nil || again.Len() != 0 {
-				t.Fatalf("Open = %v, %v", anew, err)
-			}
+			testkit.MustGot(err, anew != nil, again.Len())(t, "Open", nil, true, 0)
 			again.Learn(parse(t, "anna@here.example"), parse(t, "eve@there.example"), time.Now())
 			testkit.Must(t, again.Save())
 			again.Close()

@@ -87,9 +87,7 @@ func TestFullDisk(t *testing.T) {
 		testkit.Equal(t, "known", s.Known("a.example"), true)
 		testkit.Must(t, os.Mkdir(folder, 0o700))
 		stop()
-		if n := strings.Count(out.String(), "not kept"); n != 1 {
-			t.Errorf("%d lines:\n%s", n, &out)
-		}
+		testkit.Equal(t, fmt.Sprintf("lines of the log:\n%s", &out), strings.Count(out.String(), "not kept"), 1)
 		reg := prometheus.NewRegistry()
 		s.Register(reg)
 		for _, v := range testkit.Samples(t, reg, "blockd_first_seen_save_errors_total") {
@@ -118,9 +116,7 @@ func TestAnew(t *testing.T) {
 	} {
 		testkit.Write(t, path, c.content)
 		s, anew, err := Open(path, settings)
-		if err != nil || anew == nil || !strings.Contains(anew.Error(), c.want) {
-			t.Fatalf("%s: %v, %v", c.name, anew, err)
-		}
+		testkit.MustGot(err, anew)(t, c.name, nil, "…"+c.want+"…")
 		testkit.Equal(t, fmt.Sprintf("%s: known", c.name), s.Known("a.example"), false)
 		testkit.Equal(t, fmt.Sprintf("%s: put aside", c.name), string(testkit.Read(t, path+AsideSuffix)), c.content)
 		s.AddIfAbsent("b.example")
@@ -151,9 +147,7 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestNoSet(t *testing.T) {
 	var s *Set
-	if !s.Known("a.example") || s.AddIfAbsent("a.example") {
-		t.Error("a key is new to no set")
-	}
+	testkit.Got(s.Known("a.example"), s.AddIfAbsent("a.example"))(t, "of no set: known, and new", true, false)
 	testkit.Should(t, s.Save())
 	s.Close()
 }

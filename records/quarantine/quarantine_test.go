@@ -108,9 +108,7 @@ func TestRelease(t *testing.T) {
 	f := folder(t, map[string]string{one: message("a@bulk.example", []string{"u@here.example"}, text), two: message("", []string{"u@here.example", "v@here.example", "w@here.example"}, text), "3.x": "foreign\r\n"})
 	var got []string
 	r, err := f.Release(t.Context(), "1700000001", "helpdesk\r\nBcc: x", false, taken(&got))
-	if err != nil || r.Left || r.ID != one || len(got) != 1 {
-		t.Fatalf("released %+v, %v, %q", r, err, got)
-	}
+	testkit.MustGot(err, r.Left, r.ID, len(got))(t, fmt.Sprintf("released %q", got), nil, false, one, 1)
 	sent, rest, _ := strings.Cut(got[0], "\r\n")
 	testkit.Begins(t, "sent", sent, "a@bulk.example > [u@here.example]: X-Blockd-Released: ")
 	testkit.Got(strings.HasSuffix(sent, " by helpdesk__Bcc:_x"), rest)(t, "sent", true, received+text)
@@ -131,9 +129,7 @@ func TestReleaseOnce(t *testing.T) {
 	id := "1700000001.M1P1Q1.host"
 	f := folder(t, map[string]string{id: message("a@bulk.example", []string{"u@here.example"}, "\r\n")})
 	away := errors.New("connection refused")
-	if _, err := f.Release(t.Context(), id, "", false, func(context.Context, Mail) ([]Delivery, error) { return nil, away }); !errors.Is(err, away) {
-		t.Error(err)
-	}
+	testkit.Fails(f.Release(t.Context(), id, "", false, func(context.Context, Mail) ([]Delivery, error) { return nil, away }))(t, "a server that is away", away)
 	refused := func(_ context.Context, m Mail) ([]Delivery, error) {
 		return []Delivery{{"u@here.example", false, "554 no"}}, m.End()
 	}

@@ -53,12 +53,8 @@ func TestRefusalsOfOneSenderFold(t *testing.T) {
 			testkit.MustEqual(t, fmt.Sprintf("refusal %d is folded", n), folded, n >= PerSender)
 			testkit.MustEqual(t, fmt.Sprintf("reference of refusal %d", n), ref, want)
 		}
-		if ref, folded := table.Refused(refusal("192.0.2.7", "y@bad.example", 900)); folded || ref != "ref0000900" {
-			t.Errorf("another sender: %s, folded %v", ref, folded)
-		}
-		if ref, folded := table.Refused(refusal("192.0.2.8", "x@bad.example", 901)); folded || ref != "ref0000901" {
-			t.Errorf("another client: %s, folded %v", ref, folded)
-		}
+		testkit.Got(table.Refused(refusal("192.0.2.7", "y@bad.example", 900)))(t, "another sender", "ref0000900", false)
+		testkit.Got(table.Refused(refusal("192.0.2.8", "x@bad.example", 901)))(t, "another client", "ref0000901", false)
 		time.Sleep(Window + 2*time.Second)
 		synctest.Wait()
 		if len(out.kept) != 1 || out.kept[0].Repeated != 512 || out.kept[0].Ref != "ref0000000" || out.kept[0].Recipient != "r521@here.example" {
@@ -108,9 +104,8 @@ func TestSendersThatChangeFoldByNetwork(t *testing.T) {
 	}
 	testkit.Got(full, table.Line(netip.MustParseAddr("192.0.2.1")))(t, "lines in full, and room for one more", PerNetwork, false)
 	for _, other := range []string{"192.0.3.1", "2001:db8::1"} {
-		if _, folded := table.Refused(refusal(other, "x@bad.example", 1)); folded || !table.Line(netip.MustParseAddr(other)) {
-			t.Errorf("%s is folded", other)
-		}
+		_, folded := table.Refused(refusal(other, "x@bad.example", 1))
+		testkit.Got(folded, table.Line(netip.MustParseAddr(other)))(t, fmt.Sprintf("%s: folded, and room for a line", other), false, true)
 	}
 	if !table.Line(netip.Addr{}) { // of a table that is not told the client
 		t.Error("a line about no client is left out")
@@ -136,9 +131,7 @@ func TestFirstRefusalBehindOtherLines(t *testing.T) {
 	if ref, folded := table.Refused(refusal("192.0.2.7", "x@bad.example", 1)); folded || ref != "ref0000001" {
 		t.Errorf("%s, folded %v: nothing is written under this reference for a minute", ref, folded)
 	}
-	if ref, folded := table.Refused(refusal("192.0.2.8", "y@bad.example", 2)); !folded || ref != "ref0000001" {
-		t.Errorf("the second: %s, folded %v", ref, folded)
-	}
+	testkit.Got(table.Refused(refusal("192.0.2.8", "y@bad.example", 2)))(t, "the second", "ref0000001", true)
 }
 
 // TestReferencesAreWrittenAcrossWindows: the windows of a network and of its senders end
@@ -203,8 +196,7 @@ func TestBoundedMemory(t *testing.T) {
 func TestNilTableFoldsNothing(t *testing.T) {
 	var table *Table
 	for n := range 100 {
-		if ref, folded := table.Refused(refusal("192.0.2.7", "x@bad.example", n)); folded || ref != fmt.Sprintf("ref%07d", n) || !table.Line(netip.Addr{}) {
-			t.Fatal("folded")
-		}
+		ref, folded := table.Refused(refusal("192.0.2.7", "x@bad.example", n))
+		testkit.MustGot(folded, ref, table.Line(netip.Addr{}))(t, "folded, reference, and room for a line", false, fmt.Sprintf("ref%07d", n), true)
 	}
 }
