@@ -39,9 +39,7 @@ func TestServe(t *testing.T) {
 			testkit.Equal(t, fmt.Sprintf("%s %s", network, host), shown(exchange(t, network, address, "bulk.example.dbl.here.example", dns.TypeA)), "NOERROR 127.0.0.2")
 		}
 		stop()
-		if _, err := net.Dial("tcp", address); err == nil {
-			t.Error("the listener is still open")
-		}
+		testkit.Fails(net.Dial("tcp", address))(t, "behind the end", syscall.ECONNREFUSED)
 	}
 }
 

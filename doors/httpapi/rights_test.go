@@ -53,9 +53,7 @@ func TestSessionOfARevokedTokenHasNoName(t *testing.T) {
 	f := newEntryFixture(t)
 	boss := newToken(t, f.tokens.path, "boss", Admin)
 	signIn(t, f.fixture, f.read)
-	if found, err := RevokeToken(f.tokens.path, "viewer", nil, ""); !found || err != nil {
-		t.Fatal(found, err)
-	}
+	testkit.MustGot(RevokeToken(f.tokens.path, "viewer", nil, ""))(t, "revoke", true, nil)
 	l := decoded[SessionList](t, f.ask("GET", "/v1/sessions", "", boss), 200, asJSON)
 	testkit.Got(len(l.Sessions), testkit.At(l.Sessions, 0).Name)(t, fmt.Sprintf("%+v", l), 1, "a revoked token")
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -229,9 +230,7 @@ func TestServeEndsGracefully(t *testing.T) {
 		t.Errorf("a stream that was cut off looks whole: %q, %v", line, err)
 	}
 	<-stopped
-	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
-		t.Error("still listening")
-	}
+	testkit.Fails(net.Dial("tcp", l.Addr().String()))(t, "behind the end", syscall.ECONNREFUSED)
 }
 
 func TestServeTellsOfABrokenListener(t *testing.T) {

@@ -168,9 +168,7 @@ func TestRevokedAtOnce(t *testing.T) {
 	path := f.tokens.path
 	status := func(header string) int { return f.ask("GET", "/v1/lists", "", header).Code }
 	testkit.MustEqual(t, "before", status(f.read), 200)
-	if found, err := RevokeToken(path, "viewer", nil, ""); err != nil || !found {
-		t.Fatal(found, err)
-	}
+	testkit.MustGot(RevokeToken(path, "viewer", nil, ""))(t, "revoke", true, nil)
 	testkit.Got(RevokeToken(path, "viewer", nil, ""))(t, "revoked twice", false, nil)
 	testkit.Equal(t, "revoked", status(f.read), 401)
 	testkit.Equal(t, "the other one", status(f.write), 200)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -121,9 +122,7 @@ func TestServerStops(t *testing.T) {
 	testkit.Begins(t, "the busy one", exchange(t, busy, busyAnswers, half[100:]), "action=550 ")
 	testkit.Got(busyAnswers.ReadByte())(t, "behind its answer", "…", io.EOF)
 	<-stopped
-	if _, err := net.Dial("tcp", address); err == nil {
-		t.Error("somebody still listens")
-	}
+	testkit.Fails(net.Dial("tcp", address))(t, "behind the end", syscall.ECONNREFUSED)
 }
 
 // connections are the values of the gauge.

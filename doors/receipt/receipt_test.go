@@ -110,9 +110,7 @@ func TestPage(t *testing.T) {
 	// The contact that leads to this page is no news here.
 	testkit.Lacks(t, text, "lists.example")
 	policy := resp.Header.Get("Content-Security-Policy")
-	if !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") || resp.Header.Get("Referrer-Policy") != "no-referrer" || resp.Header.Get("Cache-Control") != "no-store" {
-		t.Errorf("header %v", resp.Header)
-	}
+	testkit.Got(policy, resp.Header.Get("Referrer-Policy"), resp.Header.Get("Cache-Control"))(t, "header", "default-src 'none'; style-src 'sha256-…", "no-referrer", "no-store")
 	r.Contact = func(list, ref string) string { return "mailto:postmaster@here.example?subject=" + ref }
 	testkit.Has(t, textOf(t, r.call("GET", "/r/"+ref, "", "198.51.100.1")), `<a href="mailto:postmaster@here.example?subject=`+ref+`">`)
 	r.Contact = func(list, ref string) string { return "javascript:alert(1)" }
@@ -125,9 +123,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("where the list comes from:\n%s", text)
 	}
 	home, complaints = "javascript:alert(1)", "data:text/html,x"
-	if text := textOf(t, r.call("GET", "/r/"+ref, "", "198.51.100.1")); strings.Contains(text, "href") || strings.Contains(text, "javascript") {
-		t.Errorf("a list's address that is none is shown:\n%s", text)
-	}
+	testkit.Lacks(t, textOf(t, r.call("GET", "/r/"+ref, "", "198.51.100.1")), "href", "javascript")
 	testkit.Equal(t, "searches for one reference", r.searches, 1)
 }
 
@@ -139,9 +135,8 @@ func TestLanguages(t *testing.T) {
 		strings.Repeat("aa,", 500) + "de": "en",
 	} {
 		resp := r.call("GET", "/r/"+ref, "", "198.51.100.1", "Accept-Language: "+accept)
-		if got := resp.Header.Get("Content-Language"); got != want || !strings.Contains(textOf(t, resp), `<html lang="`+want+`">`) {
-			t.Errorf("%.40q: %s, want %s", accept, got, want)
-		}
+		got := resp.Header.Get("Content-Language")
+		testkit.Got(got, textOf(t, resp))(t, fmt.Sprintf("%.40q", accept), want, "…"+`<html lang="`+want+`">…`)
 	}
 	// Each language has all words, with the places that they need.
 	for i, w := range catalogues {
@@ -169,9 +164,7 @@ func TestUnknownIsOne(t *testing.T) {
 		if want == "" {
 			want = text
 		}
-		if resp.StatusCode != 404 || text != want {
-			t.Errorf("%s: %d\n%s", path, resp.StatusCode, text)
-		}
+		testkit.Got(resp.StatusCode, text)(t, path, 404, want)
 		r.gives(t, 404, "POST", path, "note=x", "198.51.100.2")
 	}
 	testkit.Equal(t, "searches", r.searches, 0)
@@ -194,9 +187,7 @@ func TestRequest(t *testing.T) {
 	r := newRig(t)
 	ref := r.refuse("anna@bulk.example", "bad")
 	resp := r.call("POST", "/r/"+ref, url.Values{"note": {"  I am\r\n\ta person\x1b[31m\u202e " + strings.Repeat("ä", 400)}}.Encode(), "198.51.100.1")
-	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/r/"+ref {
-		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
-	}
+	testkit.MustGot(resp.StatusCode, resp.Header.Get("Location"))(t, "the answer", http.StatusSeeOther, "/r/"+ref)
 	q, err := r.Requests.Get(ref)
 	if err != nil || q.State != Open || q.Sender != "anna@bulk.example" || q.List != "bad" || !strings.HasPrefix(q.Note, "I am a person[31m ä") || len(q.Note) > MaxNote || strings.ContainsAny(q.Note, "\x1b\u202e\n") {
 		t.Errorf("%+v, %v", q, err)
@@ -209,9 +200,7 @@ func TestRequest(t *testing.T) {
 	has := func(when, want string, asks bool) {
 		t.Helper()
 		text := textOf(t, r.call("GET", "/r/"+ref, "", "198.51.100.1"))
-		if !strings.Contains(text, want) || strings.Contains(text, "<form") != asks {
-			t.Errorf("%s: no %q in\n%s", when, want, text)
-		}
+		testkit.Got(text, strings.Contains(text, "<form"))(t, when, "…"+want+"…", asks)
 	}
 	has("open", "Your request waits for a person", false)
 	now := time.Now()
@@ -258,9 +247,8 @@ func TestRequestsAreBounded(t *testing.T) {
 		ask(303, "d@bulk.example", "198.51.100.1") // on the next day
 		time.Sleep(keptFor)
 		ask(303, "e@bulk.example", "198.51.100.1") // later
-		if all, damaged, err := r.Requests.All(); len(all) != 2 || damaged != 0 || err != nil {
-			t.Errorf("%d requests are kept for longer than they should, want 2 (%d, %v)", len(all), damaged, err)
-		}
+		all, damaged, err := r.Requests.All()
+		testkit.Got(len(all), damaged, err)(t, "requests kept", 2, 0, nil)
 	})
 }
 
@@ -353,9 +341,7 @@ func TestFloods(t *testing.T) {
 		}
 		r.gives(t, 303, "POST", "/r/"+r.refuse("b@bulk.example", "bad"), "", "203.0.113.1") // after the clock was set right
 		all, _, err := r.Requests.All()
-		if len(all) != mostADay+1 || err != nil {
-			t.Errorf("%d requests, %v: some are lost", len(all), err)
-		}
+		testkit.Got(len(all), err)(t, "requests of a day", mostADay+1, nil)
 		for range mostPages { // an hour back: the bound of a minute begins anew, and holds
 			r.allows(netip.MustParsePrefix("203.0.113.7/32"), time.Now().Add(time.Hour))
 		}
@@ -394,9 +380,7 @@ func TestProofIsAsked(t *testing.T) {
 	asked := 0
 	r.Proves = func(_ context.Context, q Request) Proof {
 		asked++
-		if _, err := r.Requests.Get(q.Ref); err != nil {
-			t.Errorf("the request is not kept yet: %v", err)
-		}
+		testkit.Value(r.Requests.Get(q.Ref))(t)
 		return SPF
 	}
 	ref := r.refuse("anna@bulk.example", "bad")
@@ -425,9 +409,8 @@ func TestReferences(t *testing.T) {
 	r := newRig(t)
 	look := regexp.MustCompile(`^[0-9a-hjkmnp-tv-z]{16}$`)
 	for range 1000 {
-		if ref := r.Key.NewRef(); !look.MatchString(ref) || !r.Key.Made(ref) {
-			t.Fatalf("%q", ref)
-		}
+		ref := r.Key.NewRef()
+		testkit.MustGot(look.MatchString(ref), r.Key.Made(ref))(t, "a reference", true, true)
 	}
 	// The key is the same behind a restart, and for two that make it at the same time.
 	dir := t.TempDir()
@@ -443,9 +426,7 @@ func TestReferences(t *testing.T) {
 		}
 	}
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "key"), []byte("torn"), 0o600))
-	if _, err := OpenKey(dir); err == nil || !strings.Contains(err.Error(), "want a key of 64 hexadecimal digits") {
-		t.Errorf("a torn key: %v", err)
-	}
+	testkit.Got(OpenKey(dir))(t, "a torn key", "…", "…want a key of 64 hexadecimal digits…")
 }
 
 // What is no request is left out and counted.
@@ -456,9 +437,8 @@ func TestDamagedRequests(t *testing.T) {
 	for name, text := range map[string]string{"torn.request": `{"ref":"to`, "other.request": `{"ref":"another"}`, "key.1": "x", "README": "x"} {
 		testkit.Must(t, os.WriteFile(filepath.Join(r.folder, name), []byte(text), 0o600))
 	}
-	if all, damaged, err := r.Requests.All(); len(all) != 1 || all[0].Ref != ref || damaged != 2 || err != nil {
-		t.Errorf("%+v, %d damaged, %v", all, damaged, err)
-	}
+	all, damaged, err := r.Requests.All()
+	testkit.Got(len(all), testkit.At(all, 0).Ref, damaged, err)(t, "damaged", 1, ref, 2, nil)
 	testkit.Fails(r.Requests.Get("../../etc/passwd"))(t, "a path as reference", ErrNoRequest)
 }
 

@@ -228,9 +228,7 @@ func TestPasswords(t *testing.T) {
 func TestFilesOfPasswords(t *testing.T) {
 	for name, text := range map[string]string{"empty": "\n", "two lines": "a\nb\n", "too long": strings.Repeat("x", 2000)} {
 		path := testkit.File(t, "password", text)
-		if _, err := readUsers(map[string]string{"x": path}); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Got(readUsers(map[string]string{"x": path}))(t, name, "…", "…"+path+"…")
 	}
 	path := testkit.File(t, "password", "one\r\n")
 	u, err := readUsers(map[string]string{"x": path})
@@ -280,9 +278,7 @@ func TestStop(t *testing.T) {
 		defer close(ended)
 		stop()
 	}()
-	if _, err := idle.r.ReadByte(); err != io.EOF {
-		t.Errorf("idle connection: %v", err)
-	}
+	testkit.Got(idle.r.ReadByte())(t, "idle connection", "…", io.EOF)
 	half.Write(command[10:])
 	if got, _ := io.ReadAll(half.r); string(got) != ":1\r\n" {
 		t.Errorf("half a command: %q", got)
@@ -367,9 +363,7 @@ func TestTransactionIsBounded(t *testing.T) {
 	if n := s.held.Load(); n > 1<<20 {
 		t.Errorf("%d octets of answers are kept at once", n)
 	}
-	if head, _ := p.r.ReadString('\n'); head != fmt.Sprintf("*%d\r\n", n) {
-		t.Fatalf("%q", head)
-	}
+	testkit.MustGot(p.r.ReadString('\n'))(t, "the head", fmt.Sprintf("*%d\r\n", n), "…")
 	for range n {
 		if one := p.answer(t); !strings.HasPrefix(one, "*") {
 			t.Fatalf("%.100q", one)

@@ -19,8 +19,7 @@ var noon = time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC)
 
 func open(t *testing.T, path string) *Set {
 	t.Helper()
-	s := testkit.Value(Open(Settings{Path: path, Idle: time.Hour, Max: 24 * time.Hour}))(t)
-	return s
+	return testkit.Value(Open(Settings{Path: path, Idle: time.Hour, Max: 24 * time.Hour}))(t)
 }
 
 func begin(t *testing.T, s *Set, at time.Time, token string) string {
@@ -47,14 +46,9 @@ func TestBoundsOfTime(t *testing.T) {
 			found, ok, err := s.Find(at, used)
 			testkit.MustGot(err, ok)(t, at, nil, true)
 			testkit.Must(t, s.Use(at, found.ID))
-			if want := at.Sub(noon) < time.Hour; there(t, s, at, idle) != want {
-				t.Errorf("%s: a session without a request: there is %t", at, !want)
-			}
+			testkit.Equal(t, at.String()+": a session without a request is there", there(t, s, at, idle), at.Sub(noon) < time.Hour)
 		}
-		if there(t, s, at, used) {
-			t.Error("a session is older than Max")
-		}
-		testkit.Equal(t, "the answer", len(s.All(at)), 0)
+		testkit.Got(there(t, s, at, used), len(s.All(at)))(t, "a session that is older than Max, and all", false, 0)
 	}
 }
 
@@ -67,23 +61,16 @@ func TestProcessesShareTheFile(t *testing.T) {
 		testkit.Got(there(t, s, noon, one), there(t, s, noon, two))(t, "sessions of both processes", true, true)
 	}
 	testkit.MustEqual(t, "ended", len(testkit.Value(b.End(noon, func(s Session) bool { return s.Token == "a" }))(t)), 1)
-	if there(t, a, noon, one) || !there(t, a, noon, two) {
-		t.Error("sessions")
-	}
+	testkit.Got(there(t, a, noon, one), there(t, a, noon, two))(t, "sessions, of which the other process has ended one", false, true)
 	found, _, _ := a.Find(noon, two)
-	if err := a.Use(noon.Add(50*time.Minute), found.ID); err != nil || !there(t, b, noon.Add(100*time.Minute), two) {
-		t.Error("the other process does not know that a session is used", err)
-	}
-	if text := string(testkit.Read(t, path)); strings.Contains(text, two) || !strings.Contains(text, found.ID) {
-		t.Errorf("the file has the secret: %s", text)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
+	testkit.Must(t, a.Use(noon.Add(50*time.Minute), found.ID))
+	testkit.Equal(t, "a session that the other process uses", there(t, b, noon.Add(100*time.Minute), two), true)
+	text := string(testkit.Read(t, path))
+	testkit.Has(t, text, found.ID)
+	testkit.Lacks(t, text, two)
+	testkit.Equal(t, "mode", testkit.Value(os.Stat(path))(t).Mode(), 0o600)
 	os.Remove(path)
-	if there(t, a, noon, two) || there(t, b, noon, two) {
-		t.Error("the file is gone, and its sessions are not")
-	}
+	testkit.Got(there(t, a, noon, two), there(t, b, noon, two))(t, "sessions of a file that is gone", false, false)
 }
 
 // One holder ends only its own sessions by beginning more, and all together have a bound.
@@ -101,9 +88,7 @@ func TestBoundsOfNumber(t *testing.T) {
 	for i := range Most {
 		begin(t, s, at.Add(time.Second), fmt.Sprintf("holder %d", i))
 	}
-	if n := len(s.All(at)); n != Most || there(t, s, at, other) {
-		t.Errorf("%d sessions, and the oldest is there", n)
-	}
+	testkit.Got(len(s.All(at)), there(t, s, at, other))(t, "all, and the oldest", Most, false)
 }
 
 // A file that cannot be written keeps nobody out, and lets nobody in again; one that is damaged vouches for nobody.
@@ -123,9 +108,7 @@ func TestFaultsOfTheFile(t *testing.T) {
 	if _, ok, err := s.Find(noon, secret); !ok || err == nil { // which is told of once
 		t.Errorf("a session that could not be written: %t, %v", ok, err)
 	}
-	if there(t, s, noon, kept) {
-		t.Error("the file has gone, and its session is there")
-	}
+	testkit.Equal(t, "the session of a file that has gone", there(t, s, noon, kept), false)
 	os.Remove(folder)
 	testkit.Must(t, os.Rename(away, folder))
 	testkit.Got(there(t, s, noon, kept), there(t, s, noon, secret))(t, "sessions of the file that is there again", true, true)
@@ -135,9 +118,7 @@ func TestFaultsOfTheFile(t *testing.T) {
 	}
 	testkit.Got(s.Find(noon, kept))(t, "behind a damaged file", "…", "…", nil)
 	begin(t, s, noon, "b")
-	if !there(t, open(t, path), noon, secret) {
-		t.Error("the damaged file was not written anew")
-	}
+	testkit.Equal(t, "a session in the place of the damaged file", there(t, open(t, path), noon, secret), true)
 }
 
 // What cannot be ended in the file has ended all the same while the process runs.
@@ -157,9 +138,7 @@ func TestEndedWithoutAFile(t *testing.T) {
 		t.Fatal(ended, err)
 	}
 	testkit.Write(t, path, string(slices.Concat(content, content)[:len(content)])) // a new time
-	if there(t, s, noon, secret) {
-		t.Error("it was ended, and is there again")
-	}
+	testkit.Equal(t, "a session that was ended", there(t, s, noon, secret), false)
 }
 
 // Many sessions of few holders do not end the one of another, however long it was not used.
@@ -170,8 +149,7 @@ func TestFewHoldersEndTheirOwn(t *testing.T) {
 		begin(t, s, noon.Add(time.Duration(1+i)*time.Millisecond), fmt.Sprintf("holder %d", i%60))
 	}
 	at := noon.Add(time.Minute)
-	n := len(s.All(at))
-	testkit.Got(n, there(t, s, at, other))(t, "sessions", Most, true)
+	testkit.Got(len(s.All(at)), there(t, s, at, other))(t, "all, and the oldest", Most, true)
 }
 
 // A request does not wait for another process that changes the file, and counts all the same.
@@ -183,12 +161,9 @@ func TestUseWhileAnotherProcessWrites(t *testing.T) {
 	later := noon.Add(50 * time.Minute)
 	testkit.Should(t, s.Use(later, idOf(secret)))
 	lock.Close()
-	if !there(t, s, noon.Add(100*time.Minute), secret) {
-		t.Error("a request that came meanwhile does not count")
-	}
-	if err := s.Use(noon.Add(100*time.Minute), idOf(secret)); err != nil || !there(t, open(t, path), noon.Add(159*time.Minute), secret) {
-		t.Errorf("the file does not learn of the next one: %v", err)
-	}
+	testkit.Equal(t, "behind a request that came meanwhile", there(t, s, noon.Add(100*time.Minute), secret), true)
+	testkit.Must(t, s.Use(noon.Add(100*time.Minute), idOf(secret)))
+	testkit.Equal(t, "behind the next one, in the file", there(t, open(t, path), noon.Add(159*time.Minute), secret), true)
 }
 
 // What was ended while there is no room for another file has ended after a restart too; other sessions have not.
@@ -203,9 +178,7 @@ func TestEndedOnAFullDisk(t *testing.T) {
 		t.Fatal(ended, err)
 	}
 	for name, set := range map[string]*Set{"the process": s, "another one": next, "the next one": open(t, path)} {
-		if there(t, set, noon, gone) || !there(t, set, noon, kept) {
-			t.Errorf("%s: the session that was ended is there: %t, the other one: %t", name, there(t, set, noon, gone), there(t, set, noon, kept))
-		}
+		testkit.Got(there(t, set, noon, gone), there(t, set, noon, kept))(t, name+": the session that was ended, and the other one", false, true)
 	}
 	testkit.Must(t, os.Rename(path, filepath.Join(folder, "short")))
 	s = open(t, filepath.Join(folder, "short"))
