@@ -145,9 +145,7 @@ func TestInstallAndUndo(t *testing.T) {
 	t.Run("nothing there", func(t *testing.T) {
 		path := file(t, "")
 		testkit.Must(t, install(path, "one\n", false))
-		if err := install(path, "two\n", false); err != nil { // its own, unchanged
-			t.Fatal(err)
-		}
+		testkit.Must(t, install(path, "two\n", false)) // its own, unchanged
 		testkit.Value(Undo(path))(t)
 		testkit.Equal(t, "left", len(left(t, path)), 0)
 		testkit.Fails(Undo(path))(t, "undone twice", ErrNothing)
@@ -157,9 +155,8 @@ func TestInstallAndUndo(t *testing.T) {
 		for _, text := range []string{"one\n", "two\n"} {
 			testkit.Must(t, install(path, text, false))
 		}
-		if _, err := Undo(path); err != nil || !bytes.Equal(testkit.Read(t, path), packaged) {
-			t.Errorf("%v, and it is %q", err, testkit.Read(t, path))
-		}
+		testkit.Value(Undo(path))(t)
+		testkit.Equal(t, "undone", string(testkit.Read(t, path)), string(packaged))
 	})
 	t.Run("somebody's", func(t *testing.T) {
 		path := file(t, "mine\n")
@@ -171,9 +168,8 @@ func TestInstallAndUndo(t *testing.T) {
 		testkit.Must(t, os.Chmod(path, 0o600))
 		testkit.Must(t, install(path, "one\n", true))
 		testkit.Equal(t, "mode", testkit.Value(os.Stat(path))(t).Mode().Perm(), 0o600)
-		if _, err := Undo(path); err != nil || string(testkit.Read(t, path)) != "mine\n" {
-			t.Errorf("%v, and it is %q", err, testkit.Read(t, path))
-		}
+		testkit.Value(Undo(path))(t)
+		testkit.Equal(t, "undone", string(testkit.Read(t, path)), "mine\n")
 	})
 	t.Run("changed since", func(t *testing.T) {
 		path := file(t, "")
@@ -186,15 +182,12 @@ func TestInstallAndUndo(t *testing.T) {
 		}
 		testkit.Write(t, path, "one\n")
 		testkit.Value(Undo(path))(t)
-		got := left(t, path)
-		testkit.Got(len(got), testkit.At(got, 0))(t, "left", 1, OwnListPath)
+		testkit.EqualSlices(t, "left", left(t, path), []string{OwnListPath})
 	})
 	t.Run("not good", func(t *testing.T) {
 		path := file(t, string(packaged))
 		bad := errors.New("bad")
-		if err := Install(path, []byte("one\n"), packaged, senders, false, func(string) error { return bad }); !errors.Is(err, bad) {
-			t.Fatal(err)
-		}
+		testkit.IsError(t, "install", Install(path, []byte("one\n"), packaged, senders, false, func(string) error { return bad }), bad)
 		testkit.Equal(t, "it", string(testkit.Read(t, path)), string(packaged))
 	})
 	t.Run("a note that is no note", func(t *testing.T) {
