@@ -45,9 +45,7 @@ func search(t *testing.T, l *Log, q Query) Found {
 // What is added is found, the newest first, and is a chain, of which anybody can count the sums.
 func TestAdd(t *testing.T) {
 	l := journal(t)
-	if c := verify(t, l, ""); c.Lines != 0 || len(search(t, l, Query{}).Lines) != 0 {
-		t.Errorf("before the first line: %+v", c)
-	}
+	testkit.Got(verify(t, l, "").Lines, len(search(t, l, Query{}).Lines))(t, "before the first line", 0, 0)
 	add(t, l, Line{Time: noon, By: "anna", Action: EntryAdd, Subject: "block <b@bank.example>", Why: "phishing\n\u202e\x00", Detail: "until 2027"})
 	add(t, l, Line{By: "bert (desk)", Action: ListPause, Subject: "bulk"}, Line{By: "anna", Action: ListResume, Subject: strings.Repeat("ä", 2000)})
 	found := search(t, l, Query{})
@@ -65,9 +63,7 @@ func TestAdd(t *testing.T) {
 	part, _, _ := strings.Cut(line, `,"hash":"`)
 	sum := sha256.Sum256([]byte(part))
 	testkit.Equal(t, fmt.Sprintf("the sum of %q", part), hex.EncodeToString(sum[:]), first.Hash)
-	if l.Problem() != nil || (*Log)(nil).Add(Line{}) != nil || (*Log)(nil).Problem() != nil {
-		t.Error("a problem where there is none")
-	}
+	testkit.Got(l.Problem(), (*Log)(nil).Add(Line{}), (*Log)(nil).Problem())(t, "problems", nil, nil, nil)
 }
 
 // No octet can change, no line go, come twice, or change its place, and no file go, without being told. The end alone can go.
@@ -105,9 +101,7 @@ func TestVerifyTells(t *testing.T) {
 		for i := range lines {
 			put(bytes.Join(slices.Delete(slices.Clone(lines), i, i+1), nil))
 			if n == 1 && i == 0 {
-				if c := verify(t, l, end); c.Origin == "" {
-					t.Error("the first line is gone, and the chain begins anew")
-				}
+				testkit.Equal(t, "the first line is gone, and the chain has an origin", verify(t, l, end).Origin != "", true)
 			} else {
 				broken(fmt.Sprintf("file %d without line %d", n, i))
 			}
@@ -155,12 +149,9 @@ func TestDamagedEnd(t *testing.T) {
 		testkit.Value(f.WriteString(bad))(t)
 		f.Close()
 		add(t, New(l.settings), Line{By: "anna", Action: EntryAdd, Subject: "two"})
-		if _, err := Verify(context.Background(), l.settings.Folder, ""); !strings.Contains(fmt.Sprint(err), "00000001.jsonl:2: the chain is broken: ") {
-			t.Errorf("%.10q: %v", bad, err)
-		}
-		if found := search(t, l, Query{}); len(found.Lines) != 2 {
-			t.Errorf("%.10q: found %d lines of 2", bad, len(found.Lines))
-		}
+		_, err := Verify(context.Background(), l.settings.Folder, "")
+		testkit.Has(t, fmt.Sprint(err), "00000001.jsonl:2: the chain is broken: ")
+		testkit.Equal(t, fmt.Sprintf("%.10q: lines found", bad), len(search(t, l, Query{}).Lines), 2)
 	}
 }
 
@@ -185,9 +176,7 @@ func TestTogether(t *testing.T) {
 	testkit.Equal(t, "lines", verify(t, l, "").Lines, writers*each)
 	for w := range writers {
 		for i, line := range search(t, l, Query{By: fmt.Sprint(w)}).Lines {
-			if line.Subject != fmt.Sprint(each-1-i) {
-				t.Fatalf("writer %d, line %d: %s", w, i, line.Subject)
-			}
+			testkit.MustEqual(t, fmt.Sprintf("writer %d, line %d", w, i), line.Subject, fmt.Sprint(each-1-i))
 		}
 	}
 }
@@ -246,9 +235,7 @@ func TestUnwritable(t *testing.T) {
 	testkit.Must(t, os.Remove(l.settings.Folder))
 	testkit.Must(t, os.Rename(l.settings.Folder+".away", l.settings.Folder))
 	add(t, l, Line{By: "anna", Action: EntryAdd, Subject: "two"})
-	if c := verify(t, l, ""); c.Lines != 2 || l.Problem() != nil {
-		t.Errorf("%+v, problem %v", c, l.Problem())
-	}
+	testkit.Got(verify(t, l, "").Lines, l.Problem())(t, "lines, and the problem", 2, nil)
 }
 
 // Search finds what a slow look through all lines finds, page by page, also while lines are added.

@@ -63,16 +63,13 @@ func TestWhoIsLearned(t *testing.T) {
 		got := set.Learn(sender, recipient, time.Now())
 		testkit.Got(got, set.Has(recipient))(t, fmt.Sprintf("Learn(%q, %q) Has", tt.sender, tt.recipient), tt.want, tt.want)
 	}
-	if set.Has(parse(t, "other@there.example")) {
-		t.Error("to write to one address makes its neighbour a correspondent")
-	}
+	testkit.Equal(t, "to write to one address makes its neighbour a correspondent", set.Has(parse(t, "other@there.example")), false)
 	if got := set.Last(parse(t, "bob@elsewhere.example")); got.Format(time.DateOnly) != time.Now().UTC().Format(time.DateOnly) {
 		t.Errorf("Last = %v", got)
 	}
 	var none *Set
-	if none.Has(parse(t, "bob@there.example")) || none.Len() != 0 || !none.Last(parse(t, "bob@there.example")).IsZero() || none.Save() != nil {
-		t.Error("a nil Set knows somebody")
-	}
+	bob := parse(t, "bob@there.example")
+	testkit.Got(none.Has(bob), none.Len(), none.Last(bob).IsZero(), none.Save())(t, "of a nil Set", false, 0, true, nil)
 }
 
 func TestWhatAnEntryCovers(t *testing.T) {
@@ -102,9 +99,7 @@ func TestWhatAnEntryCovers(t *testing.T) {
 		{lists.Domain, lists.Tree, "other.example", false},
 		{lists.Glob, lists.Exact, "bob@there.example", false},
 	} {
-		if got := set.Covered(tt.kind, tt.scope, tt.name); got > 0 != tt.want {
-			t.Errorf("Covered(%v, %v, %s) = %d, want any: %v", tt.kind, tt.scope, tt.name, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("Covered(%v, %v, %s) > 0", tt.kind, tt.scope, tt.name), set.Covered(tt.kind, tt.scope, tt.name) > 0, tt.want)
 	}
 	if n := set.Covered(lists.Domain, lists.Tree, "many.example"); n < 32 || n > 8192 {
 		t.Errorf("of 500 addresses Covered says %d", n)
@@ -215,9 +210,8 @@ func TestKeptThroughRestartAndKill(t *testing.T) {
 	testkit.Must(t, set.Save())
 	set.Learn(sender, eve, time.Now())
 	testkit.Must(t, set.Save()) // this is appended
-	if _, _, err := Open(s); !errors.Is(err, ErrLocked) {
-		t.Fatalf("a second process has the set: %v", err)
-	}
+	_, _, err := Open(s)
+	testkit.IsError(t, "a second process has the set", err, ErrLocked)
 	other, err := Read(s)
 	if err != nil || !other.Has(bob) || !other.Has(eve) {
 		t.Fatalf("Read knows %v, %v: %v", other.Has(bob), other.Has(eve), err)
@@ -227,22 +221,16 @@ func TestKeptThroughRestartAndKill(t *testing.T) {
 	f.WriteString("torn by ki")
 	f.Close()
 	again := open(t, s)
-	if !again.Has(bob) || !again.Has(eve) || again.Len() != 2 {
-		t.Fatalf("%d correspondents after a torn write", again.Len())
-	}
+	testkit.MustGot(again.Has(bob), again.Has(eve), again.Len())(t, "after a torn write", true, true, 2)
 	again.Learn(sender, parse(t, "new@far.example"), time.Now())
 	testkit.Must(t, again.Save())
 	again.Close()
-	if last := open(t, s); last.Len() != 3 {
-		t.Errorf("%d correspondents after the torn end was mended, want 3", last.Len())
-	}
+	testkit.Equal(t, "correspondents after the torn end was mended", open(t, s).Len(), 3)
 	for _, path := range []string{s.Path, s.Path + KeySuffix} {
 		info := testkit.Value(os.Stat(path))(t)
 		testkit.Equal(t, path, info.Mode().Perm(), 0o600)
 		text, _ := os.ReadFile(path)
-		if strings.Contains(string(text), "bob") || strings.Contains(string(text), "there") {
-			t.Errorf("%s has an address in clear", path)
-		}
+		testkit.Lacks(t, string(text), "bob", "there")
 	}
 }
 
@@ -321,12 +309,9 @@ func TestForget(t *testing.T) {
 	set.Learn(sender, parse(t, "eve@far.example"), time.Now())
 	set.Save()
 	old, _ := os.ReadFile(s.Path)
-	if had, err := set.Forget(bob); !had || err != nil || set.Has(bob) {
-		t.Fatalf("Forget = %v, %v", had, err)
-	}
-	if had, _ := set.Forget(bob); had {
-		t.Error("forgotten twice")
-	}
+	testkit.MustGot(set.Forget(bob))(t, "Forget", true, nil)
+	testkit.MustEqual(t, "known when forgotten", set.Has(bob), false)
+	testkit.Got(set.Forget(bob))(t, "Forget once more", false, testkit.Any)
 	testkit.Equal(t, "the names of a forgotten address are known", set.Covered(lists.Domain, lists.Tree, "there.example")+set.Covered(lists.Addr, lists.Local, "bob@"), 0)
 	now, _ := os.ReadFile(s.Path)
 	for at := headSize; at < len(now); at += recordSize {
@@ -397,8 +382,6 @@ func FuzzFile(f *testing.F) {
 			t.Fatalf("again: %v, %v", anew, err)
 		}
 		defer again.Close()
-		if again.Len() != known || again.Has(parse(t, "bob@there.example")) != has {
-			t.Fatalf("%d are known, %d after they were saved", known, again.Len())
-		}
+		testkit.MustGot(again.Len(), again.Has(parse(t, "bob@there.example")))(t, "after they were saved", known, has)
 	})
 }

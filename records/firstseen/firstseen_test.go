@@ -37,9 +37,7 @@ func TestRunKeeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, path)
 		stop := testkit.Running(t, func(ctx context.Context) { s.Run(ctx, slog.New(slog.DiscardHandler)) })
-		if !s.AddIfAbsent("a.example") || s.AddIfAbsent("a.example") {
-			t.Error("a key is new twice, or never")
-		}
+		testkit.Got(s.AddIfAbsent("a.example"), s.AddIfAbsent("a.example"))(t, "new, and new again", true, false)
 		time.Sleep(SaveEvery + time.Second)
 		saved := testkit.Value(read(path, settings, time.Now()))(t)
 		testkit.Equal(t, "known on the disk after a minute", saved.Known("a.example"), true)
@@ -47,9 +45,7 @@ func TestRunKeeps(t *testing.T) {
 		stop()
 		s.Close()
 		s = open(t, path)
-		if !s.Known("a.example") || !s.Known("b.example") || s.Known("c.example") {
-			t.Error("the next process does not know what came")
-		}
+		testkit.Got(s.Known("a.example"), s.Known("b.example"), s.Known("c.example"))(t, "known to the next process", true, true, false)
 	})
 }
 
@@ -133,16 +129,10 @@ func TestOpenRefuses(t *testing.T) {
 	if _, _, err := Open(path, settings); !errors.Is(err, ErrLocked) {
 		t.Errorf("a second process: %v", err)
 	}
-	if _, _, err := Open(filepath.Join(dir, "none", "domains.bds"), settings); err == nil {
-		t.Error("without a folder")
-	}
+	testkit.Equal(t, "an error without a folder", failed(Open(filepath.Join(dir, "none", "domains.bds"), settings)), true)
 	testkit.Must(t, os.Mkdir(filepath.Join(dir, "folder"), 0o700))
-	if _, _, err := Open(filepath.Join(dir, "folder"), settings); err == nil {
-		t.Error("of a folder")
-	}
-	if _, _, err := Open(filepath.Join(dir, "other.bds"), filter.SeenSettings{RotateAt: 2}); err == nil {
-		t.Error("with a half that is never full")
-	}
+	testkit.Equal(t, "an error of a folder", failed(Open(filepath.Join(dir, "folder"), settings)), true)
+	testkit.Equal(t, "an error with a half that is never full", failed(Open(filepath.Join(dir, "other.bds"), filter.SeenSettings{RotateAt: 2})), true)
 }
 
 func TestNoSet(t *testing.T) {
@@ -175,3 +165,6 @@ func TestYield(t *testing.T) {
 		t.Errorf("the first has not written: %v", err)
 	}
 }
+
+// failed reports whether an Open has failed.
+func failed(_ *Set, _, err error) bool { return err != nil }

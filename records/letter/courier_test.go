@@ -161,9 +161,7 @@ func TestTriesAgain(t *testing.T) {
 		o.joined(t, 1, began)
 		ids := o.seen().ids
 		testkit.Equal(t, "id of the letter after a restart", ids[len(ids)-1], done.ids[0])
-		if c.Fault() != nil {
-			t.Error(c.Fault())
-		}
+		testkit.Should(t, c.Fault())
 		testkit.Lacks(t, o.log.String(), "was not waited for")
 	})
 }
@@ -184,9 +182,8 @@ func TestCutOff(t *testing.T) {
 			stop()
 		}
 		o.joined(t, 1, began)
-		if ids := o.seen().ids; len(ids) != 2 || ids[0] != ids[1] {
-			t.Errorf("ids %q", ids)
-		}
+		ids := o.seen().ids
+		testkit.Got(len(ids), testkit.At(ids, 0))(t, "ids", 2, testkit.At(ids, 1))
 		testkit.Equal(t, "lines that it may come twice", strings.Count(o.log.String(), "was not waited for"), 1)
 	})
 }
@@ -200,9 +197,7 @@ func TestFullDisk(t *testing.T) {
 		testkit.Must(t, os.Remove(o.path))
 		testkit.Must(t, os.MkdirAll(filepath.Join(o.path, "in the way"), 0o755))
 		time.Sleep(48 * time.Hour)
-		if n := len(o.seen().tries); n > 0 {
-			t.Errorf("%d tries to send", n)
-		}
+		testkit.Equal(t, "tries to send", len(o.seen().tries), 0)
 		testkit.Must(t, os.RemoveAll(o.path))
 		time.Sleep(24 * time.Hour)
 		testkit.AtLeast(t, "letters after the disk has room again", len(o.seen().sent), 1)
@@ -223,9 +218,7 @@ func TestClockAndDamage(t *testing.T) {
 			time.Sleep(25 * time.Hour)
 			stop()
 			o.joined(t, 1, began)
-			if !strings.Contains(o.log.String(), "a period") {
-				t.Errorf("%s: log %s", name, o.log.String())
-			}
+			testkit.Got(o.log.String())(t, name, "…a period…")
 		})
 	}
 }
@@ -251,12 +244,8 @@ func TestDiary(t *testing.T) {
 		sent := o.seen().sent
 		testkit.AtLeast(t, "letters", len(sent), 2)
 		want := []Load{{List: "ads", Loads: 2, Before: 100, Entries: 120, Refused: 1, Why: "shrunk"}, {List: "new", Loads: 1, Entries: 5, New: true}}
-		if got := sent[0].Loads; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
-			t.Errorf("loads %+v, want %+v", got, want)
-		}
-		if got := sent[1].Loads; len(got) != 1 || got[0] != (Load{List: "ads", Loads: 1, Before: 120, Entries: 130}) {
-			t.Errorf("loads of the second letter %+v", got)
-		}
+		testkit.EqualSlices(t, "loads", sent[0].Loads, want[:])
+		testkit.EqualSlices(t, "loads of the second letter", sent[1].Loads, []Load{{List: "ads", Loads: 1, Before: 120, Entries: 130}})
 	})
 	d := NewDiary()
 	d.Served(map[string]Content{"ads": {1, 1}})
@@ -280,9 +269,7 @@ func TestForget(t *testing.T) {
 		time.Sleep(time.Minute) // it is written
 		o.diary.Refused("new", "bob@there.example once more")
 		names := func(text string) bool { return strings.Contains(text, "bob@") }
-		if n, err := c.Forget(names); n != 2 || err != nil {
-			t.Errorf("Forget = %d, %v", n, err)
-		}
+		testkit.Got(c.Forget(names))(t, "Forget", 2, nil)
 		if text := string(testkit.Read(t, o.path)); strings.Contains(text, "bob@") || !strings.Contains(text, "it has 3 entries") {
 			t.Errorf("the file: %s", text)
 		}
@@ -293,11 +280,7 @@ func TestForget(t *testing.T) {
 			testkit.Equal(t, "the letter", l.Refused, 1)
 		}
 		stop()
-		if n, err := ForgetIn(o.path, names); n != 0 || err != nil {
-			t.Errorf("nothing is left: %d, %v", n, err)
-		}
-		if n, err := ForgetIn(o.path+"-none", names); n != 0 || err != nil {
-			t.Errorf("without a file: %d, %v", n, err)
-		}
+		testkit.Got(ForgetIn(o.path, names))(t, "when nothing is left", 0, nil)
+		testkit.Got(ForgetIn(o.path+"-none", names))(t, "without a file", 0, nil)
 	})
 }

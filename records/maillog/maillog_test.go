@@ -83,9 +83,7 @@ func TestHostileLogs(t *testing.T) {
 	}()
 	var all []string
 	r, err := Read(pr, settings, func(s Sent) error { all = append(all, s.Recipient); return nil })
-	if err != nil || fmt.Sprint(all) != "[new@a.example]" || r.Dropped != 1000 || r.Skipped != 1 {
-		t.Errorf("%v, %+v, %v", all, r, err)
-	}
+	testkit.Got(err, fmt.Sprint(all), r.Dropped, r.Skipped)(t, "read", nil, "[new@a.example]", 1000, 1)
 }
 
 func FuzzRead(f *testing.F) {

@@ -2,6 +2,7 @@ package pause
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -29,9 +30,7 @@ func one(list string, d time.Duration) Pause {
 func TestPause(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pauses")
 	a, b := open(t, path), open(t, path)
-	if got := a.Paused(noon); got != nil {
-		t.Fatalf("paused: %v", got)
-	}
+	testkit.Equal(t, "pauses at first", len(a.Paused(noon)), 0)
 	for _, p := range []Pause{one("bulk", time.Hour), one("other", 2*time.Hour)} {
 		testkit.Must(t, a.Start(p))
 	}
@@ -45,17 +44,12 @@ func TestPause(t *testing.T) {
 			for _, p := range s.All(at) {
 				names = append(names, p.List)
 			}
-			if got := strings.Join(names, " "); got != tt.want || len(s.Paused(at)) != len(names) {
-				t.Errorf("%s after %s: %q and %v, want %q", name, tt.at, got, s.Paused(at), tt.want)
-			}
+			testkit.Got(strings.Join(names, " "), len(s.Paused(at)))(t, fmt.Sprintf("%s after %s", name, tt.at), tt.want, len(names))
 		}
 	}
-	if p, ok := a.Of("bulk", noon); !ok || !strings.HasSuffix(p.String(), ", by anna: it refuses the bank") {
-		t.Errorf("%v, %v", p, ok)
-	}
-	if was, ok, err := b.End("bulk", noon); err != nil || !ok || was.List != "bulk" {
-		t.Errorf("End: %v, %v, %v", was, ok, err)
-	}
+	testkit.Got(a.Of("bulk", noon))(t, "the pause", "…, by anna: it refuses the bank", true)
+	was, ok, err := b.End("bulk", noon)
+	testkit.Got(was.List, ok, err)(t, "End", "bulk", true, nil)
 	testkit.Got(b.End("bulk", noon))(t, "End again", testkit.Any, false, nil)
 	if _, err := a.refresh(noon); err != nil || a.Paused(noon)["bulk"] || !a.Paused(noon)["other"] {
 		t.Errorf("after the other's End: %v, %v", a.Paused(noon), err)
@@ -72,13 +66,9 @@ func TestPausesThatAreNone(t *testing.T) {
 	odd := one("bulk", time.Hour)
 	odd.By = "a\nb"
 	for _, p := range []Pause{one("", time.Hour), one("bulk", 0), one("bulk", -time.Hour), one("bulk", Longest+1), long, odd} {
-		if err := s.Start(p); err == nil || s.Paused(noon) != nil {
-			t.Errorf("%v: %v", p, err)
-		}
+		testkit.Got(s.Start(p) != nil, len(s.Paused(noon)))(t, fmt.Sprintf("%v: an error, and pauses", p), true, 0)
 	}
-	if got := (*Set)(nil); got.Paused(noon) != nil || got.All(noon) != nil {
-		t.Error("no Set pauses something")
-	}
+	testkit.Got(len((*Set)(nil).Paused(noon)), len((*Set)(nil).All(noon)))(t, "pauses of no Set", 0, 0)
 }
 
 // A file that is no file of pauses pauses nothing, is told of once, and the next change writes it anew. One that breaks while
@@ -105,9 +95,7 @@ func TestDamagedFile(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "gone")
 	s := open(t, filepath.Join(folder, "pauses"))
-	if err := s.Start(one("bulk", time.Hour)); err == nil || s.Paused(noon) != nil {
-		t.Errorf("%v, and paused are %v", err, s.Paused(noon))
-	}
+	testkit.Got(s.Start(one("bulk", time.Hour)) != nil, len(s.Paused(noon)))(t, "an error, and pauses", true, 0)
 }
 
 // Changes of several at once are all kept.

@@ -82,19 +82,15 @@ func TestList(t *testing.T) {
 	want := []string{"1700000005.M1P1Q5.host", "1700000004.M1P1Q4.host", "1700000003.M1P1Q2.host", "1700000002.M1P1Q3.host", "1700000001.M1P1Q1.host", "9.odd"}
 	testkit.EqualSlices(t, "messages", ids(t, f), want)
 	found, err := f.List(t.Context(), Query{Sender: "BULK", Recipient: "u@", Limit: 2})
-	if err != nil || !found.More || len(found.Messages) != 2 || found.Messages[1].ID != "1700000001.M1P1Q1.host" {
-		t.Errorf("of bulk to u: %+v, %v", found, err)
-	}
+	testkit.Got(err, found.More, len(found.Messages), testkit.At(found.Messages, 1).ID)(t, "of bulk to u", nil, true, 2, "1700000001.M1P1Q1.host")
 	if m := found.Messages[1]; m.Sender != "a@bulk.example" || len(m.Recipients) != 2 || m.From != "Jörg <j@bulk.example>" || m.Subject != "ä\x1b[2J folded" ||
 		!slices.Equal(m.Lists, []string{"bad"}) || m.Ref != "0yxdemazc5" || m.Foreign || m.Unsure != nil || m.Kept.Unix() != 1700000001 {
 		t.Errorf("message %+v", m)
 	}
-	if found, err = f.List(t.Context(), Query{After: "1700000002.M1P1Q3.host", Limit: 9}); err != nil || len(found.Messages) != 2 || found.More {
-		t.Errorf("the next page: %+v, %v", found, err)
-	}
-	if found, err = f.List(t.Context(), Query{List: "bad", Since: time.Unix(1700000002, 0), Before: time.Unix(1700000004, 0), Limit: 9}); err != nil || len(found.Messages) != 1 {
-		t.Errorf("by time: %+v, %v", found, err)
-	}
+	found, err = f.List(t.Context(), Query{After: "1700000002.M1P1Q3.host", Limit: 9})
+	testkit.Got(err, len(found.Messages), found.More)(t, "the next page", nil, 2, false)
+	found, err = f.List(t.Context(), Query{List: "bad", Since: time.Unix(1700000002, 0), Before: time.Unix(1700000004, 0), Limit: 9})
+	testkit.Got(err, len(found.Messages))(t, "by time", nil, 1)
 	for i, foreign := range []bool{true, false, false, true, false, false} {
 		found, _ = f.List(t.Context(), Query{Limit: 9})
 		testkit.Equal(t, fmt.Sprintf("%s: foreign", found.Messages[i].ID), found.Messages[i].Foreign, foreign)
@@ -207,9 +203,8 @@ func TestPurge(t *testing.T) {
 	done := testkit.Value(f.Purge(t.Context(), time.Unix(1700000003, 0)))(t)
 	testkit.Equal(t, "purged", [...]int{done.Messages, done.Busy}, [...]int{1, 1})
 	testkit.AtLeast(t, "purged", done.Octets, 1)
-	if notes, _ := os.ReadDir(filepath.Join(string(f), notes)); len(notes) > 0 {
-		t.Errorf("the note of a message that is gone: %v", notes)
-	}
+	left := testkit.Value(os.ReadDir(filepath.Join(string(f), notes)))(t)
+	testkit.Equal(t, fmt.Sprintf("notes of a message that is gone: %v", left), len(left), 0)
 	testkit.Fails(f.Remove("1700000002"))(t, "one that is held", ErrBusy)
 	held.Close()
 	testkit.Fails(f.Remove("17000000"))(t, "an ID that is short", ErrAmbiguous)
@@ -283,18 +278,12 @@ func TestTakeOut(t *testing.T) {
 		t.Errorf("%+v, %v", r, err) // and nobody holds it
 	}
 	testkit.Must(t, f.TakeOut(id, is("v@here.example")))
-	if err := f.TakeOut(id, is("v@here.example")); !errors.Is(err, ErrNotThere) {
-		t.Error(err)
-	}
+	testkit.IsError(t, "once more", f.TakeOut(id, is("v@here.example")), ErrNotThere)
 	for _, name := range []string{"tmp", "new", "cur"} {
 		left := testkit.Value(os.ReadDir(filepath.Join(string(f), name)))(t)
 		testkit.Equal(t, fmt.Sprintf("%s has %v", name, left), len(left), 0)
 	}
 	foreign := folder(t, map[string]string{id: "Subject: x\r\n\r\n"})
-	if err := foreign.TakeOut(id, is("u@here.example")); !errors.Is(err, ErrForeign) {
-		t.Error(err)
-	}
-	if now := ids(t, foreign); !slices.Contains(now, id) {
-		t.Error(now)
-	}
+	testkit.IsError(t, "a foreign one", foreign.TakeOut(id, is("u@here.example")), ErrForeign)
+	testkit.EqualSlices(t, "foreign ones", ids(t, foreign), []string{id})
 }

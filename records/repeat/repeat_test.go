@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -61,13 +60,9 @@ func TestRefusalsOfOneSenderFold(t *testing.T) {
 			t.Errorf("kept %+v", out.kept)
 		}
 		for _, want := range []string{`msg="sender blocked again"`, "repeated=512", "within=1m0s", "ref=ref0000000", "client=192.0.2.7", "sender=x@bad.example", "line=3", "entry=bad.example"} {
-			if !strings.Contains(out.log.String(), want) {
-				t.Errorf("no %s in %s", want, &out.log)
-			}
+			testkit.Has(t, out.log.String(), want)
 		}
-		if _, folded := table.Refused(refusal("192.0.2.7", "x@bad.example", 1000)); folded {
-			t.Error("folded in a new minute")
-		}
+		testkit.Got(table.Refused(refusal("192.0.2.7", "x@bad.example", 1000)))(t, "in a new minute", testkit.Any, false)
 		stop()
 	})
 }
@@ -114,9 +109,7 @@ func TestSendersThatChangeFoldByNetwork(t *testing.T) {
 	if len(out.kept) != 1 || out.kept[0].Repeated != 10_000-PerNetwork || out.kept[0].Sender != "x9999@bad.example" || out.kept[0].Ref != "ref0000000" {
 		t.Errorf("kept %+v", out.kept)
 	}
-	if !strings.Contains(out.log.String(), `msg="log lines left out" network=192.0.2.0/24 lines=1 within=`) {
-		t.Errorf("log %s", &out.log)
-	}
+	testkit.Has(t, out.log.String(), `msg="log lines left out" network=192.0.2.0/24 lines=1 within=`)
 	table.Flush(out.logger(), out.add)
 	testkit.Equal(t, "written twice", len(out.kept), 1)
 }
@@ -128,9 +121,7 @@ func TestFirstRefusalBehindOtherLines(t *testing.T) {
 	client := netip.MustParseAddr("192.0.2.7")
 	for table.Line(client) {
 	}
-	if ref, folded := table.Refused(refusal("192.0.2.7", "x@bad.example", 1)); folded || ref != "ref0000001" {
-		t.Errorf("%s, folded %v: nothing is written under this reference for a minute", ref, folded)
-	}
+	testkit.Got(table.Refused(refusal("192.0.2.7", "x@bad.example", 1)))(t, "the first, of which no line is written", "ref0000001", false)
 	testkit.Got(table.Refused(refusal("192.0.2.8", "y@bad.example", 2)))(t, "the second", "ref0000001", true)
 }
 

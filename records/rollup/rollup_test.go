@@ -152,9 +152,7 @@ func TestDamagedBeginsAnew(t *testing.T) {
 			r := newRig(t, path, "", nil)
 			r.Add(decision("refuse", ""))
 			r.stop()
-			if !strings.Contains(r.log.String(), "begun anew") {
-				t.Errorf("%s: %s", name, &r.log)
-			}
+			testkit.Got(r.log.String())(t, name, "…begun anew…")
 			r = newRig(t, path, "", nil)
 			r.want(t, Query{By: "outcome", Span: "1h"}, "refuse:1")
 			r.stop()

@@ -3,7 +3,6 @@ package query
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -38,9 +37,8 @@ func TestColumns(t *testing.T) {
 		t.Errorf("%+v of %+v", got, c)
 	}
 	for _, no := range []string{"", "f", "0", "FALSE"} {
-		if row[2] = no; c.Gone(row) {
-			t.Errorf("deleted = %q is a deletion", no)
-		}
+		row[2] = no
+		testkit.Equal(t, fmt.Sprintf("deleted = %q is a deletion", no), c.Gone(row), false)
 	}
 	for _, names := range [][]string{{"entry"}, {"updated_at"}, {"entry", "updated_at", "other"}} {
 		if _, err := NewColumns(names, "updated_at"); !isSchema(err) {
@@ -69,15 +67,13 @@ func TestChangesHaveAllRowsOfAnEntry(t *testing.T) {
 		return nil
 	}
 	err := Changes([]Key{{Entry: "b"}, {Entry: "A"}, {Entry: "a"}}, rows, false, keep)
-	if want := []string{"A", "a 1 3", "b 2"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%q, %v, want %q", got, err, want)
-	}
+	testkit.Must(t, err)
+	testkit.EqualSlices(t, "changes", got, []string{"A", "a 1 3", "b 2"})
 	got = nil
 	rows[0].Owner, rows[1].Owner, rows[2].Owner = "x/", "x/", "y/"
 	err = Changes([]Key{{"b", "x/"}, {"a", "x/"}, {"a", "z/"}}, rows, true, keep)
-	if want := []string{"z/a", "x/a 1", "x/b 2", "y/a 3"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("with owners: %q, %v, want %q", got, err, want)
-	}
+	testkit.Must(t, err)
+	testkit.EqualSlices(t, "changes with owners", got, []string{"z/a", "x/a 1", "x/b 2", "y/a 3"})
 }
 
 func TestSeen(t *testing.T) {
