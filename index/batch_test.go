@@ -91,9 +91,8 @@ func TestBatchErrorIsTheSendersOwn(t *testing.T) {
 			failed++
 		}
 	}
-	if failed < n/20 || failed > n/5 {
-		t.Errorf("%d of %d senders failed, with every tenth page damaged", failed, n)
-	}
+	testkit.AtLeast(t, "senders that failed, with every tenth page damaged", failed, n/20)
+	testkit.AtMost(t, "senders that failed, with every tenth page damaged", failed, n/5)
 }
 
 func TestClearBatchAllocatesNothing(t *testing.T) {

@@ -49,16 +49,13 @@ func TestSegmentsGiveTheSameBytes(t *testing.T) {
 	for round, cached := range []int{0, 5, 5} {
 		o.Workers = 1 + round
 		got, report := builtBytes(t, sources, o)
-		if report.Cached != cached || len(report.Notes) > 0 {
-			t.Errorf("round %d: %d sources from segments, notes %q, want %d", round, report.Cached, report.Notes, cached)
-		}
+		testkit.Got(report.Cached, len(report.Notes))(t, fmt.Sprintf("round %d: from segments, and notes %q", round, report.Notes), cached, 0)
 		if !bytes.Equal(got, want) {
 			t.Errorf("round %d: other bytes than without a cache", round)
 		}
 	}
-	if info, err := os.Stat(o.Cache); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("folder of the cache: %v, %v", info.Mode(), err)
-	}
+	info := testkit.Value(os.Stat(o.Cache))(t)
+	testkit.Equal(t, "folder of the cache", info.Mode().Perm(), 0o700)
 }
 
 // longList is a list that is worth a segment.
@@ -79,9 +76,7 @@ func TestWhatAChangeOfSourceOrSettingsCosts(t *testing.T) {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "x.bdx")
 		d := testkit.Value(Build(t.Context(), path, sources, o))(t)
-		if d.Report.Cached != want {
-			t.Errorf("%d sources from segments, want %d; notes %q", d.Report.Cached, want, d.Report.Notes)
-		}
+		testkit.Equal(t, fmt.Sprintf("sources from segments, with the notes %q", d.Report.Notes), d.Report.Cached, want)
 		publish(t, d)
 		return d.Index()
 	}

@@ -44,9 +44,8 @@ func TestAddressesAreFoundByTheirDigests(t *testing.T) {
 		}
 	}
 	// Five addresses, one of them in two spellings.
-	if keys, entries := ix.Counts(); keys != 8 || entries != 9 || ix.Digests() != 3*6 {
-		t.Errorf("%d keys with %d entries and %d digests", keys, entries, ix.Digests())
-	}
+	keys, entries := ix.Counts()
+	testkit.Got(keys, entries, ix.Digests())(t, "keys, entries and digests", 8, 9, 3*6)
 	testkit.Should(t, ix.Verify(t.Context()))
 }
 
@@ -94,9 +93,8 @@ func TestDigestsChangeNothingElse(t *testing.T) {
 		t.Error("a section of digests where there are none")
 	}
 	row := sectionRow(t, first, format.SecDigests)
-	if row == nil || binary.LittleEndian.Uint32(row[4:]) != 1 {
-		t.Errorf("section %x: want flag bit 0, by which an older blockd refuses the file and builds it anew", row)
-	}
+	testkit.MustEqual(t, "the section is there", row != nil, true)
+	testkit.Equal(t, "flag bit 0, by which an older blockd refuses the file and builds it anew", binary.LittleEndian.Uint32(row[4:]), 1)
 	folder := t.TempDir()
 	testkit.Write(t, filepath.Join(folder, "bare.bdx"), string(bare))
 	testkit.Write(t, filepath.Join(folder, "digests.bdx"), string(first))
@@ -134,9 +132,8 @@ func TestOtherHashesAreBuiltFromTheCache(t *testing.T) {
 	}
 	d := built(t, path, []Source{list}, o)
 	testkit.Equal(t, "sources from the cache", d.Report.Cached, 1)
-	if a, found, err := d.Index().AddressOf(digest.Of(digest.SHA1, "promo@bulk.test")); err != nil || !found || a.String() != "promo@bulk.test" {
-		t.Errorf("AddressOf = %v, %v, %v", a, found, err)
-	}
+	a, found, err := d.Index().AddressOf(digest.Of(digest.SHA1, "promo@bulk.test"))
+	testkit.Got(err, found, a.String())(t, "AddressOf", nil, true, "promo@bulk.test")
 }
 
 // An address whose text with U-labels is longer than a key may be is found by the other one.

@@ -69,9 +69,8 @@ func TestFailureLeavesOldOrNew(t *testing.T) {
 			}
 			testkit.Equal(t, "after the failure line: serves", serves(), want)
 			nothingLeft(t, folder)
-			if err := publish(3, build.Hooks{}); err != nil || serves() != 3 {
-				t.Errorf("the next build: %v", err)
-			}
+			testkit.Must(t, publish(3, build.Hooks{}))
+			testkit.Equal(t, "the next build", serves(), 3)
 		})
 	}
 }
@@ -89,9 +88,8 @@ func TestStaleDraftsAreRemoved(t *testing.T) {
 	if got, want := fmt.Sprint(temporaryFiles(t, folder)), "[[x]*.bdx.tmp x.bdx.tmp-1 y.bdx.tmp-1]"; got != want {
 		t.Errorf("left are %s, want %s", got, want)
 	}
-	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
-		t.Errorf("the file holds its hash key and is readable by others: %v, %v", fi.Mode(), err)
-	}
+	fi := testkit.Value(os.Stat(path))(t)
+	testkit.Equal(t, "mode of the file, which holds its hash key", fi.Mode().Perm(), 0o600)
 }
 
 func TestOneBuildOfAPathAtATime(t *testing.T) {
@@ -100,13 +98,8 @@ func TestOneBuildOfAPathAtATime(t *testing.T) {
 	testkit.Fails(Build(t.Context(), path, nil, Options{}))(t, "second build", ErrLocked)
 	first.Discard()
 	first.Discard()
-	if err := first.Publish(); err == nil {
-		t.Error("a discarded draft was published")
-	}
-	second, err := Build(t.Context(), path, nil, Options{})
-	if err != nil {
-		t.Fatalf("after Discard: %v", err)
-	}
+	testkit.Equal(t, "a discarded draft is not published", first.Publish() != nil, true)
+	second := testkit.Value(Build(t.Context(), path, nil, Options{}))(t)
 	publish(t, second)
 	second.Discard()
 	testkit.Value(Open(path))(t)
@@ -179,9 +172,8 @@ func TestDraftThatCameBackDamaged(t *testing.T) {
 					return nil
 				}}
 				_, err := tryDraft(t, path, seeded(1), h, rowsNamed(1), manyDomains(keys))
-				if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tt.want) {
-					t.Errorf("build = %v, want %s", err, tt.want)
-				}
+				testkit.IsError(t, "build", err, ErrCorrupt)
+				testkit.Has(t, fmt.Sprint(err), tt.want)
 				nothingLeft(t, folder)
 			})
 		}
@@ -239,9 +231,8 @@ func TestDraftWithAnotherHeader(t *testing.T) {
 		return err
 	}}
 	_, err := tryDraft(t, path, seeded(1), h, rowsNamed(1), manyDomains(100))
-	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "not the one that was written") {
-		t.Errorf("build = %v", err)
-	}
+	testkit.IsError(t, "build", err, ErrCorrupt)
+	testkit.Has(t, fmt.Sprint(err), "not the one that was written")
 }
 
 // killAt is the variable that makes this test a builder that dies.
@@ -360,9 +351,7 @@ func TestFullDiskLeavesTheOldIndex(t *testing.T) {
 		testkit.Equal(t, fmt.Sprintf("%d octets: serves", size), served(t, folder), want)
 		nothingLeft(t, folder)
 	}
-	if failed < 10 {
-		t.Errorf("the disk was full at %d builds: this test proves too little", failed)
-	}
+	testkit.AtLeast(t, "builds at which the disk was full", failed, 10)
 }
 
 func publishAt(t testing.TB, path string, s Source, o Options) error {

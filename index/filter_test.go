@@ -32,9 +32,7 @@ func (s *liveFilter) touched() (n int) {
 func TestFirstAnswerReadsNoMoreThanItNeeds(t *testing.T) {
 	built := indexOf(t, seeded(1), rowsNamed(1), manyDomains(400_000))
 	ix := opened(t, built.mapping.name)
-	if n := ix.filter.chunks(); n < 9 {
-		t.Fatalf("a filter of %d chunks proves nothing", n)
-	}
+	testkit.AtLeast(t, "chunks of the filter", ix.filter.chunks(), 9)
 	testkit.Equal(t, "Open sums: chunks of the filter", ix.filter.touched(), 0)
 	testkit.MustEqual(t, "Lookup", len(testkit.Value(ix.Lookup(nil, sender(t, "x@"+manyName(7)), testTime))(t)), 1)
 	if n := ix.filter.touched(); n != 1 { // one key has a kind that is listed
@@ -152,15 +150,11 @@ func TestCrowdedPageIsReseeded(t *testing.T) {
 	key := bloom.Seed(o.Seed.HashKey)
 	entries := hostileDomains(100_000, 1000, func(name []byte) bool { return key.Sum(name).Hi>>53 == 0 })
 	d := draftOfHostile(t, o, build.Hooks{}, entries)
-	if d.Report.Reseeds != 1 || d.Report.Hash != "xxh3" {
-		t.Errorf("%d reseeds, hash %s, want 1 and xxh3", d.Report.Reseeds, d.Report.Hash)
-	}
+	testkit.Got(d.Report.Reseeds, d.Report.Hash)(t, "reseeds and hash", 1, "xxh3")
 	if d.Index().file.Hash.Key == key {
 		t.Error("the known key is still in use")
 	}
-	if d.Report.Keys != 100_000 || d.Report.Entries != 100_000 || d.Report.Duplicates != 0 {
-		t.Errorf("report %+v", d.Report)
-	}
+	testkit.Got(d.Report.Keys, d.Report.Entries, d.Report.Duplicates)(t, "report", 100_000, 100_000, 0)
 }
 
 // Names that collide under every seed of XXH3 are not known; a weaker hash in
@@ -175,9 +169,7 @@ func TestSeedIndependentCollisionsLeadToSipHash(t *testing.T) {
 	}
 	entries := hostileDomains(20_000, 1000, func(name []byte) bool { return name[1] == '1' })
 	d := draftOfHostile(t, o, build.Hooks{Weak: weak}, entries)
-	if d.Report.Reseeds != 3 || d.Report.Hash != "siphash" {
-		t.Errorf("%d reseeds, hash %s, want 3 and siphash", d.Report.Reseeds, d.Report.Hash)
-	}
+	testkit.Got(d.Report.Reseeds, d.Report.Hash)(t, "reseeds and hash", 3, "siphash")
 }
 
 // A file above 4 GiB, most of which is a hole: every offset behind it, those of

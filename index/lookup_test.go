@@ -210,9 +210,7 @@ func TestProbeTellsFilterAndStoreApart(t *testing.T) {
 				}
 			}
 		}
-		if ix.asked.Load() != asked || ix.falsePositives.Load() != wrong {
-			t.Error("a probe counted as a look-up")
-		}
+		testkit.Got(ix.asked.Load(), ix.falsePositives.Load())(t, "look-ups and false positives after a probe", asked, wrong)
 	}
 	ix := indexOf(t, seeded(1), rowsNamed(1), []listed{{key: addr.Key{Text: "bulk.test", Kind: addr.Domain, Labels: 2}, scope: lists.Tree, line: 1}})
 	testkit.Equal(t, "networks where there are none", len(testkit.Value(ix.Probe(nil, netip.MustParseAddr("192.0.2.1")))(t)), 0)
@@ -261,9 +259,7 @@ func TestEntriesOfAListEnd(t *testing.T) {
 	check("from the cache", ix, soon)
 	write(late)
 	updated, report, err := ix.Update(t.Context(), []Source{source}, Options{Cache: path + CacheSuffix})
-	if err != nil || report.Keys != 1 {
-		t.Fatalf("%+v, %v", report, err)
-	}
+	testkit.MustGot(err, report.Keys)(t, "keys", nil, 1)
 	check("by an update", updated, late)
 	check("from the text again", published(t, path, []Source{source}), late)
 }
@@ -398,9 +394,8 @@ func TestTooManyPatternsRefuseTheirSource(t *testing.T) {
 	if err != nil || len(got) != 2 || got[0].Row != 0 || got[1].Row != 0 {
 		t.Errorf("Lookup = %v, %v, want two matches of the first source", got, err)
 	}
-	if row := d.Report.Lists[1]; row.Summary.Verdict != lists.Refused || row.Summary.Why != "too-big: "+want {
-		t.Errorf("row 1: %+v", row.Summary)
-	}
+	row := d.Report.Lists[1]
+	testkit.Got(row.Summary.Verdict, row.Summary.Why)(t, "row 1", lists.Refused, "too-big: "+want)
 }
 
 func TestLongestPattern(t *testing.T) {

@@ -110,13 +110,9 @@ func checkOwned(t *testing.T, ix *Index, m ownedModel, rng *rand.Rand, cases int
 		testkit.Must(t, err)
 		q := OwnedQuestion{Sender: sender}
 		for i, text := range []string{address, domain} {
-			if q.Owners[i], err = addr.ParseOwner(text); err != nil {
-				t.Fatal(err)
-			}
+			q.Owners[i] = testkit.Value(addr.ParseOwner(text))(t)
 		}
-		if q.Recipient, err = addr.ParseOwner(recipient); err != nil {
-			t.Fatal(err)
-		}
+		q.Recipient = testkit.Value(addr.ParseOwner(recipient))(t)
 		matches := testkit.Value(ix.LookupOwned(nil, &q, time.Now()))(t)
 		var got []string
 		for i, match := range matches {
@@ -186,9 +182,8 @@ func TestOwnersHearTheirOwnEntriesAlone(t *testing.T) {
 			checkNoLeaks(t, updated)
 			fresh := published(t, filepath.Join(folder, "fresh.bdx"), []Source{other, source})
 			keys, entries := updated.Counts()
-			if k, e := fresh.Counts(); k != keys || e != entries {
-				t.Fatalf("an update counts %d keys and %d entries, a build %d and %d", keys, entries, k, e)
-			}
+			k, e := fresh.Counts()
+			testkit.MustGot(k, e)(t, "keys and entries of a build, as of an update", keys, entries)
 		}
 		checkOwned(t, ix, parseModel(t, ix), rng, cases/8) // the first generation, as it was
 	}
@@ -230,9 +225,7 @@ func checkNoLeaks(t *testing.T, ix *Index) {
 func TestRecipientsThatAreRefused(t *testing.T) {
 	source := Source{List: "own", Path: testkit.File(t, "own", "recipient:leaked+shop@here.example\nbulk.example\n"), Settings: lists.Settings{Format: "plain"}}
 	ix := published(t, filepath.Join(t.TempDir(), "test.bdx"), []Source{source})
-	if ix.Owners() != 0 || !ix.Personal() {
-		t.Errorf("%d owners, personal %v", ix.Owners(), ix.Personal())
-	}
+	testkit.Got(ix.Owners(), ix.Personal())(t, "owners, and whether entries are personal", 0, true)
 	for recipient, want := range map[string]int{"leaked+shop@here.example": 1, "leaked@here.example": 0, "here.example": 0} {
 		key := testkit.Value(addr.ParseOwner(recipient))(t)
 		matches, err := ix.LookupOwned(nil, &OwnedQuestion{Recipient: key}, time.Now())
@@ -267,12 +260,8 @@ func question(t testing.TB, recipient, sender string) *OwnedQuestion {
 	q := &OwnedQuestion{}
 	q.Recipient, _ = a.Key()
 	q.Owners[0] = q.Recipient
-	if q.Owners[1], err = addr.ParseOwner(a.Domain()); err != nil {
-		t.Fatal(err)
-	}
-	if q.Sender, err = addr.Parse(sender); err != nil {
-		t.Fatal(err)
-	}
+	q.Owners[1] = testkit.Value(addr.ParseOwner(a.Domain()))(t)
+	q.Sender = testkit.Value(addr.Parse(sender))(t)
 	return q
 }
 
@@ -305,9 +294,8 @@ func TestOwnersWithTooManyEntries(t *testing.T) {
 		publish(t, d)
 		ix := d.Index()
 		sum := ix.Lists()[0].Summary
-		if n := sum.Dropped.Count(lists.OwnerFull); n != 5_000 || sum.Entries != 15_000 {
-			t.Errorf("%d workers: %d entries, %d refused", workers, sum.Entries, n)
-		}
+		n := sum.Dropped.Count(lists.OwnerFull)
+		testkit.Got(n, sum.Entries)(t, fmt.Sprintf("%d workers: refused, and entries", workers), 5_000, 15_000)
 		for i, want := range []int{0: 1, 3: 0} {
 			q := question(t, "user7@here.example", fmt.Sprintf("promo%d@bulk.example", 7+5_000*i))
 			if m, err := ix.LookupOwned(nil, q, time.Now()); i%3 == 0 && (err != nil || len(m) != want) {

@@ -69,22 +69,18 @@ func TestFileCutOffWhileItServes(t *testing.T) {
 	close(stop)
 	wg.Wait()
 
-	if got, err := ix.Lookup(nil, sender(t, "someone@clear.example.org"), testTime); err != nil || len(got) > 0 {
-		t.Errorf("a clear sender needs the filter alone: %v, %v", got, err)
-	}
+	got := testkit.Value(ix.Lookup(nil, sender(t, "someone@clear.example.org"), testTime))(t)
+	testkit.Equal(t, fmt.Sprintf("a clear sender needs the filter alone: %v", got), len(got), 0)
 	testkit.IsError(t, "Verify", ix.Verify(t.Context()), ErrRead)
-	if debug.SetPanicOnFault(false) {
-		t.Error("the goroutine was left with panics on faults")
-	}
+	testkit.Equal(t, "the goroutine was left with panics on faults", debug.SetPanicOnFault(false), false)
 }
 
 func TestFileUnlinkedWhileItServes(t *testing.T) {
 	ix := indexOf(t, seeded(1), rowsNamed(1), manyDomains(1000))
 	testkit.Must(t, os.Remove(ix.mapping.name))
 	for i := range 1000 {
-		if got, err := ix.lookup(nil, []addr.Key{{Text: manyName(i), Kind: addr.Domain, Labels: 2}}, 0); err != nil || len(got) != 1 {
-			t.Fatalf("lookup = %v, %v", got, err)
-		}
+		got := testkit.Value(ix.lookup(nil, []addr.Key{{Text: manyName(i), Kind: addr.Domain, Labels: 2}}, 0))(t)
+		testkit.MustEqual(t, fmt.Sprintf("lookup = %v", got), len(got), 1)
 	}
 }
 
@@ -97,9 +93,7 @@ func TestOtherPanicsGoOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				if recover() == nil {
-					t.Error("the panic was swallowed")
-				}
+				testkit.Equal(t, "the panic goes on", recover() != nil, true)
 			}()
 			_ = m.guarded(f)
 		})

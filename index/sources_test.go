@@ -40,21 +40,15 @@ func TestBuildFromLists(t *testing.T) {
 		if len(stages) == 0 || stages[len(stages)-1] != p.Stage {
 			stages = append(stages, p.Stage)
 		}
-		if p.Done > p.Total {
-			t.Errorf("progress %d of %d", p.Done, p.Total)
-		}
+		testkit.AtMost(t, "progress", p.Done, p.Total)
 	}})
 	testkit.Must(t, err)
 	defer d.Discard()
-	if want := []string{"read", "write", "verify"}; !reflect.DeepEqual(stages, want) {
-		t.Errorf("stages %q, want %q", stages, want)
-	}
+	testkit.EqualDeep(t, "stages", stages, []string{"read", "write", "verify"})
 	testkit.Fails(os.Stat(path))(t, "before Publish the target exists", fs.ErrNotExist)
 	publish(t, d)
 	ix := opened(t, path)
-	if ix.Generation() != d.Index().Generation() || len(ix.Generation()) != 32 {
-		t.Errorf("generation %s, the draft's was %s", ix.Generation(), d.Index().Generation())
-	}
+	testkit.Got(ix.Generation(), len(ix.Generation()))(t, "generation, and its length", d.Index().Generation(), 32)
 	if age := time.Since(ix.Built()); age < 0 || age > time.Hour {
 		t.Errorf("built %v ago", age)
 	}
@@ -68,12 +62,9 @@ func TestBuildFromLists(t *testing.T) {
 	if r := table[0]; r.Summary.Errors != 1 || r.NetworkEntries != 1 || r.Summary.Lines != 7 || r.Summary.Hash == [16]byte{} {
 		t.Errorf("row 0: %+v, %d networks", r.Summary, r.NetworkEntries)
 	}
-	if r := table[2]; r.Summary.Verdict != lists.Refused || !strings.HasPrefix(r.Summary.Why, "missing") {
-		t.Errorf("a missing file's row: %+v", r.Summary)
-	}
-	if d.Report.Keys != 5 || d.Report.Entries != 6 || d.Report.Duplicates != 1 {
-		t.Errorf("report: %d keys, %d entries, %d duplicates", d.Report.Keys, d.Report.Entries, d.Report.Duplicates)
-	}
+	r := table[2]
+	testkit.Got(r.Summary.Verdict, r.Summary.Why)(t, "a missing file's row", lists.Refused, "missing…")
+	testkit.Got(d.Report.Keys, d.Report.Entries, d.Report.Duplicates)(t, "keys, entries, duplicates", 5, 6, 1)
 
 	for _, tt := range []struct{ sender, want string }{
 		{"x@bulk.test", "1:1 exact block, 0:2 tree block spam"},
@@ -144,9 +135,8 @@ func TestRefusedSources(t *testing.T) {
 	}
 	testkit.Equal(t, "reasons of refused lists are in the file", d.Index().file.Sections[format.SecReasons].Items, 0)
 	for text, want := range map[string]int{"x@bulk.test": 1, "x@d7.torn.test": 0} {
-		if got, err := d.Index().Lookup(nil, sender(t, text), testTime); err != nil || len(got) != want {
-			t.Errorf("Lookup(%s) = %v, %v, want %d", text, got, err, want)
-		}
+		got := testkit.Value(d.Index().Lookup(nil, sender(t, text), testTime))(t)
+		testkit.Equal(t, fmt.Sprintf("Lookup(%s) = %v", text, got), len(got), want)
 	}
 }
 
@@ -356,9 +346,7 @@ func TestAllFailedSelfTestsAreTold(t *testing.T) {
 	ix := opened(t, path)
 	nothingLeft(t, filepath.Dir(path))
 	keys, entries := ix.Counts()
-	if keys != 2 || entries != 2 {
-		t.Errorf("%d keys, %d entries, want good.test and shared.test of b", keys, entries)
-	}
+	testkit.Equal(t, "keys and entries: good.test and shared.test of b", [...]uint64{keys, entries}, [...]uint64{2, 2})
 	for i, want := range []string{"self-test: line 3: <x@bad.test> shall pass, and line 1 blocks it: bad.test", "", "missing: ", "self-test: "} {
 		row, told := ix.Lists()[i], d.Report.Lists[i]
 		if want == "" && (row.Summary.Verdict != lists.Loaded || told.Refused != nil) ||
@@ -395,7 +383,6 @@ func TestRowNamesItsGuard(t *testing.T) {
 	if !rows[0].Source.Equal(a) || !a.Equal(rows[0].Source) {
 		t.Error("a source is not equal to its row")
 	}
-	if rows[0].Summary.Errors != 1 || rows[1].Summary.Errors != 0 {
-		t.Errorf("errors %d and %d, want gmail.com refused under the guard", rows[0].Summary.Errors, rows[1].Summary.Errors)
-	}
+	testkit.MustEqual(t, "errors under the guard, which refuses gmail.com", rows[0].Summary.Errors, 1)
+	testkit.Equal(t, "errors without the guard", rows[1].Summary.Errors, 0)
 }

@@ -36,9 +36,7 @@ func TestEveryEntryIsFoundByItsLine(t *testing.T) {
 			o.SipHash = sip
 			entries := manyDomains(n)
 			ix := indexOf(t, o, rowsNamed(1), entries)
-			if keys, count := ix.Counts(); keys != uint64(n) || count != uint64(n) {
-				t.Errorf("%d entries: Counts() = %d, %d", n, keys, count)
-			}
+			testkit.Got(ix.Counts())(t, fmt.Sprintf("%d entries: Counts()", n), uint64(n), uint64(n))
 			for _, e := range entries {
 				got, err := ix.lookup(nil, []addr.Key{e.key}, 0)
 				if want := []Match{{Kind: lists.Domain, Key: e.key, Scope: lists.Tree, Line: e.line}}; err != nil || !reflect.DeepEqual(got, want) {
@@ -127,9 +125,8 @@ func TestSameRowSaysTheSameOnce(t *testing.T) {
 	}
 	path := t.TempDir() + "/x.bdx"
 	d := draftOf(t, path, seeded(1), build.Hooks{}, rowsNamed(2), entries)
-	if r := d.Report; r.Keys != 1 || r.Entries != 5 || r.Duplicates != 2 || r.Dropped != 0 {
-		t.Errorf("%d keys, %d entries, %d duplicates, %d dropped; want 1, 5, 2, 0", r.Keys, r.Entries, r.Duplicates, r.Dropped)
-	}
+	r := d.Report
+	testkit.Got(r.Keys, r.Entries, r.Duplicates, r.Dropped)(t, "keys, entries, duplicates, dropped", 1, 5, 2, 0)
 	for _, tt := range []struct {
 		sender string
 		at     int64
@@ -168,9 +165,7 @@ func TestMoreThan64Sources(t *testing.T) {
 	entries[180].expiry += 1000
 	path := t.TempDir() + "/x.bdx"
 	d := draftOf(t, path, seeded(1), build.Hooks{}, rows, entries)
-	if d.Report.Entries != 64 || d.Report.Dropped != 136 {
-		t.Errorf("%d entries, %d dropped, want 64 and 136", d.Report.Entries, d.Report.Dropped)
-	}
+	testkit.Equal(t, "entries and dropped", [...]uint64{d.Report.Entries, d.Report.Dropped}, [...]uint64{64, 136})
 	matches := testkit.Value(d.Index().Lookup(nil, sender(t, "x@bulk.test"), testTime))(t)
 	testkit.MustEqual(t, "matches", len(matches), 64)
 	var tail []int
@@ -182,9 +177,7 @@ func TestMoreThan64Sources(t *testing.T) {
 			tail = append(tail, m.Row)
 		}
 	}
-	if want := []int{150, 160, 170, 180}; !reflect.DeepEqual(tail, want) {
-		t.Errorf("of the late rows %v are kept, want %v", tail, want)
-	}
+	testkit.EqualDeep(t, "late rows that are kept", tail, []int{150, 160, 170, 180})
 }
 
 func TestExpiredEntriesAreNotBuiltIn(t *testing.T) {
@@ -234,9 +227,7 @@ func TestFalsePositivesAreCounted(t *testing.T) {
 	}
 	var b Batch
 	ix.LookupBatch(&b, senders, testTime)
-	if fp, asked := ix.FalsePositives(); fp != 20 || asked != 20 {
-		t.Errorf("of a batch: FalsePositives() = %d, %d, want 20, 20", fp, asked)
-	}
+	testkit.Got(ix.FalsePositives())(t, "FalsePositives() of a batch", 20, 20)
 	if rate := ix.FalsePositiveRate(); rate < 0.004 || rate > 0.006 {
 		t.Errorf("FalsePositiveRate() = %v, want about 0.0054", rate)
 	}

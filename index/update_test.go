@@ -162,9 +162,7 @@ func answersOf(t testing.TB, ix *Index, seed uint64) answers {
 		}
 		batch = append(batch, s)
 		domain := domainKey(t, s.Domain())
-		if a.matches[domain.Text], err = ix.LookupDomain(nil, domain, now); err != nil {
-			t.Fatal(err)
-		}
+		a.matches[domain.Text] = testkit.Value(ix.LookupDomain(nil, domain, now))(t)
 	}
 	var b Batch
 	ix.LookupBatch(&b, batch, now)
@@ -244,9 +242,7 @@ func TestUpdateSaysWhatABuildSays(t *testing.T) {
 			ix = updated
 		}
 	}
-	if done == 0 {
-		t.Error("no key was ever in an overlay: this test proves nothing")
-	}
+	testkit.AtLeast(t, "keys that were in an overlay", done, 1)
 }
 
 // differ names the first thing that differs.
@@ -320,9 +316,8 @@ func TestWhatIsNoSmallChange(t *testing.T) {
 				testkit.Write(t, sources[i].Path, text)
 			})
 			_, _, err := ix.Update(t.Context(), sources, Options{Cache: path + CacheSuffix})
-			if !errors.Is(err, ErrTooDifferent) || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v, want %s", err, tt.want)
-			}
+			testkit.IsError(t, "error", err, ErrTooDifferent)
+			testkit.Has(t, fmt.Sprint(err), tt.want)
 		})
 	}
 }
@@ -369,9 +364,7 @@ func TestUpdatesLeaveNoSegmentsBehind(t *testing.T) {
 			write("b.txt", "bulk.test\nother.test\n")
 		}
 		updated, report, err := ix.Update(t.Context(), sources, Options{Cache: path + CacheSuffix})
-		if err != nil || report.Sources != 2 {
-			t.Fatalf("round %d: %+v, %v", round, report, err)
-		}
+		testkit.MustGot(err, report.Sources)(t, fmt.Sprintf("round %d", round), nil, 2)
 		ix = updated
 	}
 	if all, _ := filepath.Glob(filepath.Join(path+CacheSuffix, "*.segment")); len(all) != 4 {
@@ -379,15 +372,11 @@ func TestUpdatesLeaveNoSegmentsBehind(t *testing.T) {
 	}
 	write("a.txt", "bulk.test\na.txt.test\n") // as it was built
 	updated, report, err := ix.Update(t.Context(), sources, Options{Cache: path + CacheSuffix})
-	if err != nil || report.Sources != 1 {
-		t.Fatalf("%+v, %v", report, err)
-	}
+	testkit.MustGot(err, report.Sources)(t, "sources", nil, 1)
 	if all, _ := filepath.Glob(filepath.Join(path+CacheSuffix, "*.segment")); len(all) != 3 {
 		t.Errorf("%d segments, want three", len(all))
 	}
-	if entries := updated.Lists()[1].Summary.Entries; entries != 2 {
-		t.Errorf("b.txt has %d entries", entries)
-	}
+	testkit.Equal(t, "entries of b.txt", updated.Lists()[1].Summary.Entries, 2)
 }
 
 // An index with an overlay costs a clear sender no memory.
@@ -428,10 +417,9 @@ func changed(t testing.TB) *Index {
 func TestProbeSeesTheOverlay(t *testing.T) {
 	ix := changed(t)
 	for text, want := range map[string][2]bool{"stays.test": {true, true}, "gone.test": {true, false}, "come.test": {true, true}} {
-		p, err := ix.Probe([]addr.Key{domainKey(t, text)}, netip.Addr{})
-		if err != nil || p[0].Perhaps != want[0] || p[0].Listed != want[1] {
-			t.Errorf("Probe(%s) = %+v, %v", text, p, err)
-		}
+		p := testkit.Value(ix.Probe([]addr.Key{domainKey(t, text)}, netip.Addr{}))(t)
+		testkit.MustEqual(t, fmt.Sprintf("Probe(%s) = %+v", text, p), p[0].Perhaps, want[0])
+		testkit.Equal(t, fmt.Sprintf("Probe(%s) = %+v", text, p), p[0].Listed, want[1])
 	}
 }
 
@@ -518,9 +506,7 @@ func TestRefusedLinesAreToldFromAnySource(t *testing.T) {
 		}
 		testkit.Equal(t, fmt.Sprintf("%s: sources from segments", how), d.Report.Cached, 2*round)
 		for _, table := range [][]ListInfo{d.Report.Lists, d.Index().Lists(), opened.Lists()} {
-			if got := table[0].Summary.Dropped; !reflect.DeepEqual(got, want) {
-				t.Errorf("%s: %+v, want %+v", how, got, want)
-			}
+			testkit.EqualDeep(t, how, table[0].Summary.Dropped, want)
 			if got := table[1].Summary.Dropped; got.Total() != 0 || got.First != nil {
 				t.Errorf("%s: a sound list with %+v", how, got)
 			}
@@ -530,9 +516,8 @@ func TestRefusedLinesAreToldFromAnySource(t *testing.T) {
 	rewrite(t, list, "a.test\nb..test\n"+bad)
 	updated, _, err := ix.Update(t.Context(), sources, o)
 	testkit.Must(t, err)
-	if got := updated.Lists()[0].Summary.Dropped; got.Count(lists.Syntax) != 13 || got.Count(lists.Unsupported) != 0 || got.First[0].Text != "b..test" {
-		t.Errorf("updated: %+v", got)
-	}
+	got := updated.Lists()[0].Summary.Dropped
+	testkit.Got(got.Count(lists.Syntax), got.Count(lists.Unsupported), testkit.At(got.First, 0).Text)(t, "updated", 13, 0, "b..test")
 }
 
 // BenchmarkUpdate is the time from a changed line in one of ten lists of a million

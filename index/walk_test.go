@@ -103,9 +103,8 @@ func TestEntriesAreWhatWasRead(t *testing.T) {
 			testkit.MustEqual(t, fmt.Sprintf("entry %d", i), have[i], want[i])
 		}
 	}
-	if again != agains || agains == 0 {
-		t.Errorf("%d entries are there before, want %d", again, agains)
-	}
+	testkit.Equal(t, "entries that are there before", again, agains)
+	testkit.AtLeast(t, "entries that are there before", agains, 1)
 	some, _ := walkAll(t, draft.Index(), func(row int) bool { return row == 1 })
 	if rest := slices.DeleteFunc(want, func(s string) bool { return s[0] != '1' }); !slices.Equal(some, rest) {
 		t.Errorf("of one row: %d entries, want %d", len(some), len(rest))
@@ -161,13 +160,9 @@ func TestEntriesOfADamagedFile(t *testing.T) {
 	s := newFullSpecimen(t, 300)
 	whole := opened(t, s.path)
 	want, _ := walkAll(t, whole, nil)
-	if len(want) < 300 {
-		t.Fatalf("%d entries", len(want))
-	}
-	lines, err := linesOf(t.Context(), whole)
-	if err != nil || len(lines) < 300 {
-		t.Fatalf("%d lines, %v", len(lines), err)
-	}
+	testkit.AtLeast(t, "entries", len(want), 300)
+	lines := testkit.Value(linesOf(t.Context(), whole))(t)
+	testkit.AtLeast(t, "lines", len(lines), 300)
 	rng := rand.New(rand.NewPCG(3, 3))
 	caught := 0
 	for range 400 {
@@ -201,9 +196,7 @@ func TestEntriesOfADamagedFile(t *testing.T) {
 			t.Fatalf("octet %d: other lines, and no error", at)
 		}
 	}
-	if caught == 0 {
-		t.Error("no walk met the damage")
-	}
+	testkit.AtLeast(t, "walks that met the damage", caught, 1)
 }
 
 // checkLines holds that Lines has the entries of Unordered and OwnedEntries, those that can be lines, each in one part.
@@ -244,9 +237,7 @@ func checkLines(t testing.TB, ix *Index) (patterns int) {
 	if !slices.Equal(have, want) {
 		t.Errorf("%d lines, want %d", len(have), len(want))
 		for i := range min(len(have), len(want)) {
-			if have[i] != want[i] {
-				t.Fatalf("line %d is %q, want %q", i, have[i], want[i])
-			}
+			testkit.MustEqual(t, fmt.Sprintf("line %d", i), have[i], want[i])
 		}
 	}
 	return patterns
@@ -279,9 +270,7 @@ func TestLinesAreWhatWasRead(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || held != 2 {
-		t.Errorf("%d lines of the other list, %v", held, err)
-	}
+	testkit.Got(err, held)(t, "lines of the other list", nil, 2)
 	enough := errors.New("enough")
 	testkit.Equal(t, "an error of use", ix.Lines(t.Context(), 0, 1, nil, func(int, []byte) error { return enough }), enough)
 	ended, end := context.WithCancel(t.Context())

@@ -331,9 +331,7 @@ func TestConcurrentChangesAndLookups(t *testing.T) {
 	before := held(set)
 	set.Close()
 	again := open(t, Settings{Folder: folder})
-	if sum(held(again)) != sum(before) {
-		t.Errorf("after a restart:\n%s\nwant\n%s", sum(held(again)), sum(before))
-	}
+	testkit.Equal(t, "after a restart", sum(held(again)), sum(before))
 }
 
 // A sender without an entry costs no memory.
@@ -376,32 +374,26 @@ func TestNeedsProof(t *testing.T) {
 		}
 		t.Errorf("%s: there is no live entry", when)
 	}
-	if s.NeedsProof() {
-		t.Error("an empty set has entries that need proof")
-	}
+	testkit.Equal(t, "an empty set has entries that need proof", s.NeedsProof(), false)
 	proved := Change{Entry: "a@bad.example", Action: 1, NeedsProof: true, Why: "request"}
 	add(proved, Change{Entry: "other.example"})
 	needs("from the journal", true)
-	if out, err := s.Apply(proved); err != nil || out[0].Changed() {
-		t.Errorf("once more: %v, %v", out, err)
-	}
+	out := testkit.Value(s.Apply(proved))(t)
+	testkit.Equal(t, fmt.Sprintf("once more: %v", out), out[0].Changed(), false)
 	s.Close()
 	s = open()
 	needs("after a restart", true)
 
 	fold := func() {
 		t.Helper()
-		if wrote, err := s.Fold(t.Context()); err != nil || !wrote {
-			t.Fatalf("fold: %t, %v", wrote, err)
-		}
+		testkit.MustEqual(t, "fold", testkit.Value(s.Fold(t.Context()))(t), true)
 		ix = indexes.Build(t, indexes.Source(t, "bad", "bad.example\n"), folded(dir))
 		s.Served(ix)
 	}
 	fold()
-	text, err := os.ReadFile(listPath(dir))
-	if err != nil || strings.Contains(string(text), "a@bad.example") || !strings.Contains(string(text), "other.example") {
-		t.Errorf("the list for a build: %s, %v", text, err)
-	}
+	text := testkit.Value(os.ReadFile(listPath(dir)))(t)
+	testkit.Lacks(t, string(text), "a@bad.example")
+	testkit.Has(t, string(text), "other.example")
 	needs("after a build", true)
 	testkit.Must(t, s.rewriteNow())
 	needs("from the snapshot", true)

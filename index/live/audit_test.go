@@ -54,9 +54,7 @@ func TestChangesAreAudited(t *testing.T) {
 	have := said()
 	testkit.MustEqual(t, "lines", len(have), len(want))
 	for i := range want {
-		if !strings.HasPrefix(have[i], want[i]) {
-			t.Errorf("line %d: %q, want %q", i, have[i], want[i])
-		}
+		testkit.Begins(t, fmt.Sprintf("line %d", i), have[i], want[i])
 	}
 	if !strings.HasSuffix(have[2], " by anna: phishing") || !strings.HasSuffix(have[3], " by bert") {
 		t.Errorf("what was before: %q, %q", have[2], have[3])
@@ -116,9 +114,7 @@ func TestErase(t *testing.T) {
 	})
 	testkit.Must(t, err)
 	for _, gone := range []string{"bob@", "dora@", "anna@", "emil@"} {
-		if strings.Contains(all, gone) {
-			t.Errorf("a file has %s", gone)
-		}
+		testkit.Lacks(t, all, gone)
 	}
 	lines := strings.Join(said(), "\n")
 	if !strings.Contains(lines, "op|entry.remove|person 17||\nop|entry.remove|person 18||\nop|entry.remove|block emil@there.example|") {
@@ -145,10 +141,8 @@ func TestRevisionsAreKept(t *testing.T) {
 		{Entry: "four.example", Scope: "tree", Action: "block", Created: 1_790_000_000, Rev: 13},
 	}
 	at := Cursor{Origin: "postgres/eu-mx/abc", Revision: 13}
-	taken, err := set.Take(rows, at, false)
-	if err != nil || len(taken.Outcomes) != 4 || len(taken.Left) != 0 {
-		t.Fatalf("Take() = %+v, %v", taken, err)
-	}
+	taken := testkit.Value(set.Take(rows, at, false))(t)
+	testkit.MustEqual(t, fmt.Sprintf("Take() = %+v", taken), [...]int{len(taken.Outcomes), len(taken.Left)}, [...]int{4, 0})
 	rows[3].Gone, rows[3].Rev = 1_790_000_001, 20
 	at.Revision = 20
 	testkit.Value(set.Take(rows[3:], at, false))(t)
@@ -205,10 +199,8 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		change(&r)
 		rows = append(rows, r)
 	}
-	taken, err := set.Take(rows, Cursor{Origin: "o", Revision: 99}, false)
-	if err != nil || len(taken.Left) != len(rows)-1 || set.Len() != 1 {
-		t.Errorf("Take() = %d unread of %d, %v; %d entries", len(taken.Left), len(rows)-1, err, set.Len())
-	}
+	taken := testkit.Value(set.Take(rows, Cursor{Origin: "o", Revision: 99}, false))(t)
+	testkit.Equal(t, "Take(): unread and entries", [...]int{len(taken.Left), set.Len()}, [...]int{len(rows) - 1, 1})
 }
 
 // What the fleet has beyond the most entries is left out; what is there already may change and go, and makes room.

@@ -76,9 +76,8 @@ func TestEveryTruncation(t *testing.T) {
 		if got := sum(c.entries); got != want || c.damaged > 0 {
 			t.Fatalf("%d of %d octets: %d damaged, entries\n%s\nwant\n%s", n, len(text), c.damaged, got, want)
 		}
-		if end := bytes.LastIndexByte(text[:n], '\n') + 1; c.good != int64(end) || c.torn != int64(n-end) {
-			t.Fatalf("%d octets: %d good, %d torn; want %d, %d", n, c.good, c.torn, end, n-end)
-		}
+		end := bytes.LastIndexByte(text[:n], '\n') + 1
+		testkit.MustGot(c.good, c.torn)(t, fmt.Sprintf("good and torn of %d octets", n), int64(end), int64(n-end))
 	}
 }
 
@@ -153,10 +152,9 @@ func TestOpenCutsATornEndAndTellsOfDamage(t *testing.T) {
 	testkit.Equal(t, "the torn end is not cut", testkit.Value(os.Stat(journalPath(folder)))(t).Size(), int64(len(text)))
 	apply(t, set, Change{Entry: "behind.example"})
 	set.Close()
-	seen, err := Read(folder)
-	if err != nil || seen.damaged != 1 || !strings.HasPrefix(texts(seen), "block behind.example, ") {
-		t.Errorf("afterwards: %v, %d damaged, %s", err, seen.damaged, texts(seen))
-	}
+	seen := testkit.Value(Read(folder))(t)
+	testkit.Equal(t, "damaged afterwards", seen.damaged, 1)
+	testkit.Begins(t, "afterwards", texts(seen), "block behind.example, ")
 }
 
 func TestWhatIsNoJournalIsLeftAlone(t *testing.T) {
@@ -243,10 +241,7 @@ func TestBatchesAreWhole(t *testing.T) {
 		t.Helper()
 		folder := t.TempDir()
 		testkit.Write(t, journalPath(folder), text)
-		again, err := Open(Settings{Folder: folder})
-		if err != nil {
-			t.Fatalf("%s %d: %v", what, n, err)
-		}
+		again := testkit.Value(Open(Settings{Folder: folder}))(t)
 		defer again.Close()
 		at := 0
 		for i, s := range states {
@@ -290,7 +285,6 @@ func TestDamageInABatchIsOneLine(t *testing.T) {
 	folder := t.TempDir()
 	testkit.Write(t, journalPath(folder), text)
 	again := open(t, Settings{Folder: folder})
-	if got := texts(again); got != "block d.example, block c.example, block a.example" || again.damaged != 1 {
-		t.Errorf("%s, %d damaged", got, again.damaged)
-	}
+	got := texts(again)
+	testkit.Got(got, again.damaged)(t, "entries and damaged", "block d.example, block c.example, block a.example", 1)
 }

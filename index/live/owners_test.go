@@ -178,25 +178,19 @@ func TestRecipientsThatAreRefused(t *testing.T) {
 		if got, want := said("shop@here.example", of), `allow x.example for "ann@here.example" from line 3; block recipient:shop@here.example for "" from line 1; `; got != want {
 			t.Errorf("a recipient that a list refuses too: %q, want %q", got, want)
 		}
-		if got := said("ann@here.example"); strings.Contains(got, "recipient:") {
-			t.Errorf("another recipient: %q", got)
-		}
+		testkit.Lacks(t, said("ann@here.example"), "recipient:")
 		// From the snapshot as from memory, and in no list for a build.
 		testkit.Must(t, set.Tidy())
 		testkit.Equal(t, "entries that the index lacks", set.newer(), 0)
 		set.Close()
 		set = open()
 	}
-	found, err := set.Search(t.Context(), Query{Text: "shop@here"})
-	if err != nil || len(found.Entries) != 1 || found.Entries[0].Text != "recipient:shop@here.example" {
-		t.Errorf("found %v, %v", found.Entries, err)
-	}
-	if o, err := set.Apply(Change{Entry: "recipient:shop@here.example", Remove: true}); err != nil || o[0].Was == nil {
-		t.Errorf("removed %v, %v", o, err)
-	}
-	if got := said("shop@here.example"); strings.Contains(got, "recipient:") {
-		t.Errorf("after its removal: %q", got)
-	}
+	found := testkit.Value(set.Search(t.Context(), Query{Text: "shop@here"}))(t)
+	testkit.MustEqual(t, fmt.Sprintf("found %v", found.Entries), len(found.Entries), 1)
+	testkit.Equal(t, fmt.Sprintf("found %v", found.Entries), found.Entries[0].Text, "recipient:shop@here.example")
+	o := testkit.Value(set.Apply(Change{Entry: "recipient:shop@here.example", Remove: true}))(t)
+	testkit.Equal(t, fmt.Sprintf("removed %v", o), o[0].Was != nil, true)
+	testkit.Lacks(t, said("shop@here.example"), "recipient:")
 	set.Close()
 }
 
@@ -205,13 +199,9 @@ func TestOwnersAreNotFolded(t *testing.T) {
 	folder, ix := t.TempDir(), nothing(t)
 	set := open(t, Settings{Folder: folder})
 	apply(t, set, Change{Entry: "all@x.example"})
-	if written, err := set.Fold(t.Context()); err != nil || !written {
-		t.Fatalf("the first fold: %v, %v", written, err)
-	}
+	testkit.MustEqual(t, "the first fold", testkit.Value(set.Fold(t.Context()))(t), true)
 	apply(t, set, Change{Owner: "ann@here.example", Entry: "own@x.example"})
-	if written, err := set.Fold(t.Context()); err != nil || written {
-		t.Errorf("a fold for an owner's entry: %v, %v", written, err)
-	}
+	testkit.Equal(t, "a fold for an owner's entry", testkit.Value(set.Fold(t.Context()))(t), false)
 	testkit.Equal(t, "the index lacks entries beside that of everybody", set.newer(), 1)
 	testkit.Equal(t, "for another recipient", coveringFor(t, set, ix, "own@x.example", "bob@here.example"), "")
 	testkit.Equal(t, "for both", coveringFor(t, set, ix, "own@x.example", "bob@here.example", "ann@here.example"), "block own@x.example")

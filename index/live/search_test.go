@@ -48,10 +48,7 @@ func slowly(s *Set, q Query) (all []*Entry) {
 func walk(t *testing.T, s *Set, q Query) (all []*Entry) {
 	t.Helper()
 	for {
-		found, err := s.Search(t.Context(), q)
-		if err != nil {
-			t.Fatalf("%+v: %v", q, err)
-		}
+		found := testkit.Value(s.Search(t.Context(), q))(t)
 		if most := cmp.Or(q.Limit, MaxFound); len(found.Entries) > most || found.Next != "" && len(found.Entries) < most {
 			t.Fatalf("%+v: a page of %d, and then %q", q, len(found.Entries), found.Next)
 		}
@@ -111,9 +108,7 @@ func TestSearch(t *testing.T) {
 	hold() // all are in the snapshot
 	change(60)
 	hold()
-	if some < 1000 {
-		t.Errorf("only %d entries were found in all", some)
-	}
+	testkit.AtLeast(t, "entries that were found in all", some, 1000)
 }
 
 // rewriteNow writes a snapshot, due or not.
@@ -188,9 +183,7 @@ func TestDigestsOfLiveEntries(t *testing.T) {
 	want := func(a digest.Algorithm, text string, at time.Time, want string) {
 		t.Helper()
 		got, ok := set.AddressOf(digest.Of(a, text), at)
-		if got.String() != want || ok != (want != "") {
-			t.Errorf("AddressOf(%v of %s) = %q, %v; want %q", a, text, got, ok, want)
-		}
+		testkit.Got(got.String(), ok)(t, fmt.Sprintf("AddressOf(%v of %s)", a, text), want, want != "")
 	}
 	all := func() {
 		t.Helper()

@@ -110,9 +110,7 @@ func TestWhatMayBeAdded(t *testing.T) {
 func TestForceAddsWhatTheGateProtects(t *testing.T) {
 	set := open(t, Settings{Guard: guard(t)})
 	e := apply(t, set, Change{Entry: "gmail.com", Force: true})[0].Entry
-	if !e.Forced || e.Text != "gmail.com" {
-		t.Errorf("forced entry: %+v", e)
-	}
+	testkit.Got(e.Forced, e.Text)(t, "forced entry", true, "gmail.com")
 	if e := apply(t, set, Change{Entry: "x@gmail.com", Force: true})[0].Entry; e.Forced {
 		t.Error("an entry that the gate lets pass is called forced")
 	}
@@ -159,9 +157,7 @@ func TestChangesAreUndoneByWhatWasBefore(t *testing.T) {
 	if o := apply(t, set, Change{Entry: "X.EXAMPLE", Remove: true})[0]; o.Entry != nil || o.Was == nil || o.Was.Why != "second" {
 		t.Errorf("removal: %+v", o)
 	}
-	if o := apply(t, set, Change{Entry: "x.example", Remove: true})[0]; o.Changed() {
-		t.Errorf("removal of nothing: %+v", o)
-	}
+	testkit.Equal(t, "removal of nothing", apply(t, set, Change{Entry: "x.example", Remove: true})[0].Changed(), false)
 }
 
 func TestAllOfABatchOrNothing(t *testing.T) {
@@ -169,9 +165,8 @@ func TestAllOfABatchOrNothing(t *testing.T) {
 	testkit.Fails(set.Apply(Change{Entry: "a.example"}, Change{Entry: "gmail.com"}))(t, "error", ErrGuarded)
 	testkit.Equal(t, "entries", texts(set), "")
 	apply(t, set, Change{Entry: "a.example"}, Change{Entry: "b.example"}, Change{Entry: "a.example", Remove: true}, Change{Entry: "b.example", Why: "last"})
-	if got := slices.Collect(set.All()); len(got) != 1 || got[0].Why != "last" {
-		t.Errorf("entries: %s", texts(set))
-	}
+	got := slices.Collect(set.All())
+	testkit.Got(len(got), testkit.At(got, 0).Why)(t, fmt.Sprintf("entries: %s", texts(set)), 1, "last")
 }
 
 // What was acknowledged is there after a restart, with everything that was said of it.
@@ -221,9 +216,8 @@ func TestJournalIsBounded(t *testing.T) {
 	last := set.last
 	set.Close()
 	again := open(t, s)
-	if got := texts(again); got != "block stays@x.example" || again.last != last {
-		t.Errorf("entries: %s, last number %d, want %d", got, again.last, last)
-	}
+	got := texts(again)
+	testkit.Got(got, again.last)(t, "entries and last number", "block stays@x.example", last)
 }
 
 func TestAnEntryEndsAtItsTime(t *testing.T) {
@@ -240,12 +234,9 @@ func TestAnEntryEndsAtItsTime(t *testing.T) {
 			time.Sleep(step.wait)
 			testkit.Equal(t, fmt.Sprintf("%v later", step.wait), covering(t, set, ix, "x@y.example"), step.want)
 		}
-		if set.Len() != 2 || len(slices.Collect(set.All())) != 1 {
-			t.Errorf("%d entries are held, %d shown", set.Len(), len(slices.Collect(set.All())))
-		}
-		if err := set.Tidy(); err != nil || set.Len() != 1 {
-			t.Errorf("Tidy: %v; %d entries are held", err, set.Len())
-		}
+		testkit.Equal(t, "entries held and shown", [...]int{set.Len(), len(slices.Collect(set.All()))}, [...]int{2, 1})
+		testkit.Must(t, set.Tidy())
+		testkit.Equal(t, "entries held after Tidy", set.Len(), 1)
 	})
 }
 
@@ -269,13 +260,9 @@ func TestRun(t *testing.T) {
 			changes = append(changes, Change{Entry: fmt.Sprintf("x%d@y.example", i), Expires: time.Now().Add(time.Hour)})
 		}
 		apply(t, set, changes...)
-		if there() {
-			t.Error("the list is written for less than a thousand")
-		}
+		testkit.Equal(t, "the list is written for less than a thousand", there(), false)
 		apply(t, set, Change{Entry: "one.more.example"})
-		if !there() {
-			t.Error("the list is not written for a thousand")
-		}
+		testkit.Equal(t, "the list is written for a thousand", there(), true)
 		time.Sleep(time.Hour + tidyEvery)
 		synctest.Wait()
 		testkit.Equal(t, "entries that are held when all but one have ended", set.Len(), 1)
@@ -355,9 +342,8 @@ func TestGroupIsInOrder(t *testing.T) {
 			}
 		}
 	})
-	if !slices.Equal(changed, []bool{true, false, true, false, true}) || set.records != 3 {
-		t.Errorf("changed: %v, %d records", changed, set.records)
-	}
+	testkit.EqualSlices(t, "changed", changed, []bool{true, false, true, false, true})
+	testkit.Equal(t, "records", set.records, 3)
 	seen, err := Read(set.folder)
 	if err != nil || !maps.Equal(reasons(seen), map[string]string{"a@b.example": "2"}) {
 		t.Errorf("on the disk: %v, %v", err, reasons(seen))

@@ -164,10 +164,7 @@ func TestCrashAtEachStepOfAFold(t *testing.T) {
 		testkit.Equal(t, step, steps[step], 12)
 	}
 	for _, c := range crashes {
-		again, err := Open(Settings{Folder: c.folder, compactFrom: 1})
-		if err != nil {
-			t.Fatalf("%s: %v", c.step, err)
-		}
+		again := testkit.Value(Open(Settings{Folder: c.folder, compactFrom: 1}))(t)
 		holds := func(when string) {
 			t.Helper()
 			if got := reasons(again); !maps.Equal(got, c.want) || again.damaged > 0 {
@@ -200,9 +197,7 @@ func TestSyncFails(t *testing.T) {
 	if _, err := set.Apply(Change{Entry: "kept@x.example", Remove: true}); !errors.Is(err, ErrUnwritable) {
 		t.Fatalf("a change after a failed sync: %v", err)
 	}
-	if p := strings.Join(set.Problems(), ""); !strings.Contains(p, "input/output error") {
-		t.Errorf("problems: %q", p)
-	}
+	testkit.Has(t, strings.Join(set.Problems(), ""), "input/output error")
 	testkit.Must(t, set.Tidy())
 	apply(t, set, Change{Entry: "more@x.example"})
 	if got := texts(set); got != "block more@x.example, block kept@x.example" || len(set.Problems()) > 0 {
@@ -318,9 +313,8 @@ func TestForeignAndTornSnapshots(t *testing.T) {
 				t.Errorf("%q", again.Problems())
 			}
 		}
-		if err := again.Tidy(); err != nil || again.Len() != want {
-			t.Fatalf("%s: %d entries, %v", name, again.Len(), err)
-		}
+		testkit.Must(t, again.Tidy())
+		testkit.MustEqual(t, fmt.Sprintf("%s entries", name), again.Len(), want)
 		seen, err := Read(folder)
 		if err != nil || seen.view.Load().base == nil || len(seen.Problems()) > 0 {
 			t.Fatalf("%s: not written anew: %v, %q", name, err, seen.Problems())
