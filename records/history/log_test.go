@@ -104,9 +104,7 @@ func TestBounds(t *testing.T) {
 	if l.dropped.Load() > 0 || damaged > 0 || got[len(got)-1].Ref != blocked(rounds*each-1).Ref {
 		t.Errorf("%d dropped, %d damaged, the last is %s", l.dropped.Load(), damaged, got[len(got)-1].Ref)
 	}
-	if size := size(t, l.settings.Folder); size < MinMax*3/4 {
-		t.Errorf("%d octets are left of %d", size, MinMax)
-	}
+	testkit.AtLeast(t, "octets that are left", size(t, l.settings.Folder), MinMax*3/4)
 	for i := range got[1:] {
 		if got[i].Ref >= got[i+1].Ref {
 			t.Fatalf("%s before %s", got[i].Ref, got[i+1].Ref)
@@ -177,9 +175,8 @@ func TestFolderTakenAway(t *testing.T) {
 	l := open(t)
 	testkit.Must(t, os.RemoveAll(l.settings.Folder))
 	l.Add(blocked(1))
-	if err := l.Flush(); err == nil || len(l.Problems()) != 1 {
-		t.Errorf("written into nowhere: %v, %q", err, l.Problems())
-	}
+	err := l.Flush()
+	testkit.Got(err != nil, len(l.Problems()))(t, fmt.Sprintf("written into nowhere %q", l.Problems()), true, 1)
 }
 
 func TestOneWriter(t *testing.T) {
@@ -197,9 +194,8 @@ func TestModes(t *testing.T) {
 	l.Add(clear(1))
 	testkit.Must(t, l.Flush())
 	for path, want := range map[string]os.FileMode{l.settings.Folder: 0o750, segmentPath(l.settings.Folder, 1): 0o600, filepath.Join(l.settings.Folder, "lock"): 0o600} {
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm()&^want != 0 {
-			t.Errorf("%s has mode %v, %v, want %v", path, info.Mode(), err, want)
-		}
+		info := testkit.Value(os.Stat(path))(t)
+		testkit.Equal(t, fmt.Sprintf("bits of the mode of %s beyond %v", path, want), info.Mode().Perm()&^want, 0)
 	}
 }
 
@@ -346,9 +342,7 @@ func TestForget(t *testing.T) {
 	add("eve@there.example", "anna@here.example")
 	l.Flush()
 	add("eve@there.example", "bob@there.example") // waits for the disk
-	if n, err := l.Forget(t.Context(), about); n != 2 || err != nil {
-		t.Fatalf("Forget = %d, %v", n, err)
-	}
+	testkit.MustGot(l.Forget(t.Context(), about))(t, "Forget", 2, nil)
 	add("carl@there.example", "anna@here.example")
 	testkit.Must(t, l.Close())
 	all := ""
@@ -359,7 +353,5 @@ func TestForget(t *testing.T) {
 	}
 	testkit.Lacks(t, all, "bob@")
 	testkit.Has(t, all, "eve@there.example", "carl@there.example")
-	if n, err := ForgetIn(t.Context(), s, func(r *Record) bool { return r.Sender == "eve@there.example" }); n != 1 || err != nil {
-		t.Errorf("ForgetIn = %d, %v", n, err)
-	}
+	testkit.Got(ForgetIn(t.Context(), s, func(r *Record) bool { return r.Sender == "eve@there.example" }))(t, "ForgetIn", 1, nil)
 }

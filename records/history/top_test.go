@@ -130,9 +130,7 @@ func TestMostFails(t *testing.T) {
 	testkit.Fails(Most(ctx, folder, q))(t, "an ended context", context.Canceled)
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	t.Setenv("TMPDIR", nowhere)
-	if _, err := Most(t.Context(), folder, q); err == nil || !strings.Contains(err.Error(), "temporary file in "+nowhere) {
-		t.Errorf("no folder for temporary files: %v", err)
-	}
+	testkit.Got(Most(t.Context(), folder, q))(t, "no folder for temporary files", testkit.Any, "…temporary file in "+nowhere+"…")
 	q.Memory = 0
 	testkit.Equal(t, "names that fit need no temporary file", testkit.Value(Most(t.Context(), folder, q))(t).Distinct, 2)
 }
@@ -260,9 +258,8 @@ func TestRefusals(t *testing.T) {
 			old++
 		}
 	}
-	if old < mostOfList*2/5 || old > mostOfList*3/5 {
-		t.Errorf("%d of %d are of the older half", old, mostOfList)
-	}
+	testkit.AtLeast(t, "of the older half", old, mostOfList*2/5)
+	testkit.AtMost(t, "of the older half", old, mostOfList*3/5)
 	if found, err := (*Log)(nil).Refusals(t.Context(), now, 1); found != nil || err != nil {
 		t.Error(found, err)
 	}

@@ -40,9 +40,7 @@ func TestColumns(t *testing.T) {
 		"entry,address": `schema: the query gives a column "address"; want entry, and perhaps owner, action, expires, reason and id`,
 		"entry,Entry":   `schema: the query gives the column "entry" twice`,
 	} {
-		if _, err := NewColumns(strings.Split(names, ",")); err == nil || err.Error() != want {
-			t.Errorf("%q: %v, want %s", names, err, want)
-		}
+		testkit.Got(NewColumns(strings.Split(names, ",")))(t, fmt.Sprintf("%q", names), testkit.Any, want)
 	}
 }
 

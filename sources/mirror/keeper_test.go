@@ -221,9 +221,8 @@ func TestSourceAwayAndBack(t *testing.T) {
 		k.after(time.Hour)
 		k.is(Away, ClassUnreachable, 1)
 		s := k.status()
-		if s.Since.Sub(since).Abs() > time.Second || s.Error != "connection refused" {
-			t.Errorf("away since %s with %q, want %s and one line", s.Since, s.Error, since)
-		}
+		testkit.AtMost(t, "off the time since when it is away", s.Since.Sub(since).Abs(), time.Second)
+		testkit.Equal(t, "why it is away", s.Error, "connection refused")
 		if lag := s.Lag(time.Now()); lag < time.Hour || lag > time.Since(confirmed) {
 			t.Errorf("lag %s, want an hour", lag)
 		}
@@ -288,9 +287,8 @@ func TestReconcile(t *testing.T) {
 		}
 		k.after(11 * time.Minute)
 		k.is(OK, "", 4)
-		if got := testkit.Samples(t, k.metrics, "blockd_source_missed_total"); got[0] != 2 || k.reads != 2 {
-			t.Errorf("%v missed in %d reads, want 2 in 2", got, k.reads)
-		}
+		got := testkit.Samples(t, k.metrics, "blockd_source_missed_total")
+		testkit.Got(testkit.At(got, 0), k.reads)(t, "missed, and reads", 2, 2)
 		k.before = nil
 		k.after(61 * time.Minute)
 		testkit.Got(k.status().Missed, k.reads)(t, "missed, and reads", 2, 3)
@@ -493,9 +491,7 @@ func TestPauses(t *testing.T) {
 	var all []time.Duration
 	for n := 1; n < 12; n++ {
 		all = append(all, retry(n, 1))
-		if least := retry(n, 0); least < retry(n, 1)*3/4 {
-			t.Errorf("%d: %s at least, want three quarters of %s", n, least, retry(n, 1))
-		}
+		testkit.AtLeast(t, fmt.Sprintf("least pause after %d", n), retry(n, 0), retry(n, 1)*3/4)
 	}
 	if !slices.IsSorted(all) || all[0] != firstPause || all[10] != longestPause || longestPause+greeting >= 10*time.Second {
 		t.Errorf("pauses %s", all)
@@ -508,7 +504,7 @@ func TestDearSource(t *testing.T) {
 	testkit.Should(t, f.took(&Report{Rows: manyRows, Entries: manyRows}, nil))
 	err := f.took(&Report{Rows: manyRows + 1, Entries: manyRows + 1}, nil)
 	if e, ok := errors.AsType[*Error](err); !ok || e.Class != ClassRows {
-		t.Errorf("%v, want class rows", err)
+		t.Errorf("%v, want class ClassRows", err)
 	}
 	f.Every = manyEvery
 	testkit.Should(t, f.took(&Report{Rows: manyRows + 1, Entries: manyRows + 1}, nil))

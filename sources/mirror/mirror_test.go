@@ -142,9 +142,7 @@ func served(t testing.TB, folder string) []string {
 			}
 			return nil
 		})
-		if err != nil || sum.Format != "entries" {
-			t.Fatalf("%s: %+v, %v", path, sum, err)
-		}
+		testkit.MustGot(err, sum.Format)(t, path, nil, "entries")
 	}
 	slices.Sort(all)
 	return all
@@ -431,7 +429,7 @@ func TestStrangersRows(t *testing.T) {
 	}
 	_, err = m.Read(t.Context(), s)
 	if failed, ok := errors.AsType[*Error](err); !ok || failed.Class != ClassEncoding {
-		t.Errorf("another table: %v", err)
+		t.Errorf("%v, want class ClassEncoding", err)
 	}
 }
 
@@ -474,7 +472,7 @@ func TestTooManyRows(t *testing.T) {
 	defer m.Close()
 	_, err = m.Read(t.Context(), s)
 	if failed, ok := errors.AsType[*Error](err); !ok || failed.Class != ClassRows {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want class ClassRows", err)
 	}
 	if _, any := m.State(); any {
 		t.Error("there is a copy")
@@ -540,9 +538,7 @@ func TestUnchangedFilesStay(t *testing.T) {
 	s.rows["new"] = Row{Entry: "new@bulk.test", ID: "new"}
 	s.log = append(s.log, "new@bulk.test")
 	told, err := m.Follow(t.Context(), s)
-	if err != nil || !told.Changed {
-		t.Fatalf("%+v, %v", told, err)
-	}
+	testkit.MustGot(err, told.Changed)(t, "changed", nil, true)
 	others := 0
 	for n, inode := range inodes() {
 		if inode != before[n] {

@@ -108,9 +108,7 @@ func TestWhateverAServerSaysTheCopyIsWholeOrUntouched(t *testing.T) {
 					if strings.Contains(tt.text, "not done") {
 						most = 10*time.Minute + time.Second
 					}
-					if took := time.Since(began); took > most {
-						t.Errorf("took %s, want %s at most", took, most)
-					}
+					testkit.AtMost(t, "time", time.Since(began), most)
 					<-time.After(2 * time.Hour) // the deaf server has gone, and no goroutine of ours may be left
 				})
 			})
@@ -239,9 +237,7 @@ func TestTheEndOfTheDaemonIsNoRecoveryEither(t *testing.T) {
 		})
 		x.Run(ctx)
 		x.counted(0, 0, 1, 0)
-		if n := strings.Count(x.log.String(), "\n"); n != 1 {
-			t.Errorf("%d log lines for one failure:\n%s", n, x.log)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s", x.log), strings.Count(x.log.String(), "\n"), 1)
 	})
 }
 

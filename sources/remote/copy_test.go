@@ -215,9 +215,8 @@ func TestFaultsOfTheSettings(t *testing.T) {
 	}
 	for _, twin := range []Source{{Name: "spam", Path: "other"}, {Name: "other", Path: "./spam.txt"}} {
 		twin.URL = good.URL
-		if _, err := New(Settings{Sources: []Source{good, twin}}, nil, nil); err == nil || !strings.Contains(err.Error(), "list "+twin.Name+": the name or the path") {
-			t.Errorf("New() with a twin = %v", err)
-		}
+		_, err := New(Settings{Sources: []Source{good, twin}}, nil, nil)
+		testkit.Got(err)(t, "New() with a twin", "…list "+twin.Name+": the name or the path…")
 	}
 }
 

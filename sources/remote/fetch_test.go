@@ -71,9 +71,7 @@ func TestAListIsFetchedOnceAndThenOnlyAskedFor(t *testing.T) {
 	}
 	testkit.Equal(t, "requests without a condition", p.whole.Load(), 1)
 	x.counted(1, 1, 0, 0)
-	if n := strings.Count(x.log.String(), "\n"); n != 1 {
-		t.Errorf("%d log lines for one change and one 304:\n%s", n, x.log)
-	}
+	testkit.Equal(t, fmt.Sprintf("%s", x.log), strings.Count(x.log.String(), "\n"), 1)
 	p.set(list+"new.example\n", `"2"`)
 	x.fetch()
 	x.holds(list + "new.example\n")
@@ -465,9 +463,7 @@ func TestNoTextHoldsACredential(t *testing.T) {
 	}
 	for _, text := range texts {
 		for _, secret := range []string{"anna", "geheim", "secret"} {
-			if strings.Contains(text, secret) {
-				t.Errorf("%q holds %q", text, secret)
-			}
+			testkit.Lacks(t, text, secret)
 		}
 	}
 	testkit.AtLeast(t, "requests with the credentials", authorised.Load(), 1)

@@ -118,9 +118,7 @@ func TestRunAsksBySchedule(t *testing.T) {
 		}
 		testkit.AtLeast(t, "different pauses", len(different), 50)
 		x.counted(1, float64(len(c.asked)-1), 0, 0)
-		if n := strings.Count(x.log.String(), "\n"); n != 1 {
-			t.Errorf("%d log lines:\n%s", n, x.log)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s", x.log), strings.Count(x.log.String(), "\n"), 1)
 	})
 }
 

@@ -132,9 +132,8 @@ func TestSignatureThatIsAdded(t *testing.T) {
 	url := serveFiles(t, map[string]string{"/l": "bulk.example\n", "/l.minisig": good.sign("other.example\n", "x")}) + "/l"
 	x := newFixture(t, Source{URL: url})
 	x.fetch()
-	if err := x.again(Source{URL: url, Signature: good.public()}).FetchDue(t.Context()); err == nil || !strings.Contains(err.Error(), "signature: ") {
-		t.Errorf("FetchDue() = %v, want a refusal", err)
-	}
+	err := x.again(Source{URL: url, Signature: good.public()}).FetchDue(t.Context())
+	testkit.Got(err)(t, "FetchDue()", "…signature: …")
 }
 
 func TestPublicKeys(t *testing.T) {
@@ -144,9 +143,8 @@ func TestPublicKeys(t *testing.T) {
 		"minisign:" + base64.StdEncoding.EncodeToString([]byte("ED"+strings.Repeat("k", 40))),
 		"minisign:" + base64.StdEncoding.EncodeToString([]byte("Ed"+strings.Repeat("k", 41))),
 	} {
-		if err := (Source{Name: "n", Path: "p", URL: "https://x/y", Signature: bad}).Validate(); err == nil || !strings.Contains(err.Error(), "signature: want ") {
-			t.Errorf("Signature %q: %v, want a fault", bad, err)
-		}
+		err := (Source{Name: "n", Path: "p", URL: "https://x/y", Signature: bad}).Validate()
+		testkit.Got(err)(t, fmt.Sprintf("signature %q", bad), "…signature: want …")
 	}
 	testkit.Should(t, (Source{Name: "n", Path: "p", URL: "https://x/y", Signature: good}).Validate())
 }
@@ -159,9 +157,8 @@ func TestChecked(t *testing.T) {
 	testkit.Equal(t, "never checked before there is a copy", s.Checked().IsZero(), true)
 	began := time.Now()
 	x.fetch()
-	if at := s.Checked(); at.Before(began) || at.After(time.Now()) {
-		t.Errorf("Checked() = %s after a fetch at %s", at, began)
-	}
+	at := s.Checked()
+	testkit.Got(at.Before(began), at.After(time.Now()))(t, fmt.Sprintf("Checked() = %s before %s, or in the future", at, began), false, false)
 	other := s
 	other.URL += "?other"
 	testkit.Equal(t, "never checked: another URL", other.Checked().IsZero(), true)
@@ -280,9 +277,7 @@ func TestFindSum(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := findSum(tt.text, "spam.txt")
-			if got != tt.want || (err == nil) != (tt.want != "") {
-				t.Errorf("findSum() = %q, %v; want %q", got, err, tt.want)
-			}
+			testkit.Got(got, err == nil)(t, fmt.Sprintf("findSum() says %v", err), tt.want, tt.want != "")
 		})
 	}
 }

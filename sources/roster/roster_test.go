@@ -45,9 +45,8 @@ func TestBrake(t *testing.T) {
 		nodes[500].Begun, nodes[500].Checks, nodes[500].Refused = begun.Add(time.Minute), 10, 10 // its process has begun anew
 		f := b.Look(nodes, "prod", 8)
 		testkit.Equal(t, fmt.Sprintf("%s: %s; halt", tt.name, f), f.Halt, tt.want)
-		if want := uint64(100 * 60 * tt.minutes * 10); f.Canaries.Checks != want || f.Others.Checks != want/10*989 {
-			t.Errorf("%s: compared %+v and %+v", tt.name, f.Canaries, f.Others)
-		}
+		want := uint64(100 * 60 * tt.minutes * 10)
+		testkit.Got(f.Canaries.Checks, f.Others.Checks)(t, fmt.Sprintf("%s: compared", tt.name), want, want/10*989)
 		if f := b.Look(nodes, "other", 8); f.Canaries.Checks+f.Others.Checks != 0 {
 			t.Errorf("%s: nodes of another channel were compared", tt.name)
 		}
@@ -61,9 +60,8 @@ func TestBook(t *testing.T) {
 	}
 	testkit.Equal(t, "one node too many", b.Put(Report{Node: "more"}, 1000, now), ErrFull)
 	testkit.Equal(t, "a known node", b.Put(Report{Node: "7", Version: "2"}, 1000, now.Add(time.Minute)), nil)
-	if all := b.All(now.Add(Life)); len(all) != 1 || all[0].Version != "2" {
-		t.Errorf("after %s: %+v", Life, all)
-	}
+	all := b.All(now.Add(Life))
+	testkit.Got(len(all), testkit.At(all, 0).Version)(t, fmt.Sprintf("after %s: %+v", Life, all), 1, "2")
 	// What all of them say is bounded, too; a node may always say less.
 	b = NewBook()
 	for i := 0; ; i++ {
@@ -120,12 +118,8 @@ func TestDiffer(t *testing.T) {
 	a := Report{Node: "a", Channel: "prod", Sequence: 3, LiveRevision: 9, LiveSum: "x"}
 	b, c := a, a
 	b.Sequence, c.LiveSum = 4, "y"
-	if s, e := Differ([]Report{a, a}); s || e {
-		t.Error("the same differs")
-	}
-	if s, e := Differ([]Report{a, b, c}); !s || !e {
-		t.Error("others do not differ")
-	}
+	testkit.Got(Differ([]Report{a, a}))(t, "what differs of the same", false, false)
+	testkit.Got(Differ([]Report{a, b, c}))(t, "what differs of others", true, true)
 	b.Pinned = 4
 	if s, _ := Differ([]Report{a, b}); s {
 		t.Error("a pinned node counts")

@@ -191,9 +191,8 @@ func TestTimes(t *testing.T) {
 		if err := n.Once(t.Context()); reasonOf(err) != Expired {
 			t.Errorf("after a day: %v", err)
 		}
-		if fresh := c.node(c.options()); reasonOf(fresh.Once(t.Context())) != Expired || fresh.Status().Sequence != 0 {
-			t.Error("a new node takes what has expired")
-		}
+		fresh := c.node(c.options())
+		testkit.Got(reasonOf(fresh.Once(t.Context())), fresh.Status().Sequence)(t, "a new node, of what has expired", Expired, 0)
 		time.Sleep(7 * 24 * time.Hour) // the publisher is away for a week
 		away.Once(t.Context())
 		testkit.Equal(t, "sequence", away.Status().Sequence, 2)

@@ -233,9 +233,7 @@ func TestWhatWasPublishedAgainStays(t *testing.T) {
 	}
 	p.aged = Life
 	told, err := p.PublishChanges(t.Context(), c.content())
-	if err != nil || told.Sequence != 4 {
-		t.Fatalf("it ends, and is not made anew: %+v, %v", told, err)
-	}
+	testkit.MustGot(err, told.Sequence)(t, "it ends, and is not made anew", nil, 4)
 	p.aged = 0
 	if _, err := p.PublishChanges(t.Context(), c.content()); !errors.Is(err, ErrStands) {
 		t.Fatal(err)

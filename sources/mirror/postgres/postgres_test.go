@@ -204,9 +204,8 @@ func TestDDLFindsTableAndEntry(t *testing.T) {
 		{"select entry from (select 1) x", placeholder, "t", "entry", "owner"},
 		{"with x as (select 1) select entry from x", placeholder, "t", "entry", "owner"},
 	} {
-		if table, alias, entry, owner := source(query.Text(tt.query)); table != tt.table || alias != tt.alias || entry != tt.entry || owner != tt.owner {
-			t.Errorf("%s: %s, %s, %s, %s", tt.query, table, alias, entry, owner)
-		}
+		table, alias, entry, owner := source(query.Text(tt.query))
+		testkit.Got(table, alias, entry, owner)(t, tt.query, tt.table, tt.alias, tt.entry, tt.owner)
 	}
 }
 
