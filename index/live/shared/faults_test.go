@@ -54,9 +54,7 @@ func TestChangesAloneAreOfferedLater(t *testing.T) {
 		a.apply(t, block("known.example", "old"), block("both.example", "old"), block("gone.example", "old"))
 		b.eventually(t, "gone.example", "block old")
 		link.Set(unreachable)
-		if o := a.apply(t, block("new.example", "alone")); o[0].Entry.Rev != 0 {
-			t.Errorf("made alone, and has the revision %d", o[0].Entry.Rev)
-		}
+		testkit.Equal(t, "revision of what was made alone", a.apply(t, block("new.example", "alone"))[0].Entry.Rev, 0)
 		a.apply(t, block("known.example", "alone"), block("both.example", "alone"), live.Change{Entry: "gone.example", Remove: true})
 		b.apply(t, block("both.example", "elsewhere"))
 		if a.has("new.example") != "block alone" || a.has("gone.example") != "" || a.has("both.example") != "block alone" || b.has("new.example") != "" {
@@ -65,9 +63,7 @@ func TestChangesAloneAreOfferedLater(t *testing.T) {
 		// A restart in between keeps them.
 		a.stop()
 		a = begin(t, a.folder, e.kind, e.open(t, link), alone)
-		if s := a.Status(); s.Pending != 4 {
-			t.Errorf("after a restart %d changes wait", s.Pending)
-		}
+		testkit.Equal(t, "changes that wait after a restart", a.Status().Pending, 4)
 		link.Set(whole)
 		everywhere(t, []*node{a, b}, "new.example", "block alone")
 		everywhere(t, []*node{a, b}, "known.example", "block alone")
@@ -75,9 +71,7 @@ func TestChangesAloneAreOfferedLater(t *testing.T) {
 		everywhere(t, []*node{a, b}, "gone.example", "")
 		testkit.Eventually(t, "nothing waits", func() bool { return a.Status().Pending == 0 })
 		testkit.Equal(t, "what differs", a.same(content(t, e)), "")
-		if !strings.Contains(a.log.String(), "has changed elsewhere") {
-			t.Errorf("the log does not tell of the change that was given up:\n%s", a.log)
-		}
+		testkit.Has(t, a.log.String(), "has changed elsewhere")
 	})
 }
 
@@ -144,9 +138,7 @@ func TestRefusedAloneIsNotOffered(t *testing.T) {
 		if _, err := a.set.Apply(c); !errors.As(err, new(*live.RevisionError)) {
 			t.Errorf("a change of another revision: %v", err)
 		}
-		if s := a.Status(); s.Pending != 1 {
-			t.Errorf("%d changes wait, want one", s.Pending)
-		}
+		testkit.Equal(t, "changes that wait", a.Status().Pending, 1)
 	})
 }
 
@@ -165,12 +157,9 @@ func TestEightDaysAway(t *testing.T) {
 		b = begin(t, b.folder, e.kind, e.open(t, nil), nil)
 		b.eventually(t, "three.example", "block 3")
 		b.eventually(t, "one.example", "")
-		if s := b.Status(); s.Lost != 0 {
-			t.Errorf("%d changes are said to be lost: %+v", s.Lost, b.told(t))
-		}
-		if rows := content(t, e); len(rows) != 2 || b.same(rows) != "" {
-			t.Errorf("the engine has %d rows; %s", len(rows), b.same(rows))
-		}
+		testkit.Equal(t, "lost changes", b.Status().Lost, 0)
+		rows := content(t, e)
+		testkit.Got(len(rows), b.same(rows))(t, "rows of the engine, and how they differ", 2, "")
 	})
 }
 
@@ -191,9 +180,7 @@ func TestAClockThatIsOff(t *testing.T) {
 		early := func(o *shared.Options) { o.Clock = func() time.Time { return time.Now().Add(-time.Hour) } }
 		a := begin(t, filepath.Join(t.TempDir(), "live"), e.kind, e.open(t, nil), early)
 		testkit.Eventually(t, "the offset", func() bool { return a.Status().Offset.Round(time.Minute) == time.Hour })
-		if p := strings.Join(a.Problems(), ""); !strings.Contains(p, "off by 1h0m0s") {
-			t.Errorf("Problems() = %q", p)
-		}
+		testkit.Has(t, strings.Join(a.Problems(), ""), "off by 1h0m0s")
 		// For this machine it is an hour earlier than for the engine. The test's clock is right, so the offset takes an entry past its end.
 		in := func(d time.Duration) live.Change {
 			c := block("bad.example", "for a while")
@@ -282,9 +269,7 @@ func TestSpoiledLinks(t *testing.T) {
 					if _, err := a.set.Apply(block(entry, "while it is "+name)); err == nil {
 						made = append(made, entry)
 					}
-					if took := time.Since(begun); took > 20*time.Second {
-						t.Errorf("a change was answered after %s", took)
-					}
+					testkit.AtMost(t, "time until a change is answered", time.Since(begun), 20*time.Second)
 					if a.has("known.example") == "" {
 						t.Error("what was known does not act")
 					}

@@ -110,9 +110,7 @@ func begin(t testing.TB, folder, kind string, e shared.Engine, change func(*shar
 	if change != nil {
 		change(&o)
 	}
-	if n.Node, err = shared.Open(o); err != nil {
-		t.Fatal(err)
-	}
+	n.Node = testkit.Value(shared.Open(o))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { n.Run(ctx) })

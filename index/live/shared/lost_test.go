@@ -140,16 +140,13 @@ func TestOneRefusedChangeBlocksNoOther(t *testing.T) {
 		t.Errorf("the engine has %v", rows)
 	}
 	testkit.Equal(t, "the refused change acts nowhere", a.has("no.example"), "block alone")
-	if p := strings.Join(a.Problems(), "\n"); !strings.Contains(p, `"no.example"`) {
-		t.Errorf("Problems() = %q", p)
-	}
+	testkit.Has(t, strings.Join(a.Problems(), "\n"), `"no.example"`)
 	names, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
 	if err != nil || len(names) != 1 {
 		t.Fatal(names, err)
 	}
-	if text := string(testkit.Read(t, names[0])); strings.Count(text, "no.example") != 1 || !strings.Contains(text, `"failed"`) {
-		t.Errorf("the audit journal has:\n%s", text)
-	}
+	text := string(testkit.Read(t, names[0]))
+	testkit.Got(strings.Count(text, "no.example"), text)(t, "the audit journal", 1, `…"failed"…`)
 	if _, err := a.Dismiss(); err != nil || len(a.Problems()) != 0 {
 		t.Errorf("dismissed: %v, %q", err, a.Problems())
 	}
@@ -231,9 +228,7 @@ func TestABadTokenLeavesTheOthers(t *testing.T) {
 			if text := file(); !strings.Contains(text, "\nfirst read") || strings.Contains(text, "admin") || strings.Contains(text, "words") {
 				t.Errorf("the file has\n%s", text)
 			}
-			if p := strings.Join(a.Problems(), "\n"); !strings.Contains(p, "2 tokens of the fleet are not valid here") {
-				t.Errorf("Problems() = %q", p)
-			}
+			testkit.Has(t, strings.Join(a.Problems(), "\n"), "2 tokens of the fleet are not valid here")
 		}
 		check()
 		a.stop()
@@ -277,9 +272,7 @@ func TestLongRowsAreLeftOut(t *testing.T) {
 	e.exec(t, "insert into blockd_live (name, entry, scope, action, why, rev) values ('eu-mx', 'long.example', 'tree', 'block', repeat('w', 100000000), nextval('blockd_live_rev'))")
 	a.apply(t, block("after.example", "a"))
 	a.eventually(t, "before.example", "block b")
-	if p := strings.Join(a.Problems(), "\n"); !strings.Contains(p, "1 rows of the store cannot be read") {
-		t.Errorf("Problems() = %.1000q", p)
-	}
+	testkit.Has(t, strings.Join(a.Problems(), "\n"), "1 rows of the store cannot be read")
 }
 
 // Reports are bounded, whoever writes them.
@@ -289,9 +282,8 @@ func TestReportsAreBounded(t *testing.T) {
 		for name, report := range map[string]string{"small": "{}", "large": strings.Repeat("x", shared.MaxReport+1)} {
 			testkit.Must(t, a.Report(t.Context(), name, []byte(report), time.Minute))
 		}
-		all, err := a.Reports(t.Context())
-		if err != nil || len(all) != 1 || string(all["small"]) != "{}" {
-			t.Errorf("Reports() = %d reports, %v", len(all), err)
-		}
+		all := testkit.Value(a.Reports(t.Context()))(t)
+		testkit.MustEqual(t, "reports", len(all), 1)
+		testkit.Equal(t, "the report", string(all["small"]), "{}")
 	})
 }

@@ -305,7 +305,5 @@ func TestEachLossOfARedisIsToldOf(t *testing.T) {
 		}
 		testkit.Eventually(t, "all is equal to the engine", func() bool { return n.same(content(t, e)) == "" })
 	}
-	if missing == 0 {
-		t.Error("nothing was lost")
-	}
+	testkit.AtLeast(t, "rows lost", missing, 1)
 }

@@ -29,9 +29,8 @@ func TestAnEntryActsOnAll(t *testing.T) {
 		}
 		everywhere(t, nodes, "spam@bad.example", "block phish")
 		o = b.apply(t, live.Change{Entry: "spam@bad.example", Action: lists.Allow, Why: "a mistake", Author: "ben"})
-		if o[0].Was == nil || o[0].Was.Why != "phish" {
-			t.Errorf("replaced: %+v", o[0])
-		}
+		testkit.MustEqual(t, "replaced", o[0].Was != nil, true)
+		testkit.Equal(t, "replaced", o[0].Was.Why, "phish")
 		everywhere(t, nodes, "spam@bad.example", "allow a mistake")
 		if o := b.apply(t, live.Change{Entry: "spam@bad.example", Action: lists.Allow, Why: "a mistake", Author: "ben"}); o[0].Changed() {
 			t.Errorf("the same again: %+v", o[0])
@@ -64,9 +63,7 @@ func TestOwnersAreOfTheFleet(t *testing.T) {
 			_, same := b.set.Of(anna)
 			return same == tag
 		})
-		if _, err := b.set.ApplyIf(anna, tag, live.Change{Owner: anna.Text, Entry: "c.example", Remove: true}); err != nil {
-			t.Errorf("by the tag of another machine: %v", err)
-		}
+		testkit.Value(b.set.ApplyIf(anna, tag, live.Change{Owner: anna.Text, Entry: "c.example", Remove: true}))(t)
 	})
 }
 
@@ -116,12 +113,8 @@ func TestBeginsWithoutTheEngine(t *testing.T) {
 		link := testkit.NewProxy(t, e.address)
 		link.Set(unreachable)
 		b = begin(t, b.folder, e.kind, e.open(t, link), nil)
-		if b.has("one.example") != "block 1" || b.has("two.example") != "block 2" {
-			t.Errorf("without the engine: %q, %q", b.has("one.example"), b.has("two.example"))
-		}
-		if rev := b.set.Cursor().Revision; rev == 0 {
-			t.Error("the journal knows of no revision")
-		}
+		testkit.Got(b.has("one.example"), b.has("two.example"))(t, "without the engine", "block 1", "block 2")
+		testkit.AtLeast(t, "revision of the journal", b.set.Cursor().Revision, 1)
 		link.Set(whole)
 		b.eventually(t, "three.example", "block 3")
 		b.eventually(t, "one.example", "")
@@ -178,25 +171,17 @@ func TestIfMatchIsOfTheFleet(t *testing.T) {
 			name, changes := tt.name, tt.changes
 			behind.on.Store(true)
 			old := tagOf(b)
-			if _, err := a.set.ApplyIf(anna, tagOf(a), changes...); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			testkit.Value(a.set.ApplyIf(anna, tagOf(a), changes...))(t)
 			if tagOf(a) == old {
 				t.Fatalf("%s: the tag is as before", name)
 			}
 			testkit.Fails(b.set.ApplyIf(anna, tagOf(b), live.Change{Owner: anna.Text, Entry: "one.example", Why: "by b"}))(t, fmt.Sprintf("%s: with an old tag", name), live.ErrChanged)
-			if !b.Status().Up {
-				t.Errorf("%s: the engine is said to be away", name)
-			}
-			if _, err := b.set.Apply(live.Change{Owner: "ben@here.example", Entry: "two.example", Why: name}); err != nil {
-				t.Errorf("%s: another owner: %v", name, err)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: the engine is there", name), b.Status().Up, true)
+			testkit.Value(b.set.Apply(live.Change{Owner: "ben@here.example", Entry: "two.example", Why: name}))(t)
 			behind.on.Store(false)
 			same(name)
 		}
-		if _, err := b.set.ApplyIf(anna, tagOf(b), live.Change{Owner: anna.Text, Entry: "one.example", Remove: true}); err != nil {
-			t.Errorf("with a new tag: %v", err)
-		}
+		testkit.Value(b.set.ApplyIf(anna, tagOf(b), live.Change{Owner: anna.Text, Entry: "one.example", Remove: true}))(t)
 		same("after it")
 		// An entry that has ended counts no more, whether it was swept or not.
 		ends := own("ends.example", lists.Block)
