@@ -75,9 +75,7 @@ func TestCheckPlain(t *testing.T) {
 			if want, ok := strings.CutSuffix(tt.want, "…"); ok && strings.HasPrefix(line, want) && len(line) > len(want) {
 				line = tt.want
 			}
-			if code != tt.code || line != tt.want || stderr != "" {
-				t.Errorf("check %q = %d, %q, %q, want %d, %q", tt.sender, code, stdout, stderr, tt.code, tt.want)
-			}
+			testkit.Got(code, line, stderr, stdout)(t, fmt.Sprintf("check %q", tt.sender), tt.code, tt.want, "", "…")
 		})
 	}
 }
@@ -96,18 +94,14 @@ func TestCheckForARecipient(t *testing.T) {
 		{"vip@here.example", "x@bulk.example\tclear\t\t\t\n", 1},
 	} {
 		code, stdout, stderr := blockd(t, "", "check", "--file", "-c", config, "--recipient", tt.recipient, "x@bulk.example")
-		if code != tt.code || stdout != tt.want {
-			t.Errorf("%s: exit %d, %q, %s; want %d, %q", tt.recipient, code, stdout, stderr, tt.code, tt.want)
-		}
+		testkit.Got(code, stdout, stderr)(t, tt.recipient, tt.code, tt.want, "…")
 	}
 	for recipient, want := range map[string]string{
 		"bob@here.example":        "SMTP says  550 5.7.1 <x@bulk.example>",
 		"postmaster@here.example": "everybody may write to this recipient",
 		"vip@here.example":        "match 1 would decide, but its list is not one of this recipient's [[policy]]",
 	} {
-		if _, stdout, _ := blockd(t, "", "check", "--file", "-c", config, "--explain", "--recipient", recipient, "x@bulk.example"); !strings.Contains(stdout, want) {
-			t.Errorf("%s: %s\nhas no %q", recipient, stdout, want)
-		}
+		testkit.Got(blockd(t, "", "check", "--file", "-c", config, "--explain", "--recipient", recipient, "x@bulk.example"))(t, recipient, "…", "…"+want+"…", "…")
 	}
 	says(t, 2, "no --recipient", "check", "--file", "-c", config, "--recipient", "a@b.example", "--helo", "x", "x@bulk.example")
 }
@@ -115,9 +109,7 @@ func TestCheckForARecipient(t *testing.T) {
 func TestCheckJSON(t *testing.T) {
 	config, dir := compiled(t)
 	code, stdout, stderr := blockd(t, "", "check", "--file", "-c", config, "--json", "X@Trial.Bulk.Example", "x@trial.example", "<>")
-	if code != 0 || stderr != "" {
-		t.Fatalf("check --json = %d, %q", code, stderr)
-	}
+	testkit.MustGot(code, stderr)(t, "check --json", 0, "")
 	lines := strings.SplitAfter(stdout, "\n")
 	var first struct{ Generation string }
 	testkit.Must(t, json.Unmarshal([]byte(lines[0]), &first))
@@ -242,9 +234,7 @@ func TestCheckStreamKeepsOrderWhateverTheLines(t *testing.T) {
 		got = append(got, columns[1])
 	}
 	want := "blocked clear blocked unknown unknown clear blocked"
-	if code != 0 || strings.Join(got, " ") != want || stderr != "" {
-		t.Errorf("verdicts %q, exit %d, %q, want %q", got, code, stderr, want)
-	}
+	testkit.Got(code, strings.Join(got, " "), stderr)(t, "verdicts", 0, want, "")
 }
 
 // A program may write one sender and wait for its answer before it writes the next.
@@ -265,9 +255,7 @@ func TestCheckAnswersBeforeTheInputEnds(t *testing.T) {
 		{"c@bulk.example\n", "c@bulk.example\tblocked"},
 	} {
 		testkit.Value(io.WriteString(inW, tt.text))(t)
-		if line, err := answers.ReadString('\n'); err != nil || !strings.HasPrefix(line, tt.want) {
-			t.Fatalf("after %q: %q, %v, want %q", tt.text, line, err, tt.want)
-		}
+		testkit.MustGot(answers.ReadString('\n'))(t, fmt.Sprintf("after %q", tt.text), tt.want+"…", nil)
 	}
 	inW.Close()
 	testkit.Equal(t, "exit", <-done, 0)
@@ -278,9 +266,7 @@ func TestCheckReportsAFailedWrite(t *testing.T) {
 	_, dir := compiled(t)
 	var stderr bytes.Buffer
 	code := run([]string{"check", "-i", dir + "/a.bdx", "a@bulk.example"}, nil, failingWriter{}, &stderr)
-	if code != 2 || !strings.Contains(stderr.String(), "no space") {
-		t.Errorf("exit %d, %q, want 2 and the reason", code, stderr.String())
-	}
+	testkit.Got(code, stderr.String())(t, "exit", 2, "…no space…")
 }
 
 type failingWriter struct{}
@@ -316,9 +302,7 @@ func TestCheckSaysWhenTheIndexIsNotOfTheseLists(t *testing.T) {
 
 	testkit.Must(t, os.Remove(dir+"/a.bdx"))
 	code, _, stderr := blockd(t, "", "check", "--file", "-c", config, "a@b.example")
-	if code != 2 || !strings.Contains(stderr, "no index yet: start the daemon, or run: blockd compile -c "+config) {
-		t.Errorf("without an index: exit %d, %q", code, stderr)
-	}
+	testkit.Got(code, stderr)(t, "without an index", 2, "…no index yet: start the daemon, or run: blockd compile -c "+config+"…")
 }
 
 func TestCheckOfClientsAndDomains(t *testing.T) {

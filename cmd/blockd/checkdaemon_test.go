@@ -60,9 +60,7 @@ func TestCheckAsksTheDaemon(t *testing.T) {
 		t.Errorf("check -: %d, %d octets, want %d, %s", code, len(got), len(want), errs)
 	}
 	runs(t, "add", "-c", config, "x@live.example")
-	if code, out, _ := blockd(t, "", "check", "-c", config, "x@live.example"); code != 0 || !strings.HasPrefix(out, "x@live.example\tblocked\tlive:") {
-		t.Errorf("of a live entry: %d, %q", code, out)
-	}
+	testkit.Got(blockd(t, "", "check", "-c", config, "x@live.example"))(t, "of a live entry", 0, "x@live.example\tblocked\tlive:…", "…")
 	if _, body := d.get(t, "/metrics"); strings.Contains(body, "blockd_list_hits_total{") {
 		t.Error("questions of check are hits")
 	}
@@ -137,9 +135,7 @@ func TestCheckOfADaemonThatDoesNotAnswer(t *testing.T) {
 		}
 		io.WriteString(w, "{}")
 	})
-	if code, out, errs := blockd(t, "", "check", "-c", config, "x@bulk.example"); code != 2 || out != "" || !strings.Contains(errs, "the daemon at "+socket) {
-		t.Errorf("of one that goes away: %d, %q, %q", code, out, errs)
-	}
+	testkit.Got(blockd(t, "", "check", "-c", config, "x@bulk.example"))(t, "of one that goes away", 2, "", "…the daemon at "+socket+"…")
 	if os.Geteuid() != 0 {
 		testkit.Must(t, os.Chmod(socket, 0))
 		asks(t, 0, blocked, "cannot be asked: ", "-c", config, "x@bulk.example")

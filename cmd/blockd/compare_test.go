@@ -1,7 +1,9 @@
 package main
 
 import (
+	"blockd/internal/testkit"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -45,9 +47,7 @@ func TestCompare(t *testing.T) {
 		{[]string{old, dir + "/none.bdx"}, 2, "", "blockd compare: " + dir + "/none.bdx: no index yet; blockd compile -o makes one\n"},
 	} {
 		code, out, errs := blockd(t, "", append(append([]string{"compare"}, none...), tt.args...)...)
-		if code != tt.code || out != tt.out || errs != tt.errs {
-			t.Errorf("compare %q = %d,\n%s%s, want %d,\n%s%s", tt.args, code, out, errs, tt.code, tt.out, tt.errs)
-		}
+		testkit.Got(code, out, errs)(t, fmt.Sprintf("compare %q", tt.args), tt.code, tt.out, tt.errs)
 	}
 	_, out, _ := blockd(t, "", "compare", "-c", dir+"/config.toml", "--json", old, now)
 	row := func(onlyA, onlyB, both, other int, a, b float64) map[string]any {

@@ -18,9 +18,7 @@ func TestCompileListsOfTheCommandLine(t *testing.T) {
 	hosts := writeFile(t, dir, "ads.hosts", "0.0.0.0 ads.example track.example\n")
 	out := dir + "/a.bdx"
 	code, stdout, stderr := blockd(t, "", "compile", "-o", out, "--format", "hosts", "--subdomains", hosts)
-	if code != 0 || stderr != "" {
-		t.Fatalf("compile = %d, %s", code, stderr)
-	}
+	testkit.MustGot(code, stderr)(t, "compile", 0, "")
 	compareLines(t, strings.ReplaceAll(stdout, dir, "DIR"), `list  file…format  lines  entries  errors  skipped  read
 ads   DIR/ads.hosts  hosts       1        2       0        0  34 B
 
@@ -39,9 +37,7 @@ func TestCompileJSON(t *testing.T) {
 	dir := t.TempDir()
 	list := writeFile(t, dir, "bad.txt.gz", "bad.example\nno entry at all\n10.0.0.0/8\n")
 	code, stdout, stderr := blockd(t, "", "compile", "-o", dir+"/a.bdx", "--format", "plain", "--json", list)
-	if code != 0 || stderr != "" {
-		t.Fatalf("compile = %d, %s", code, stderr)
-	}
+	testkit.MustGot(code, stderr)(t, "compile", 0, "")
 	var got struct {
 		File, Generation string
 		Keys, Entries    int
@@ -53,9 +49,7 @@ func TestCompileJSON(t *testing.T) {
 	}
 	testkit.Must(t, json.Unmarshal([]byte(stdout), &got))
 	info := testkit.Value(os.Stat(dir + "/a.bdx"))(t)
-	if got.File != dir+"/a.bdx" || len(got.Generation) != 32 || got.Keys != 2 || got.Entries != 2 || got.Bytes != info.Size() || len(got.Lists) != 1 {
-		t.Fatalf("report %s", stdout)
-	}
+	testkit.MustGot(got.File, len(got.Generation), got.Keys, got.Entries, got.Bytes, len(got.Lists))(t, fmt.Sprintf("report %s", stdout), dir+"/a.bdx", 32, 2, 2, info.Size(), 1)
 	if l := got.Lists[0]; l.List != "bad" || l.File != list || l.Format != "plain" || l.Verdict != "loaded" || l.Lines != 3 || l.Errors != 1 || l.Networks != 1 {
 		t.Errorf("row %+v", l)
 	}
@@ -118,18 +112,14 @@ func TestCompileAccepts(t *testing.T) {
 			runs(t, args...)
 			writeFile(t, dir, "l.txt", tt.text)
 			code, _, stderr := blockd(t, "", args...)
-			if code != 1 || !strings.Contains(stderr, "list l: "+dir+"/l.txt:") || !strings.Contains(stderr, tt.want) || !strings.Contains(stderr, "stays as it is") {
-				t.Errorf("exit %d, %s", code, stderr)
-			}
+			testkit.Got(code, stderr)(t, "exit", 1, "…list l: "+dir+"/l.txt:…"+tt.want+"…stays as it is…")
 			testkit.Equal(t, fmt.Sprintf("--accept is named: %t", !tt.taken), strings.Contains(stderr, "--accept"), tt.taken)
 			code, _, stderr = blockd(t, "", append(args, "--accept")...)
 			if tt.taken && (code != 0 || stderr != "accepted: list l: "+dir+"/l.txt: "+tt.want+"\n") || !tt.taken && code != 1 {
 				t.Errorf("--accept: exit %d, %s", code, stderr)
 			}
 			if tt.taken {
-				if code, _, stderr := blockd(t, "", args...); code != 0 || stderr != "" {
-					t.Errorf("once accepted it is in force: exit %d, %s", code, stderr)
-				}
+				testkit.Got(blockd(t, "", args...))(t, "once accepted it is in force", 0, "…", "")
 			}
 		})
 	}
@@ -168,9 +158,8 @@ allow_empty = true
 	var got struct {
 		Lists []struct{ Entries, Errors int }
 	}
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != 0 {
-		t.Fatalf("exit %d, %s, %v", code, stderr, err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(stdout), &got))
+	testkit.MustGot(code, stderr)(t, "exit", 0, "…")
 	writeFile(t, dir, "c.txt", "")
 	runs(t, "compile", "-c", file)
 	if a, b := got.Lists[0], got.Lists[1]; a.Entries != 3 || a.Errors != 4 || b.Entries != 2 || b.Errors != 1 {
@@ -193,9 +182,7 @@ func TestServeTakesOverWhatCompileMade(t *testing.T) {
 	t.Chdir("/")
 	d := serveIn(t, dir, "smtp", "http")
 	testkit.Equal(t, "how the daemon came by its index", d.log.find("lists swapped in")["how"], "found on disk")
-	if _, stdout, stderr := blockd(t, "", "check", "--file", "-c", dir+"/config.toml", "x@a.example"); !strings.Contains(stdout, "blocked") || stderr != "" {
-		t.Errorf("check says %q, %q", stdout, stderr)
-	}
+	testkit.Got(blockd(t, "", "check", "--file", "-c", dir+"/config.toml", "x@a.example"))(t, "check", "…", "…blocked…", "")
 }
 
 func TestCompileUsage(t *testing.T) {
@@ -212,9 +199,7 @@ func TestCompileUsage(t *testing.T) {
 		{[]string{"-o", dir + "/b.bdx", "--format", "plani", list}, "did you mean plain?"},
 	} {
 		code, _, stderr := blockd(t, "", append([]string{"compile"}, tt.args...)...)
-		if code != 2 || !strings.Contains(stderr, tt.want) || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("compile %q = %d, %q, want 2 and one line with %q", tt.args, code, stderr, tt.want)
-		}
+		testkit.Got(code, stderr, strings.Count(stderr, "\n"))(t, fmt.Sprintf("compile %q", tt.args), 2, "…"+tt.want+"…", 1)
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"blockd/cmd/blockd/internal/config"
@@ -12,10 +11,7 @@ import (
 // What is shipped runs without a word of warning, and its lists are clean.
 func TestReferenceConfigurationIsGood(t *testing.T) {
 	reference := filepath.Join(testkit.Root(t), "config.toml")
-	code, stdout, stderr := blockd(t, "", "config", "--check", "-c", reference)
-	if code != 0 || !strings.Contains(stdout, "no warnings") {
-		t.Errorf("config --check = %d, %s%s", code, stdout, stderr)
-	}
+	testkit.Got(blockd(t, "", "config", "--check", "-c", reference))(t, "config --check", 0, "…no warnings…", "…")
 	c := testkit.Value(config.Load(reference))(t)
 	for _, l := range c.Lists {
 		runs(t, "lint", "--format", l.Format, l.Path)
@@ -36,8 +32,6 @@ func TestConfigCheck(t *testing.T) {
 			"\nblockd config: " + bad + ": 2 faults\n"},
 	} {
 		code, stdout, stderr := blockd(t, "", "config", "--check", "-c", tt.file)
-		if code != tt.code || stdout != tt.stdout || stderr != tt.stderr {
-			t.Errorf("config --check: exit %d, printed\n%s%s\nwant exit %d and\n%s%s", code, stdout, stderr, tt.code, tt.stdout, tt.stderr)
-		}
+		testkit.Got(code, stdout, stderr)(t, "config --check", tt.code, tt.stdout, tt.stderr)
 	}
 }

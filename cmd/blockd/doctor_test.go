@@ -65,15 +65,11 @@ func TestDoctorWithoutADaemon(t *testing.T) {
 	writeFile(t, dir, "a.txt", "bulk.example\n")
 	good := writeFile(t, dir, "config.toml", "[index]\npath = \"x.bdx\"\n[smtp]\nlisten = \"127.0.0.1:1\"\n[postfix]\npolicy_listen = \"\"\n[milter]\nlisten = \"\"\n[http]\nlisten = \"\"\n[[list]]\nname = \"a\"\npath = \"a.txt\"\n")
 	code, states, text := doctorSays(t, good)
-	if code != 2 || states["daemon"] != "fault" || states["door-smtp"] != "warning" || states["files"] != "ok" || states["lists"] != "warning" || states["config"] != "ok" {
-		t.Errorf("without a daemon: %d\n%s", code, text)
-	}
+	testkit.Got(code, states["daemon"], states["door-smtp"], states["files"], states["lists"], states["config"], text)(t, "without a daemon", 2, "fault", "warning", "ok", "warning", "ok", "…")
 	if code, _, text := doctorSays(t, writeFile(t, dir, "bad.toml", "[smtp]\nlisten = 5\nhostnam = \"a\"\n")); code != 2 || strings.Count(text, `"check":"config","state":"fault"`) != 2 {
 		t.Errorf("a bad configuration: %d\n%s", code, text)
 	}
-	if code, _, text := doctorSays(t, filepath.Join(dir, "no.toml")); code != 2 || !strings.Contains(text, "no such file") {
-		t.Errorf("no configuration: %d\n%s", code, text)
-	}
+	testkit.Got(doctorSays(t, filepath.Join(dir, "no.toml")))(t, "no configuration", 2, "…", "…no such file…")
 	says(t, 1, "no daemon answers", "health", "-c", good)
 	ahead := time.Now().Add(time.Hour)
 	testkit.Must(t, os.Chtimes(filepath.Join(dir, "a.txt"), ahead, ahead))

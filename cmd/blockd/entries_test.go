@@ -85,9 +85,7 @@ func TestAddRefusesWhatNobodyMeans(t *testing.T) {
 				testkit.MustEqual(t, errs, code, 0)
 				return
 			}
-			if code != 1 || !strings.Contains(errs, tt.says) || !strings.Contains(errs, "--force") || strings.Count(errs, "\n") != 1 {
-				t.Errorf("%d, %q, want one line with %q and --force", code, errs, tt.says)
-			}
+			testkit.Got(code, errs, strings.Count(errs, "\n"))(t, "exit", 1, "…"+tt.says+"…--force…", 1)
 			runs(t, "add", "-c", config, "--force", "--action", tt.action, tt.entry)
 		})
 	}

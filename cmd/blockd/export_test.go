@@ -44,9 +44,7 @@ func TestExportWritesInTheOrderOfTheFiles(t *testing.T) {
 	if have := linesOf(out); !slices.Equal(have, want) || code != 0 {
 		t.Errorf("code %d\nhave %q\nwant %q", code, have, want)
 	}
-	if !strings.HasPrefix(out, "# written by blockd export: generation ") || strings.Count(errs, "\n") != 1 {
-		t.Errorf("begins with %q, says %q", out[:min(len(out), 60)], errs)
-	}
+	testkit.Got(out, strings.Count(errs, "\n"))(t, errs, "# written by blockd export: generation …", 1)
 }
 
 // TestExportRefusesNobodyMore: where a format has no exceptions, what stands under

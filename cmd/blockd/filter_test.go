@@ -41,15 +41,10 @@ func TestFilterExportAndCompare(t *testing.T) {
 	bdx := compileLists(t, filterLists)
 	for _, kind := range []string{"guava", "redisbloom", "redisson", "bits"} {
 		path := exportedFilter(t, bdx, kind)
-		code, out, errs := blockd(t, "", "filter", "compare", path, "--against", bdx, "--json")
-		if code != 0 || !strings.HasPrefix(out, `{"keys":8,"false_negatives":0,"asked":1000000,"rate":0.0`) {
-			t.Errorf("%s: %d, %s%s", kind, code, out, errs)
-		}
+		testkit.Got(blockd(t, "", "filter", "compare", path, "--against", bdx, "--json"))(t, kind, 0, `{"keys":8,"false_negatives":0,"asked":1000000,"rate":0.0…`, "…")
 	}
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(exportedFilter(t, bdx, "redisson")), "*"))
-	if err != nil || len(files) != 2 || filepath.Base(files[0]) != "bl.bitmap" || filepath.Base(files[1]) != "bl.json" {
-		t.Errorf("redisson is %q, %v", files, err)
-	}
+	testkit.Got(err, len(files), filepath.Base(testkit.At(files, 0)), filepath.Base(testkit.At(files, 1)))(t, "redisson", nil, 2, "bl.bitmap", "bl.json")
 }
 
 // bulk.test stands there with two scopes. It is one key.
@@ -67,9 +62,7 @@ func TestFilterCheck(t *testing.T) {
 	const asked = "Promo@Bulk.test\nx@clear.example\nofferS@any.test\nx@a.alone.test\n<>\n\nroot\nMÜLLER@bücher.test\r\n@other.test\nsub.other.test\nclear.example\nx@[192.0.2.1]\n192.0.2.9\n[192.0.2.9]\nx@@\n"
 	want := strings.NewReplacer("+", "\tperhaps\n", "-", "\tabsent\n").Replace(
 		"Promo@Bulk.test+x@clear.example-offerS@any.test+x@a.alone.test+<>--root-MÜLLER@bücher.test+@other.test+sub.other.test+clear.example-x@[192.0.2.1]-192.0.2.9+[192.0.2.9]+x@@+")
-	if code, out, errs := blockd(t, asked, "filter", "check", path, "-"); code != 0 || out != want {
-		t.Errorf("%d, %s\n%s\nwant\n%s", code, errs, out, want)
-	}
+	testkit.Got(blockd(t, asked, "filter", "check", path, "-"))(t, "filter check", 0, want, "…")
 	for _, tt := range []struct {
 		args []string
 		code int
@@ -129,9 +122,7 @@ func TestFilterCompareFindsWhatIsMissing(t *testing.T) {
 	bdx := compileLists(t, filterLists)
 	path := exportedFilter(t, bdx, "guava", "--keys", "address")
 	code, out, errs := blockd(t, "", "filter", "compare", path, "--against", bdx)
-	if code != 1 || !strings.HasPrefix(out, "8 keys, 5 false negatives\n1,000,000 absent keys asked, ") || !strings.Contains(errs, "filter compare: other.test is absent\n") || strings.Count(errs, "compare: bulk.test is absent\n") != 1 {
-		t.Errorf("%d\n%s%s", code, out, errs)
-	}
+	testkit.Got(code, out, errs, strings.Count(errs, "compare: bulk.test is absent\n"))(t, "blockd", 1, "8 keys, 5 false negatives\n1,000,000 absent keys asked, …", "…filter compare: other.test is absent\n…", 1)
 	runs(t, "filter", "compare", path, "--against", bdx, "--keys", "address")
 	path = exportedFilter(t, bdx, "guava", "--funnel", "utf16")
 	says(t, 1, "", "filter", "compare", path, "--against", bdx)
@@ -163,13 +154,8 @@ func TestFilterExportWithPatterns(t *testing.T) {
 	bdx, out := filepath.Join(dir, "x.bdx"), filepath.Join(dir, "bl.bf")
 	list := writeFile(t, dir, "x.txt", "bulk.test\npromo*@*\n")
 	runs(t, "compile", "-o", bdx, "--format", "plain", "--patterns", list)
-	code, _, errs := blockd(t, "", "filter", "export", "-i", bdx, "--as", "guava", "-o", out)
-	if code != 1 || !strings.Contains(errs, "1 pattern left out") {
-		t.Errorf("%d, %s", code, errs)
-	}
-	if _, err := os.Stat(out); err != nil {
-		t.Error(err)
-	}
+	testkit.Got(blockd(t, "", "filter", "export", "-i", bdx, "--as", "guava", "-o", out))(t, "filter export", 1, "…", "…1 pattern left out…")
+	testkit.Value(os.Stat(out))(t)
 }
 
 // Nothing is written where it would destroy the index, a folder or a device.
@@ -197,10 +183,7 @@ func TestExportsSpareWhatIsThere(t *testing.T) {
 		{plain, bdx, "is the index that is read"},
 		{plain, pipe, "is no regular file"},
 	} {
-		code, _, errs := blockd(t, "", append(tt.command, "-i", bdx, "-o", tt.out)...)
-		if code != exitUsage || !strings.Contains(errs, tt.want) {
-			t.Errorf("%q -o %s: %d, %s, want %q", tt.command, tt.out, code, errs, tt.want)
-		}
+		testkit.Got(blockd(t, "", append(tt.command, "-i", bdx, "-o", tt.out)...))(t, fmt.Sprintf("%q -o %s", tt.command, tt.out), exitUsage, "…", "…"+tt.want+"…")
 	}
 	if !bytes.Equal(testkit.Read(t, bdx), before) {
 		t.Error("the index is another")
@@ -225,9 +208,8 @@ func TestFilterFilesComeTogether(t *testing.T) {
 	writeFile(t, dir, "bl.json", "old")
 	testkit.IsError(t, "a full disk", writeFilter(t.Context(), io.Discard, term.NewBar(io.Discard), halfWritten{f}, filepath.Join(dir, "bl"), "1 key"), syscall.ENOSPC)
 	entries, err := os.ReadDir(dir)
-	if bitmap := string(testkit.Read(t, filepath.Join(dir, "bl.bitmap"))); bitmap != "old" || len(entries) != 2 || err != nil {
-		t.Errorf("%q, %v, %v", bitmap, entries, err)
-	}
+	bitmap := string(testkit.Read(t, filepath.Join(dir, "bl.bitmap")))
+	testkit.Got(bitmap, len(entries), err, entries)(t, "string", "old", 2, nil, "…")
 }
 
 func TestFilterSize(t *testing.T) {
@@ -265,9 +247,6 @@ func TestFilterUsage(t *testing.T) {
 		"compare x":                                "want --against",
 		"compare --against x.bdx":                  "want one FILTER",
 	} {
-		code, _, errs := blockd(t, "", append([]string{"filter"}, strings.Fields(line)...)...)
-		if code != exitUsage || !strings.Contains(errs, want) {
-			t.Errorf("%q: %d, %s, want %q", line, code, errs, want)
-		}
+		testkit.Got(blockd(t, "", append([]string{"filter"}, strings.Fields(line)...)...))(t, fmt.Sprintf("%q", line), exitUsage, "…", "…"+want+"…")
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -41,9 +42,6 @@ func TestFilterSeenWrongWords(t *testing.T) {
 		{[]string{"--size", "1 KiB", path, "add-if-absent"}, "--size: want 64 KiB to 1 GiB, have 1 KiB"},
 		{[]string{"--size", "much", path, "add-if-absent"}, "--size: want octets"},
 	} {
-		code, _, errs := blockd(t, "", append([]string{"filter", "seen"}, c.args...)...)
-		if code != 2 || !strings.Contains(errs, c.want) {
-			t.Errorf("%q: %d, %s; want %q", c.args, code, errs, c.want)
-		}
+		testkit.Got(blockd(t, "", append([]string{"filter", "seen"}, c.args...)...))(t, fmt.Sprintf("%q", c.args), 2, "…", "…"+c.want+"…")
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"reflect"
@@ -67,9 +68,7 @@ func TestHistoryTop(t *testing.T) {
 		{[]string{"--by", "sender", "--since", "soon"}, 2, "", "blockd history top: --since: want how long ago, such as 7d or 12h, or a time such as 2027-01-31, have \"soon\"; see: blockd history top --help\n"},
 	} {
 		code, out, errs := blockd(t, "", append([]string{"history", "top", "-c", config}, tt.args...)...)
-		if code != tt.code || out != tt.out || errs != tt.errs {
-			t.Errorf("%q = %d, %s%s, want %d, %s%s", tt.args, code, out, errs, tt.code, tt.out, tt.errs)
-		}
+		testkit.Got(code, out, errs)(t, fmt.Sprintf("%q", tt.args), tt.code, tt.out, tt.errs)
 	}
 	_, out, _ := blockd(t, "", "history", "top", "-c", config, "--by", "client", "--json")
 	var got, want map[string]any

@@ -24,12 +24,8 @@ func TestImportKeepsWhatItReplaces(t *testing.T) {
 		code, _, errs := blockd(t, "", append([]string{"import", "--from-postfix", main, "-o", out}, flags...)...)
 		return code, errs
 	}
-	if code, errs := run("bulk.example REJECT one\n"); code != 0 {
-		t.Fatalf("%d: %s", code, errs)
-	}
-	if code, errs := run("bulk.example REJECT two\n"); code != 2 || !strings.Contains(errs, "config.toml is there already; --force replaces it, and keeps it as config.toml.old") {
-		t.Errorf("a second time: %d, %q", code, errs)
-	}
+	testkit.MustGot(run("bulk.example REJECT one\n"))(t, "run", 0, "…")
+	testkit.Got(run("bulk.example REJECT two\n"))(t, "a second time", 2, "…config.toml is there already; --force replaces it, and keeps it as config.toml.old…")
 	run("bulk.example REJECT two\n", "--force")
 	run("bulk.example REJECT three\n", "--force")
 	for file, want := range map[string]string{"t.access": "three", "t.access.old": "one", "t.access.old.2": "two"} {

@@ -78,9 +78,7 @@ func TestInitFaults(t *testing.T) {
 		{[]string{"postfix"}, "", exitUsage, "unexpected argument"},
 	} {
 		code, _, stderr := blockd(t, tt.answers, append([]string{"init", "-c", file}, tt.args...)...)
-		if code != tt.code || !strings.Contains(stderr, tt.want) {
-			t.Errorf("init %v: %d, %q, want %q", tt.args, code, stderr, tt.want)
-		}
+		testkit.Got(code, stderr)(t, fmt.Sprintf("init %v", tt.args), tt.code, "…"+tt.want+"…")
 		testkit.MustEqual(t, fmt.Sprintf("init %v: config.toml", tt.args), string(testkit.Read(t, file)), "mine\n")
 	}
 }
@@ -92,7 +90,6 @@ func TestInitInterrupted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.toml")
 	var out, stderr bytes.Buffer
 	list := filepath.Join(testkit.Root(t), "testdata/lists/example.txt")
-	if code := runContext(ctx, []string{"init", "-c", file, "--server", "postfix", "--way", "milter", "--list", "plain=" + list, "--doctor=false"}, strings.NewReader(""), &out, &stderr); code != exitFault || !strings.Contains(stderr.String(), "interrupted") {
-		t.Errorf("%d, %q", code, stderr.String())
-	}
+	code := runContext(ctx, []string{"init", "-c", file, "--server", "postfix", "--way", "milter", "--list", "plain=" + list, "--doctor=false"}, strings.NewReader(""), &out, &stderr)
+	testkit.Got(code, stderr.String())(t, "runContext", exitFault, "…interrupted…")
 }

@@ -69,9 +69,7 @@ DIR/l.txt  plain       8        5     3       1        0  loaded
 		t.Run(tt.name, func(t *testing.T) {
 			args := append([]string{"lint", "--format", "plain"}, tt.args...)
 			code, stdout, stderr := blockd(t, "", append(args, file)...)
-			if code != 1 || stderr != "" {
-				t.Errorf("exit %d, %q, want 1", code, stderr)
-			}
+			testkit.Got(code, stderr)(t, "exit", 1, "")
 			compareLines(t, strings.ReplaceAll(stdout, dir, "DIR"), tt.want)
 		})
 	}
@@ -199,9 +197,7 @@ func TestLintAndTheGate(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			code, stdout, stderr := blockd(t, "", append([]string{"lint", "--format=plain"}, tt.args...)...)
-			if code != tt.code || stderr != "" {
-				t.Errorf("exit %d, %q, want %d", code, stderr, tt.code)
-			}
+			testkit.Got(code, stderr)(t, "exit", tt.code, "")
 			testkit.Has(t, stdout, tt.want...)
 		})
 	}

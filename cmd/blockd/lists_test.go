@@ -74,16 +74,12 @@ func TestListsOfADaemon(t *testing.T) {
 	d := serveIn(t, dir, "http")
 	ask := writeFile(t, dir, "ask.toml", strings.Replace(config, "token\"\nlisten = \"127.0.0.1:0", "token\"\nlisten = \""+strings.TrimPrefix(d.http, "http://"), 1))
 	auth := []string{"Authorization", "Bearer 0123456789abcdef"}
-	if status, _ := d.get(t, "/v1/lists"); status != http.StatusUnauthorized {
-		t.Errorf("without the token: %d", status)
-	}
+	testkit.Got(d.get(t, "/v1/lists"))(t, "without the token", http.StatusUnauthorized, "…")
 	d.get(t, "/v1/check?sender=x@three.example", auth...)
 	d.get(t, "/v1/check?sender=boss@one.example", auth...)
 
 	code, out, errs := blockd(t, "", "lists", "-c", ask)
-	if code != 0 || errs != "" {
-		t.Fatalf("code %d, %s", code, errs)
-	}
+	testkit.MustGot(code, errs)(t, "code", 0, "")
 	for word, want := range map[string]string{
 		"small":   "small block 2 2 0 0% 100% big ",
 		"big":     "big shadow 7 5 3 60% 40% small 40d stale 2 1 ",
@@ -157,17 +153,14 @@ func TestListsWithoutADaemon(t *testing.T) {
 	says(t, exitFault, "no index yet", "lists", "-c", config)
 	runs(t, "compile", "-c", config)
 	code, out, errs := blockd(t, "", "lists", "-c", config)
-	if code != 0 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "no daemon answers at 127.0.0.1:") || !strings.Contains(errs, "refused") {
-		t.Errorf("%d, %q", code, errs)
-	}
+	testkit.Got(code, strings.Count(errs, "\n"), errs)(t, "exit", 0, 1, "…no daemon answers at 127.0.0.1:…refused…")
 	if have := rowOf(t, out, "big"); have != "big shadow 7 5 3 60% 40% small 40d stale - - -" {
 		t.Errorf("%q", have)
 	}
 	code, out, errs = blockd(t, "", "lists", "-i", filepath.Join(dir, "var/a.bdx"), "--json")
 	var table httpapi.ListTable
-	if err := json.Unmarshal([]byte(out), &table); err != nil || code != 0 || errs != "" {
-		t.Fatalf("%d, %v, %s", code, err, errs)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(out), &table))
+	testkit.MustGot(code, errs)(t, "Unmarshal", 0, "")
 	if w := table.Worth[0]; w.Hits != nil || w.LastHit != nil || w.Keys != 2 || w.State != httpapi.ListOK || table.Ready || !table.Since.IsZero() {
 		t.Errorf("%+v", table)
 	}
@@ -196,9 +189,7 @@ func TestListsOfAnotherServer(t *testing.T) {
 			dir, _ := listingDir(t, l.Addr().String())
 			config := filepath.Join(dir, "config.toml")
 			runs(t, "compile", "-c", config)
-			if code, out, errs := blockd(t, "", "lists", "-c", config); code != 0 || !strings.Contains(errs, tt.says) || !strings.Contains(out, "friends") {
-				t.Errorf("%d, %q", code, errs)
-			}
+			testkit.Got(blockd(t, "", "lists", "-c", config))(t, "lists", 0, "…friends…", "…"+tt.says+"…")
 		})
 	}
 }

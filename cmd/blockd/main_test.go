@@ -31,17 +31,13 @@ func runs(t *testing.T, args ...string) string {
 // prints wants an exit code of a command, and a text on its standard output.
 func prints(t *testing.T, code int, want string, args ...string) {
 	t.Helper()
-	if got, stdout, stderr := blockd(t, "", args...); got != code || !strings.Contains(stdout, want) {
-		t.Errorf("blockd %q = %d, %s%s, want %d and %q printed", args, got, stdout, stderr, code, want)
-	}
+	testkit.Got(blockd(t, "", args...))(t, fmt.Sprintf("blockd %q", args), code, "…"+want+"…", "…")
 }
 
 // says wants an exit code of a command, and a text on its standard error.
 func says(t *testing.T, code int, want string, args ...string) {
 	t.Helper()
-	if got, stdout, stderr := blockd(t, "", args...); got != code || !strings.Contains(stderr, want) {
-		t.Errorf("blockd %q = %d, %s%s, want %d and %q said", args, got, stdout, stderr, code, want)
-	}
+	testkit.Got(blockd(t, "", args...))(t, fmt.Sprintf("blockd %q", args), code, "…", "…"+want+"…")
 }
 
 // step is a command by its words, its exit code, and a text in what it prints or says.
@@ -56,9 +52,7 @@ func goes(t *testing.T, config string, steps []step) {
 	t.Helper()
 	for _, s := range steps {
 		code, stdout, stderr := blockd(t, s.stdin, append(strings.Fields(s.words), "-c", config)...)
-		if code != s.code || !strings.Contains(stdout+stderr, s.says) {
-			t.Errorf("blockd %s = %d, %s%s, want %d and %q", s.words, code, stdout, stderr, s.code, s.says)
-		}
+		testkit.Got(code, stdout+stderr)(t, fmt.Sprintf("blockd %s", s.words), s.code, "…"+s.says+"…")
 	}
 }
 
@@ -136,10 +130,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 		{[]string{"config"}, "blockd config: want one of --check, --effective and --defaults; see: blockd config --help\n"},
 		{[]string{"config", "--check", "--defaults"}, "blockd config: want one of --check, --effective and --defaults; see: blockd config --help\n"},
 	} {
-		code, stdout, stderr := blockd(t, "", tt.args...)
-		if code != 2 || stdout != "" || stderr != tt.want {
-			t.Errorf("blockd %q = %d, %q, %q, want 2 and %q", tt.args, code, stdout, stderr, tt.want)
-		}
+		testkit.Got(blockd(t, "", tt.args...))(t, fmt.Sprintf("blockd %q", tt.args), 2, "", tt.want)
 	}
 }
 
@@ -171,9 +162,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	} {
 		says(t, tt.code, tt.want, tt.args...)
 	}
-	if code, stdout, stderr := blockd(t, "", "remove", "-c", good, "a@bulk.example"); code != 1 || stdout != "no live entry: a@bulk.example\n" || stderr != "" {
-		t.Errorf("remove of what is not there = %d, %q, %q: nothing was written", code, stdout, stderr)
-	}
+	testkit.Got(blockd(t, "", "remove", "-c", good, "a@bulk.example"))(t, "remove of what is not there", 1, "no live entry: a@bulk.example\n", "")
 	prints(t, 1, "\n  = Try --format F", "lint", ambiguous)
 }
 

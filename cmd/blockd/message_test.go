@@ -140,9 +140,6 @@ func TestCheckMessageFaults(t *testing.T) {
 		{[]string{"--helo", "mx.x.example", "a@x.example"}, "want --message FILE with --helo"},
 		{[]string{"--message", path, "a@x.example", "b@x.example"}, "at most one SENDER"},
 	} {
-		code, _, stderr := blockd(t, "", append([]string{"check", "--file", "-c", config}, tt.args...)...)
-		if code != exitTrouble || !strings.Contains(stderr, tt.want) {
-			t.Errorf("%q: exit %d, %s; want %q", tt.args, code, stderr, tt.want)
-		}
+		testkit.Got(blockd(t, "", append([]string{"check", "--file", "-c", config}, tt.args...)...))(t, fmt.Sprintf("%q", tt.args), exitTrouble, "…", "…"+tt.want+"…")
 	}
 }

@@ -54,9 +54,7 @@ type rung struct {
 func TestNotify(t *testing.T) {
 	t.Parallel() // it waits for what has to hold for ten seconds
 	dir, list, events := ringsAt(t)
-	if code, out, stderr := blockd(t, "", "notify", "--test", "-c", filepath.Join(dir, "config.toml")); code != 0 || !strings.HasPrefix(out, "delivered: 200 OK in ") || !strings.HasSuffix(out, "noted\n") {
-		t.Errorf("notify --test: %d, %q, %q", code, out, stderr)
-	}
+	testkit.Got(blockd(t, "", "notify", "--test", "-c", filepath.Join(dir, "config.toml")))(t, "notify --test", 0, "delivered: 200 OK in …noted\n", "…")
 	if e := <-events; e.Event != "test" {
 		t.Errorf("test: %+v", e)
 	}

@@ -43,23 +43,17 @@ func TestOrigins(t *testing.T) {
 	compile()
 	for _, when := range []string{"read", "from the cache"} {
 		w := worth("scams")
-		if w.Title != "Scams [2J" || w.Homepage != "https://list.example/" || w.Licence != "CC BY-NC-SA 4.0" || !w.Restricted || w.ExpiresSeconds != 2*86400 || w.Complaints != "" {
-			t.Errorf("%s: %+v", when, w)
-		}
+		testkit.Got(w.Title, w.Homepage, w.Licence, w.Restricted, w.ExpiresSeconds, w.Complaints)(t, when, "Scams [2J", "https://list.example/", "CC BY-NC-SA 4.0", true, 2*86400, "")
 		writeFile(t, dir, "lists/a.txt", "bad.example\nanother.example\n")
 		compile()
 	}
-	if _, out, _ := blockd(t, "", "lists", "-c", file); !strings.Contains(out, "scams") || !strings.Contains(out, "CC BY-NC-SA 4.0  https://list.example/  -") {
-		t.Errorf("lists:\n%s", out)
-	}
+	testkit.Got(blockd(t, "", "lists", "-c", file))(t, "lists", "…", "…scams…CC BY-NC-SA 4.0  https://list.example/  -…", "…")
 	_, out, _ := blockd(t, "", "check", "--explain", "-c", file, "x@bulk.example")
 	for _, want := range []string{"more/a.txt:5, list scams: block bulk.example", "more/b.txt:3, list second: block bulk.example",
 		"scams: Scams [2J, https://list.example/, licence CC BY-NC-SA 4.0\n", "second: licence MIT, complaints to mailto:help@b.example\n"} {
 		testkit.Has(t, out, want)
 	}
-	if _, out, _ := blockd(t, "", "check", "--explain", "--json", "-c", file, "x@bulk.example"); !strings.Contains(out, `"homepage":"https://list.example/"`) {
-		t.Errorf("explain in JSON: %s", out)
-	}
+	testkit.Got(blockd(t, "", "check", "--explain", "--json", "-c", file, "x@bulk.example"))(t, "explain in JSON", "…", `…"homepage":"https://list.example/"…`, "…")
 
 	code, list, notes := blockd(t, "", "export", "--format", "plain", "-c", file)
 	if !strings.Contains(list, "bulk.example") || !strings.Contains(notes, "the licence of scams may not let you pass it on: CC BY-NC-SA 4.0\n") || strings.Contains(notes, "second") {

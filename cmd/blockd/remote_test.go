@@ -150,9 +150,7 @@ func TestServeFetchesAList(t *testing.T) {
 	writeFile(t, dir, "config.toml", remoteDoors+p.list("every = \"1d\"\n"))
 	d := serveIn(t, dir, "smtp", "http")
 	d.wait(t, "upstream ready")
-	if status, body := d.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "copies/bad.txt: missing") {
-		t.Errorf("without a copy /readyz = %d %q", status, body)
-	}
+	testkit.Got(d.get(t, "/readyz"))(t, "without a copy", http.StatusServiceUnavailable, "…copies/bad.txt: missing…")
 	close(release)
 	d.waitBlocked(t, "x@bulk.example", true)
 	testkit.Begins(t, "a listed sender", d.send(t, "x@bulk.example", "you@here.example"), "550 5.7.1 ")
@@ -187,9 +185,7 @@ func TestServeFetchesAList(t *testing.T) {
 			t.Errorf("%s: another list serves", tt.name)
 		}
 	}
-	if status, body := d.get(t, "/readyz"); status != http.StatusOK || body != "ok\n" {
-		t.Errorf("/readyz = %d %q, want ok: what serves is the last good list", status, body)
-	}
+	testkit.Got(d.get(t, "/readyz"))(t, "/readyz", http.StatusOK, "ok\n")
 
 	p.text("other.example\n")
 	hangUp(t)
@@ -205,9 +201,7 @@ func TestServeFetchesAList(t *testing.T) {
 	hangUp(t)
 	d.waitRecord(t, "list not fetched", "class:unreachable", "next:")
 	d.wait(t, "upstream ready")
-	if status, body := d.get(t, "/readyz"); status != http.StatusOK {
-		t.Errorf("/readyz = %d %q", status, body)
-	}
+	testkit.Got(d.get(t, "/readyz"))(t, "/readyz", http.StatusOK, "…")
 }
 
 func body(text string) http.HandlerFunc {
@@ -257,9 +251,7 @@ func TestCompileFetches(t *testing.T) {
 	})
 	run(0, 6, "")
 	code, _, stderr := blockd(t, "", "compile", "--offline", "-o", dir+"/x.bdx", filepath.Join(dir, "copies", "bad.txt"))
-	if code != 2 || !strings.Contains(stderr, "--offline goes with a configuration") {
-		t.Errorf("--offline with -o: exit %d, %s", code, stderr)
-	}
+	testkit.Got(code, stderr)(t, "--offline with -o", 2, "…--offline goes with a configuration…")
 }
 
 // TestServeRefusesAListOfWhomItTookMailFrom is the gate's rule recent, from the

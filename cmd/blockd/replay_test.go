@@ -73,9 +73,7 @@ func TestReplayOfAFileThatIsCalledLikeAList(t *testing.T) {
 	} {
 		files := map[string]string{"own.txt": "own.example\n", "other.txt": "other.example\n", tt.file: "bulk.example\n"}
 		r, text := replayOf(t, replayConfig, files, mail, append([]string{"--list", "DIR/" + tt.file}, tt.as...)...)
-		if r.List != tt.list || r.Accepted != 3 || r.Refused != tt.refused || r.OnMessage != tt.marked {
-			t.Errorf("%s %q: list %s, refused %d, marked %d, want %s, %d, %d:\n%s", tt.file, tt.as, r.List, r.Refused, r.OnMessage, tt.list, tt.refused, tt.marked, text)
-		}
+		testkit.Got(r.List, r.Accepted, r.Refused, r.OnMessage)(t, fmt.Sprintf("%s %q: %s", tt.file, tt.as, text), tt.list, 3, tt.refused, tt.marked)
 	}
 }
 

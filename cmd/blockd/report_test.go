@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime/quotedprintable"
 	"net/mail"
@@ -44,14 +45,10 @@ func TestReport(t *testing.T) {
 		testkit.Has(t, text, ": 2 refused, 1 perhaps by mistake", "\nbad         2        2          2\n", "a@bulk.example      1  let in since  bad ", "entry.add")
 	}
 	code, out, stderr := blockd(t, "", "report", "-c", file, "--since", "1h")
-	if code != 0 || stderr != "" {
-		t.Errorf("report: %d, %q", code, stderr)
-	}
+	testkit.Got(code, stderr)(t, "report", 0, "")
 	has(out)
 	code, out, stderr = blockd(t, "", "report", "-c", file, "--send")
-	if code != 0 || !strings.Contains(out, "sent to postmaster@here.example: 250 ") || !strings.Contains(out, "sent to anna@here.example: 250 ") {
-		t.Errorf("report --send: %d, %q, %q", code, out, stderr)
-	}
+	testkit.Got(code, out, stderr)(t, "report --send", 0, "…sent to postmaster@here.example: 250 …sent to anna@here.example: 250 …", "…")
 	letters := delivered(t, box)
 	if len(letters) == 0 {
 		t.Fatal("no letter in the mailbox")
@@ -69,9 +66,8 @@ func TestReport(t *testing.T) {
 	var l struct {
 		Mail struct{ Decisions, Refused int }
 	}
-	if err := json.Unmarshal([]byte(out), &l); err != nil || code != 0 || l.Mail.Refused != 2 || l.Mail.Decisions != 2 {
-		t.Errorf("report --json without a daemon: %d, %s, %q, %v", code, out, stderr, err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(out), &l))
+	testkit.Got(code, l.Mail.Refused, l.Mail.Decisions, out, stderr)(t, "report --json without a daemon", 0, 2, 2, "…", "…")
 	_, out, _ = blockd(t, "", "report", "-c", file)
 	has(out)
 	if code, _, stderr = blockd(t, "", "report", "-c", file, "--send"); code != 0 || len(delivered(t, box)) <= len(letters) {
@@ -90,8 +86,6 @@ func TestReportErrors(t *testing.T) {
 		"[report]\nto = \"a@b.example\"\nvia = \"smtp://" + testkit.Refusing(t) + "\"\n": "report.via: ",
 	} {
 		file := writeFile(t, dir, "config.toml", anyPorts+text)
-		if code, out, stderr := blockd(t, "", "report", "-c", file, "--send"); code != exitFault || out != "" || !strings.Contains(stderr, want) {
-			t.Errorf("%q: %d, %q, %q; want %q", text, code, out, stderr, want)
-		}
+		testkit.Got(blockd(t, "", "report", "-c", file, "--send"))(t, fmt.Sprintf("%q", text), exitFault, "", "…"+want+"…")
 	}
 }

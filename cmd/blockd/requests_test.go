@@ -42,9 +42,7 @@ func TestServeReceipts(t *testing.T) {
 	says(t, exitFault, "nothing found", "requests", "-c", file)
 	anna, bert := refuse("anna@bulk.example"), refuse("bert@bulk.example")
 	for _, ref := range []string{anna, bert} {
-		if status, body := ask(ref); status != 200 || !strings.Contains(body, "Your request waits for a person") {
-			t.Fatalf("asked: %d\n%s", status, body)
-		}
+		testkit.MustGot(ask(ref))(t, "asked", 200, "…Your request waits for a person…")
 	}
 	code, out, _ := blockd(t, "", "requests", "--json", "-c", file)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -52,14 +50,10 @@ func TestServeReceipts(t *testing.T) {
 	if code != 0 || len(lines) != 2 || json.Unmarshal([]byte(lines[0]), &q) != nil || q.State != receipt.Open || q.List != "bad" || q.Note != "I am a person" || q.From != "" || q.Recipient != "you@here.example" {
 		t.Errorf("requests: %d, %s", code, out)
 	}
-	if code, out, stderr := blockd(t, "", "requests", "grant", "--for", "10d", "-c", file, anna); code != 0 || !strings.HasPrefix(out, "granted: anna@bulk.example may write until ") || !strings.HasSuffix(out, ", with spf or dkim as proof\n") {
-		t.Fatalf("grant: %d, %q, %q", code, out, stderr)
-	}
+	testkit.MustGot(blockd(t, "", "requests", "grant", "--for", "10d", "-c", file, anna))(t, "grant", 0, "granted: anna@bulk.example may write until …, with spf or dkim as proof\n", "…")
 	testkit.Begins(t, "let in", d.send(t, "anna@bulk.example", "you@here.example"), "250 ")
 	refuse("bert@bulk.example")
-	if code, out, stderr := blockd(t, "", "requests", "decline", "-c", file, bert); code != 0 || out != "declined: bert@bulk.example\n" {
-		t.Errorf("decline: %d, %q, %q", code, out, stderr)
-	}
+	testkit.Got(blockd(t, "", "requests", "decline", "-c", file, bert))(t, "decline", 0, "declined: bert@bulk.example\n", "…")
 	for _, args := range [][]string{{"grant", anna}, {"decline", anna}} {
 		if code, _, stderr := blockd(t, "", "requests", args[0], "-c", file, args[1]); code == 0 || !strings.Contains(stderr, "the request is decided already: granted") {
 			t.Errorf("%s once more: %d, %q", args[0], code, stderr)
@@ -73,20 +67,14 @@ func TestServeReceipts(t *testing.T) {
 	}
 
 	d.end(t)
-	if code, out, _ := blockd(t, "", "requests", "--all", "-c", file); code != 0 || !strings.Contains(out, anna+"  granted") || !strings.Contains(out, bert+"  declined") {
-		t.Errorf("without a daemon: %d, %s", code, out)
-	}
+	testkit.Got(blockd(t, "", "requests", "--all", "-c", file))(t, "without a daemon", 0, "…"+anna+"  granted…"+bert+"  declined…", "…")
 	if code, _, stderr := blockd(t, "", "requests", "decline", "-c", file, bert); code == 0 || !strings.Contains(stderr, "start it") {
 		t.Errorf("decided without a daemon: %d, %q", code, stderr)
 	}
 	d = serveIn(t, dir, "smtp", "http", "receipts")
 	page = "http://" + d.wait(t, "receipts listens")["address"].(string) + "/r/"
-	if status, body := ask(anna); status != 200 || !strings.Contains(body, "Your request was granted. Send your message again") {
-		t.Errorf("behind a restart: %d\n%s", status, body)
-	}
-	if status, body := ask(bert); status != 200 || !strings.Contains(body, "Your request was declined") {
-		t.Errorf("behind a restart: %d\n%s", status, body)
-	}
+	testkit.Got(ask(anna))(t, "behind a restart", 200, "…Your request was granted. Send your message again…")
+	testkit.Got(ask(bert))(t, "behind a restart", 200, "…Your request was declined…")
 }
 
 func TestRequestsWords(t *testing.T) {

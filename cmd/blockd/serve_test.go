@@ -193,12 +193,8 @@ func TestServe(t *testing.T) {
 	if files, _ := filepath.Glob(d.dir + "/mail/new/*"); len(files) != 2 {
 		t.Errorf("%d messages in the Maildir, want 2", len(files))
 	}
-	if status, body := d.get(t, "/readyz"); status != 200 || body != "ok\n" {
-		t.Errorf("/readyz = %d, %q", status, body)
-	}
-	if status, body := d.get(t, "/v1/check?sender=x@bulk.example"); status != 200 || !strings.Contains(body, `"verdict":"blocked"`) {
-		t.Errorf("/v1/check = %d, %s", status, body)
-	}
+	testkit.Got(d.get(t, "/readyz"))(t, "/readyz", 200, "ok\n")
+	testkit.Got(d.get(t, "/v1/check?sender=x@bulk.example"))(t, "/v1/check", 200, `…"verdict":"blocked"…`)
 	_, metrics := d.get(t, "/metrics")
 	for _, series := range []string{"go_goroutines", "process_open_fds", "blockd_smtp_sessions_total 3"} {
 		testkit.Has(t, metrics, "\n"+series)
@@ -238,9 +234,7 @@ func TestServeWithOneDoor(t *testing.T) {
 			writeFile(t, dir, "lists/a.txt", "bulk.example\n")
 			d := serveIn(t, dir, door)
 			if door == "http" {
-				if status, body := d.get(t, "/readyz"); status != 200 {
-					t.Errorf("/readyz = %d, %q", status, body)
-				}
+				testkit.Got(d.get(t, "/readyz"))(t, "/readyz", 200, "…")
 				if _, err := os.Stat(dir + "/mail"); err == nil {
 					t.Error("a mailbox was made though the SMTP door is shut")
 				}
@@ -261,24 +255,16 @@ func TestNotReadyWhileStopping(t *testing.T) {
 	}
 	d.stop()
 	d.wait(t, "stopping")
-	if status, body := d.get(t, "/readyz"); status != 503 || !strings.HasPrefix(body, "not ready\nstopping") {
-		t.Errorf("/readyz = %d, %q", status, body)
-	}
-	if status, _ := d.get(t, "/healthz"); status != 200 {
-		t.Errorf("/healthz = %d", status)
-	}
+	testkit.Got(d.get(t, "/readyz"))(t, "/readyz", 503, "not ready\nstopping…")
+	testkit.Got(d.get(t, "/healthz"))(t, "/healthz", 200, "…")
 }
 
 // TestDegradedWithoutOneOfItsLists: a list that has never loaded is no reason to send
 // mail elsewhere, where the others do not filter it.
 func TestDegradedWithoutOneOfItsLists(t *testing.T) {
 	d := serveLists(t, anyPorts+"[[list]]\nname = \"missing\"\npath = \"missing.txt\"\nformat = \"plain\"\n", "bulk.example\n")
-	if status, body := d.get(t, "/readyz"); status != 200 || !strings.HasPrefix(body, "degraded: 1 of 2 lists filter\nlist missing: ") {
-		t.Errorf("/readyz = %d, %q", status, body)
-	}
-	if _, body := d.get(t, "/v1/lists"); !strings.Contains(body, `"ready":true,"lacks":"1 of 2 lists filter"`) {
-		t.Errorf("/v1/lists = %s", body)
-	}
+	testkit.Got(d.get(t, "/readyz"))(t, "/readyz", 200, "degraded: 1 of 2 lists filter\nlist missing: …")
+	testkit.Got(d.get(t, "/v1/lists"))(t, "/v1/lists", "…", `…"ready":true,"lacks":"1 of 2 lists filter"…`)
 	writeFile(t, d.dir, "missing.txt", "spam.example\n")
 	testkit.Eventually(t, "all lists", func() bool {
 		_, body := d.get(t, "/readyz")
@@ -316,13 +302,9 @@ func TestServeMakesAToken(t *testing.T) {
 			if status, body := d.get(t, c.path); status != c.without || status == 401 && strings.Contains(body, "bulk.example") {
 				t.Errorf("%s without a token: %d, want %d: %s", c.path, status, c.without, body)
 			}
-			if status, _ := d.get(t, c.path, "Authorization", bearer); status != c.with {
-				t.Errorf("%s with the token: %d, want %d", c.path, status, c.with)
-			}
+			testkit.Got(d.get(t, c.path, "Authorization", bearer))(t, fmt.Sprintf("%s with the token", c.path), c.with, "…")
 		}
-		if status, _ := d.get(t, "/v1/events"); status != 401 {
-			t.Errorf("/v1/events without a token: %d, want 401", status)
-		}
+		testkit.Got(d.get(t, "/v1/events"))(t, "/v1/events without a token", 401, "…")
 		testkit.Lacks(t, d.log.String(), strings.TrimSpace(token))
 		d.end(t)
 	}
@@ -393,9 +375,7 @@ func TestServeRefusesToStart(t *testing.T) {
 					said += line
 				}
 			}
-			if code != 1 || !strings.HasPrefix(said, tt.want) {
-				t.Errorf("exit %d, %q, want 1, %q", code, said, tt.want)
-			}
+			testkit.Got(code, said)(t, "exit", 1, tt.want+"…")
 		})
 	}
 }

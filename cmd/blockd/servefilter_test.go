@@ -47,10 +47,7 @@ to = "none/bl.bits"
 	if f := table.Filters[0]; f.Name != "bl" || f.Keys != 1 || f.Written == nil || f.To != filepath.Join(dir, "bl.bf") || f.Error != "" {
 		t.Errorf("/v1/lists has %+v", f)
 	}
-	code, out, errs := blockd(t, "", "lists", "-c", filepath.Join(dir, "config.toml"))
-	if code != 0 || !strings.Contains(out, "\nbl ") || !strings.Contains(out, "\nfilter nowhere: ") {
-		t.Errorf("blockd lists = %d, %s%s", code, out, errs)
-	}
+	testkit.Got(blockd(t, "", "lists", "-c", filepath.Join(dir, "config.toml")))(t, "blockd lists", 0, "…\nbl …\nfilter nowhere: …", "…")
 	if _, metrics := d.get(t, "/metrics"); !strings.Contains(metrics, "\nblockd_filter_keys{filter=\"bl\"} 1\n") {
 		t.Error("/metrics does not have the filter")
 	}

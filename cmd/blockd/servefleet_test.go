@@ -66,13 +66,9 @@ func TestBrakeHaltsTheChannel(t *testing.T) {
 		r := roster.Report{Node: node, At: time.Now(), Channel: "prod", Sequence: sequence, Newest: 2, Ready: true, Begun: begun, Checks: checks, Refused: refused,
 			Since: roster.Counts{Sequence: sequence, Checks: checks, Refused: refused}}
 		body := testkit.Value(r.Encode())(t)
-		if status, said := publisher.post(t, token, "/v1/fleet", string(body)); status != 204 {
-			t.Fatalf("a report: %d %s", status, said)
-		}
+		testkit.MustGot(publisher.post(t, token, "/v1/fleet", string(body)))(t, "a report", 204, "…")
 	}
-	if status, _ := publisher.post(t, token, "/v1/fleet", `{"node":""}`); status != 400 {
-		t.Errorf("no report: %d", status)
-	}
+	testkit.Got(publisher.post(t, token, "/v1/fleet", `{"node":""}`))(t, "no report", 400, "…")
 	checks := uint64(0)
 	testkit.Eventually(t, "the halt", func() bool {
 		checks += 10_000
@@ -92,13 +88,9 @@ func TestBrakeHaltsTheChannel(t *testing.T) {
 	testkit.Eventually(t, "/readyz tells of it", halted)
 	// The token of a node tells how it is, and that is all.
 	for path, want := range map[string]int{"/v1/fleet": 403, "/v1/check?sender=x@bad.example": 403, "/v1/decisions": 403, "/readyz": 403} {
-		if status, said := publisher.get(t, path, "Authorization", "Bearer "+token); status != want {
-			t.Errorf("%s with a token of a node: %d %s", path, status, said)
-		}
+		testkit.Got(publisher.get(t, path, "Authorization", "Bearer "+token))(t, fmt.Sprintf("%s with a token of a node", path), want, "…")
 	}
-	if status, said := publisher.post(t, token, "/v1/entries", `{"entry":"x.example"}`); status != 403 {
-		t.Errorf("a change with a token of a node: %d %s", status, said)
-	}
+	testkit.Got(publisher.post(t, token, "/v1/entries", `{"entry":"x.example"}`))(t, "a change with a token of a node", 403, "…")
 	testkit.Has(t, publisher.must(t, "audit"), "snapshot.halt", "standard errors")
 	// What is published ends the halt, and the word of it.
 	publisher.must(t, "publish", "--why", "it was right")
@@ -119,9 +111,8 @@ func TestChannelOverHTTP(t *testing.T) {
 	admin := strings.TrimSpace(publisher.must(t, "token", "new", "--name", "ann", "--admin"))
 	state := func() (s httpapi.ChannelState) {
 		status, said := publisher.get(t, "/v1/fleet/sequences", "Authorization", "Bearer "+admin)
-		if err := json.Unmarshal([]byte(said), &s); status != 200 || err != nil {
-			t.Fatalf("%d %s: %v", status, said, err)
-		}
+		err := json.Unmarshal([]byte(said), &s)
+		testkit.MustGot(status, err, said)(t, "status", 200, nil, "…")
 		return s
 	}
 	post := func(path, body string, want int) string {
@@ -139,9 +130,7 @@ func TestChannelOverHTTP(t *testing.T) {
 	if s := state(); s.Halted == nil || s.Halted.Sequence != 1 || len(s.Sequences) != 2 || s.Sequences[1].Entries != 1 || s.Sequences[0].Lists[0] != "bad" {
 		t.Errorf("halted: %+v", s)
 	}
-	if _, err := os.Stat(filepath.Join(store, "prod", "pin.json")); err != nil {
-		t.Error(err)
-	}
+	testkit.Value(os.Stat(filepath.Join(store, "prod", "pin.json")))(t)
 	problem := func(text string) func() bool {
 		return func() bool {
 			_, said := publisher.get(t, "/readyz", "Authorization", "Bearer "+admin)

@@ -99,9 +99,7 @@ func TestDaemonsShare(t *testing.T) {
 		})
 		c.waitBlocked(t, "x@two.example", true)
 		rev := answer.Results[0].Entry.Rev
-		if status, text := c.post(t, token, "/v1/entries", fmt.Sprintf(`{"entry":"two.example","why":"once more","if_rev":%d}`, rev)); status != 200 {
-			t.Errorf("if_rev %d: %d %s", rev, status, text)
-		}
+		testkit.Got(c.post(t, token, "/v1/entries", fmt.Sprintf(`{"entry":"two.example","why":"once more","if_rev":%d}`, rev)))(t, fmt.Sprintf("if_rev %d", rev), 200, "…")
 		status, text := a.post(t, token, "/v1/entries", fmt.Sprintf(`{"entry":"two.example","why":"too late","if_rev":%d}`, rev))
 		if status != 409 || !strings.Contains(text, `"was":{"entry":"two.example"`) || !strings.Contains(text, "once more") {
 			t.Errorf("an old revision: %d %s", status, text)
@@ -116,9 +114,7 @@ func TestDaemonsShare(t *testing.T) {
 			}
 			return json.Unmarshal([]byte(out), &v) == nil && len(v.Nodes) == 3 && v.Nodes[2].Node == "mx2" && v.Nodes[2].LiveUp
 		})
-		if _, out, _ := b.command("doctor"); !strings.Contains(out, "ok       live  ") || !strings.Contains(out, "       fleet  ") {
-			t.Errorf("doctor: %s", out)
-		}
+		testkit.Got(b.command("doctor"))(t, "doctor", "…", "…ok       live  …       fleet  …", "…")
 		testkit.Has(t, b.must(t, "fleet"), "mx0", "live rev")
 		c.send(t, "x@two.example", "bob@here.example")
 		t.Setenv("BLOCKD_TOKEN", token)
@@ -127,9 +123,7 @@ func TestDaemonsShare(t *testing.T) {
 			return code == 0 && strings.Contains(out, "mx2")
 		})
 		t.Setenv("BLOCKD_TOKEN", "")
-		if code, _, notes := a.command("history", "--fleet", "--sender", "nobody@two.example"); code != 1 || !strings.Contains(notes, "mx2: it wants a token that may read") {
-			t.Errorf("without a token: %d %s", code, notes)
-		}
+		testkit.Got(a.command("history", "--fleet", "--sender", "nobody@two.example"))(t, "without a token", 1, "…", "…mx2: it wants a token that may read…")
 		b.must(t, "token", "revoke", "desk")
 		for _, d := range all {
 			testkit.Eventually(t, "the token is refused", func() bool {
@@ -171,9 +165,7 @@ func TestSharedDatabaseAway(t *testing.T) {
 	token := strings.TrimSpace(string(testkit.Read(t, filepath.Join(d.dir, "var", "a.bdx.token"))))
 	server.Kill()
 	begun := time.Now()
-	if status, text := d.post(t, token, "/v1/entries", `{"entry":"two.example"}`); status != 503 || !strings.Contains(text, "does not answer") {
-		t.Errorf("away: %d %s", status, text)
-	}
+	testkit.Got(d.post(t, token, "/v1/entries", `{"entry":"two.example"}`))(t, "away", 503, "…does not answer…")
 	t.Logf("refused after %s", time.Since(begun))
 	if !d.blocks(t, "x@one.example") || d.blocks(t, "x@two.example") {
 		t.Error("what acts has changed")
@@ -198,9 +190,7 @@ func TestTheTokenStaysHome(t *testing.T) {
 	defer e.Close()
 	testkit.Must(t, e.Report(t.Context(), "thief", report, time.Minute))
 	t.Setenv("BLOCKD_TOKEN", strings.Repeat("secret", 5))
-	if _, _, notes := d.command("history", "--fleet", "--sender", "anna@private.example"); !strings.Contains(notes, "thief: it says that it is at "+thief.URL+", which fleet.ask does not name") {
-		t.Errorf("said: %s", notes)
-	}
+	testkit.Got(d.command("history", "--fleet", "--sender", "anna@private.example"))(t, "said", "…", "…", "…thief: it says that it is at "+thief.URL+", which fleet.ask does not name…")
 	select {
 	case got := <-asked:
 		t.Errorf("it was asked: %s", got)
@@ -236,11 +226,7 @@ func TestDaemonBehindARelay(t *testing.T) {
 	first.waitBlocked(t, "x@back.example", true)
 	bearer := "Bearer " + strings.TrimSpace(string(testkit.Read(t, filepath.Join(dir, "relay.token"))))
 	for _, query := range []string{"", "?since=x", "?since=1&wait=31", "?since=1&more=1"} {
-		if status, said := first.get(t, "/v1/live/changes"+query, "Authorization", bearer); status != 400 {
-			t.Errorf("%s: %d %s", query, status, said)
-		}
+		testkit.Got(first.get(t, "/v1/live/changes"+query, "Authorization", bearer))(t, query, 400, "…")
 	}
-	if status, said := first.get(t, "/v1/live/changes?since=0"); status != 401 {
-		t.Errorf("without a token: %d %s", status, said)
-	}
+	testkit.Got(first.get(t, "/v1/live/changes?since=0"))(t, "without a token", 401, "…")
 }

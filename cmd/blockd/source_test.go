@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"database/sql"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,9 +53,7 @@ dsn = "redis://127.0.0.1:1/0"
 	check := func(want int, words string, args ...string) string {
 		t.Helper()
 		code, said := sourceSays(t, append(args, "-c", config)...)
-		if code != want || !strings.Contains(said, words) {
-			t.Errorf("source %s: %d\n%s\nwant %d and %q", strings.Join(args, " "), code, said, want, words)
-		}
+		testkit.Got(code, said)(t, fmt.Sprintf("source %s", strings.Join(args, " ")), want, "…"+words+"…")
 		return said
 	}
 	check(1, "hint: blockd source ddl desk prints", "test", "desk")
@@ -108,13 +107,9 @@ func TestSourceWithOneRowTooWide(t *testing.T) {
 	testkit.Must(t, db.Close())
 	config := writeFile(t, dir, "config.toml", "[index]\npath = \"a.bdx\"\n[smtp]\nupstream = \"maildir:mail\"\n[[list]]\nname = \"desk\"\n[list.source]\nkind = \"sqlite\"\ndsn = \"sqlite:"+filepath.Join(dir, "mail.db")+"\"\nquery = \"select entry from senders\"\n")
 	code, stdout, stderr := blockd(t, "", "source", "test", "-c", config, "desk")
-	if code != 0 || !strings.Contains(stdout, "public-suffix: a single label: everybody's names are below it") || !strings.Contains(stdout, "bulk.example  block   tree") {
-		t.Errorf("source test: %d\n%s%s", code, stdout, stderr)
-	}
+	testkit.Got(code, stdout, stderr)(t, "source test", 0, "…public-suffix: a single label: everybody's names are below it…bulk.example  block   tree…", "…")
 	code, stdout, stderr = blockd(t, "", "compile", "-c", config)
-	if code != 0 || stderr != "" || !strings.Contains(stdout, "a.bdx.mirror/desk/current: 64 files") {
-		t.Errorf("compile: %d\n%s%s", code, stdout, stderr)
-	}
+	testkit.Got(code, stderr, stdout)(t, "compile", 0, "", "…a.bdx.mirror/desk/current: 64 files…")
 	if code, stdout, stderr = blockd(t, "", "check", "--file", "-c", config, "x@bulk.example", "x@there.com"); code != 0 || !strings.Contains(stdout, "x@bulk.example\tblocked") || !strings.Contains(stdout, "x@there.com\tclear") {
 		t.Errorf("check: %d\n%s%s", code, stdout, stderr)
 	}

@@ -49,7 +49,5 @@ func TestSubscribeFaults(t *testing.T) {
 	says(t, 0, "no daemon runs; it takes this up when it starts", "subscribe", "-c", file, "ipsum-4")
 	text := string(testkit.Read(t, file))
 	testkit.Write(t, file, strings.Replace(text, time.Now().UTC().Format(time.DateOnly), "2020-01-31", 1))
-	if code, out, _ := blockd(t, "", "subscribe", "-c", file, "ipsum-4"); code != 0 || !strings.Contains(out, "It would have refused nobody.") || !strings.Contains(out, "To let it count: blockd subscribe --enforce ipsum-4") {
-		t.Errorf("after a week: %d, %q", code, out)
-	}
+	testkit.Got(blockd(t, "", "subscribe", "-c", file, "ipsum-4"))(t, "after a week", 0, "…It would have refused nobody.…To let it count: blockd subscribe --enforce ipsum-4…", "…")
 }
