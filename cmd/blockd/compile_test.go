@@ -112,7 +112,8 @@ func TestCompileAccepts(t *testing.T) {
 			runs(t, args...)
 			writeFile(t, dir, "l.txt", tt.text)
 			code, _, stderr := blockd(t, "", args...)
-			testkit.Got(code, stderr)(t, "exit", 1, "…list l: "+dir+"/l.txt:…"+tt.want+"…stays as it is…")
+			testkit.Equal(t, stderr, code, 1)
+			testkit.Has(t, stderr, "list l: "+dir+"/l.txt:", tt.want, "stays as it is")
 			testkit.Equal(t, fmt.Sprintf("--accept is named: %t", !tt.taken), strings.Contains(stderr, "--accept"), tt.taken)
 			code, _, stderr = blockd(t, "", append(args, "--accept")...)
 			if tt.taken && (code != 0 || stderr != "accepted: list l: "+dir+"/l.txt: "+tt.want+"\n") || !tt.taken && code != 1 {
