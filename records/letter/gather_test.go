@@ -150,7 +150,7 @@ func TestLetters(t *testing.T) {
 		if *update {
 			testkit.Write(t, path, text)
 		}
-		testkit.Equal(t, fmt.Sprintf("%s", name), text, string(testkit.Read(t, path)))
+		testkit.Equal(t, name, text, string(testkit.Read(t, path)))
 		testkit.Equal(t, fmt.Sprintf("%s: Empty", name), l.Empty(), name == "quiet" || name == "none")
 		for line := range strings.Lines(text) {
 			line = strings.TrimSuffix(line, "\n")

@@ -237,7 +237,7 @@ func TestTheEndOfTheDaemonIsNoRecoveryEither(t *testing.T) {
 		})
 		x.Run(ctx)
 		x.counted(0, 0, 1, 0)
-		testkit.Equal(t, fmt.Sprintf("%s", x.log), strings.Count(x.log.String(), "\n"), 1)
+		testkit.Equal(t, x.log.String(), strings.Count(x.log.String(), "\n"), 1)
 	})
 }
 

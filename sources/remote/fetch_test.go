@@ -71,7 +71,7 @@ func TestAListIsFetchedOnceAndThenOnlyAskedFor(t *testing.T) {
 	}
 	testkit.Equal(t, "requests without a condition", p.whole.Load(), 1)
 	x.counted(1, 1, 0, 0)
-	testkit.Equal(t, fmt.Sprintf("%s", x.log), strings.Count(x.log.String(), "\n"), 1)
+	testkit.Equal(t, x.log.String(), strings.Count(x.log.String(), "\n"), 1)
 	p.set(list+"new.example\n", `"2"`)
 	x.fetch()
 	x.holds(list + "new.example\n")

@@ -118,7 +118,7 @@ func TestRunAsksBySchedule(t *testing.T) {
 		}
 		testkit.AtLeast(t, "different pauses", len(different), 50)
 		x.counted(1, float64(len(c.asked)-1), 0, 0)
-		testkit.Equal(t, fmt.Sprintf("%s", x.log), strings.Count(x.log.String(), "\n"), 1)
+		testkit.Equal(t, x.log.String(), strings.Count(x.log.String(), "\n"), 1)
 	})
 }
 

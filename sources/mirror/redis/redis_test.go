@@ -270,6 +270,30 @@ func TestLostAfterTheRead(t *testing.T) {
 	mirrortest.WantTooOld(t, "another change came", s, mark)
 }
 
+// After a FLUSHALL the list is empty, and its reader learns so by a full read: whether that may serve is for the gate.
+func TestFlushAll(t *testing.T) {
+	testkit.Peer(t, "redis-server")
+	r := redisserver.Start(t)
+	c := client(t, r.Address)
+	for _, shards := range []int{0, 4} {
+		o := Options{DSN: r.URL(), List: "flushed", Shards: shards}
+		s, w, x := open(t, o), newWriter(t, c, o), table{}
+		for i := range 40 {
+			w.do("put", fmt.Sprintf("%d.example", i), "")
+		}
+		mark := x.read(t, s)
+		testkit.Must(t, c.FlushAll(t.Context()).Err())
+		if _, err := x.changes(t.Context(), s, mark); !errors.Is(err, mirror.ErrTooOld) || len(x) != 40 {
+			t.Errorf("%d entries, %v", len(x), err)
+		}
+		mark = x.read(t, s)
+		x.want(t)
+		w.do("put", "new.example", "")
+		x.follow(t, s, mark)
+		x.want(t, mirror.Row{Entry: "new.example"})
+	}
+}
+
 // A hash that goes while it is read ends with the cursor 0, as a whole one does.
 func TestHalfARead(t *testing.T) {
 	r, c := server(t)
