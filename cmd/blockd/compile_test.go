@@ -10,7 +10,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pelletier/go-toml/v2"
+
 	"blockd/internal/testkit"
+	"blockd/lists"
 )
 
 func TestCompileListsOfTheCommandLine(t *testing.T) {
@@ -249,5 +252,80 @@ func TestWhatRootCompilesBelongsToTheFoldersOwner(t *testing.T) {
 	// two lists and their receipts in folders that were made for them, and the two of ours.
 	if seen < 16 {
 		t.Errorf("%d files in the state folder, want 16 or more", seen)
+	}
+}
+
+// What protects without being said is printed, and what is printed still loads.
+func TestConfigPrintsWhatIsProtected(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("BLOCKD_SMTP_TRUSTED", "10.0.0.0/8, 192.0.2.7")
+	file := writeFile(t, dir, "config.toml", "[smtp]\nhostname = \"mx.here.example\"\n[index]\nprotected = [\"there.example\"]\nmax_grow = 3\n")
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"--defaults"}, []string{"protected = []\nmax_protected = 5\nmax_bad_ratio = 0.25\nmax_shrink = 0.5\nmax_grow = 10.0\nallow_public_suffix = false\n", "index.protected:\n# gmail.com "}},
+		{[]string{"--effective", "-c", file}, []string{"trusted = ['10.0.0.0/8', '192.0.2.7']\n", "protected = ['there.example']\n", "max_grow = 3.0\n", "# here.example and mx.here.example:\n# gmail.com "}},
+	} {
+		code, stdout, stderr := blockd(t, "", append([]string{"config"}, tt.args...)...)
+		testkit.MustEqual(t, stderr, code, 0)
+		testkit.Has(t, stdout, tt.want...)
+		for _, name := range lists.ShippedProtected() {
+			testkit.Has(t, stdout, " "+name)
+		}
+		for line := range strings.Lines(stdout) {
+			if len(line) > 80 && line[0] == '#' {
+				t.Errorf("a line of %d octets: %s", len(line), line)
+			}
+		}
+		var tree map[string]any
+		if err := toml.Unmarshal([]byte(stdout), &tree); err != nil {
+			t.Errorf("config %q: %v", tt.args, err)
+		}
+	}
+}
+
+// Without a daemon the key beside the index says for which senders a list counts.
+func TestPercentWithoutADaemon(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "lists/a.txt", "bad.example\n")
+	writeFile(t, dir, "trial/a.txt", "bulk.example\n")
+	writeFile(t, dir, "trial/b.txt", "bulk.example\n!boss@bulk.example\n")
+	tables := func(more string) string {
+		return anyPorts + `
+[[list]]
+name = "tenth"
+path = "trial/a.txt"
+format = "plain"
+percent = 10
+
+[[list]]
+name = "out"
+path = "trial/b.txt"
+format = "plain"
+` + more
+	}
+	file := writeFile(t, dir, "config.toml", tables("percent = 10"))
+	runs(t, "compile", "-c", file)
+	testkit.Got(blockd(t, "", "check", "-c", file, "a@bulk.example"))(t, "without the key", "…", "…", "…for which senders a list with percent counts is not known: open …")
+	writeFile(t, dir, "var/a.bdx.percent.key", "000102030405060708090a0b0c0d0e0f\n")
+	_, out, _ := blockd(t, "", "check", "--explain", "-c", file, "a@bulk.example")
+	for _, want := range []string{"list tenth: block bulk.example and all below it (this list counts for 10 % of senders; and for this one)",
+		"list out: block bulk.example and all below it (this list counts for 10 % of senders; not for this one)"} {
+		testkit.Has(t, out, want)
+	}
+	if _, out, _ := blockd(t, "", "lists", "-c", file); strings.Count(out, "block 10%") != 2 {
+		t.Errorf("lists: %s", out)
+	}
+	for text, want := range map[string]string{
+		"percent = 0":                      "list.percent: want 0.01 to 100, have 0",
+		"percent = 101":                    "list.percent: want 0.01 to 100, have 101",
+		"percent = nan":                    "list.percent: want 0.01 to 100, have NaN",
+		"percent = 10\naction = \"allow\"": "has no effect with action = \"allow\"",
+	} {
+		file := writeFile(t, dir, "config.toml", tables(text))
+		if code, out, stderr := blockd(t, "", "config", "--check", "-c", file); code == 0 || !strings.Contains(out+stderr, want) {
+			t.Errorf("%s: %d, %q, want %q", text, code, out+stderr, want)
+		}
 	}
 }

@@ -1,14 +1,24 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"blockd/doors/httpapi"
+	"blockd/doors/receipt"
 	"blockd/index/live"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/nameserver"
+	"blockd/records/history"
 )
 
 // The command that undoes a removal is one, for entries that look like options too.
@@ -111,4 +121,207 @@ func TestEntriesAddedWithoutADaemonAreTidied(t *testing.T) {
 	}
 	set := testkit.Value(live.Read(filepath.Join(dir, "x.bdx.live")))(t)
 	testkit.Equal(t, "entries", set.Len(), 1001)
+}
+
+// Moved to Junk, the sender is blocked for this user alone; moved back, not any more. What the user has made himself stays.
+func TestJunk(t *testing.T) {
+	dir := t.TempDir()
+	path := testkit.Write(t, filepath.Join(dir, "config.toml"), "[live]\nfolder = \"live\"\n")
+	const mail = "Return-Path: <promo@bulk.example>\nFrom: My Bank <info@bank.example>\n\nhello\n"
+	goes(t, path, []step{
+		{mail, "junk --recipient Anna+shop@here.example", 0, "added: block promo@bulk.example for anna@here.example until "},
+		{mail, "junk --recipient anna@here.example --undo", 0, "removed: block promo@bulk.example"},
+		{mail, "junk --recipient anna@here.example --ham", 0, "promo@bulk.example was not blocked"},
+		{"Return-Path: <bob@here.example>\n\n", "junk --recipient anna@here.example", 3, "of your own domain; if that is meant, say --force"},
+		{"Return-Path: <bob@here.example>\n\n", "junk --recipient anna@here.example --force", 0, "added: block bob@here.example for anna@here.example"},
+		{"Return-Path: <bob@here.example>\n\n", "junk --recipient anna@here.example --undo", 0, "removed: block bob@here.example"},
+		{"Return-Path: <someone@gmail.com>\n\n", "junk --recipient anna@here.example", 3, "at a protected domain"},
+		{"Return-Path: <>\n\n", "junk --recipient anna@here.example --json", 1, `"result":"refused"`},
+		{strings.ReplaceAll(mail, "hello", strings.Repeat("hello\n", 1<<18)), "junk --recipient anna@here.example --for 1h", 0, "added: block promo@bulk.example"},
+		{mail, "junk --recipient anna@here.example --undo", 0, "removed: block"},
+		{mail, "junk --recipient here.example", 2, "want --recipient"},
+		{mail, "junk --recipient anna@here.example --for never", 2, "want how long"},
+		{"", "add promo@bulk.example --owner anna@here.example --action allow", 0, "added: allow promo@bulk.example for anna@here.example"},
+		{mail, "junk --recipient anna@here.example", 1, "the user has an entry of his own, allow"},
+		{"", "list --owner anna@here.example", 0, "promo@bulk.example"},
+		{"", "list", 0, "no live entries"},
+		{"", "remove promo@bulk.example --owner anna@here.example", 0, "undo: blockd add"},
+	})
+}
+
+// Three users who agree make a proposal, which the journal of one file and no daemon show alike; complaints count only if the history bears them out.
+func TestProposalsOfFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := testkit.Write(t, filepath.Join(dir, "config.toml"), "[http]\nlisten = \"\"\n[live]\nfolder = \"live\"\n[junk]\nagree = 3\n")
+	log := testkit.Value(history.Open(history.Settings{Folder: filepath.Join(dir, "var/blockd.bdx.history"), Max: history.MinMax, Keep: time.Hour}))(t)
+	log.Add(history.Record{Time: time.Now(), Door: "smtp", Outcome: "accept", Verdict: "clear", Client: netip.MustParseAddr("192.0.2.7"), Sender: "promo@bulk.example", Recipient: "Carl@here.example"})
+	log.Close()
+	complaint := testkit.Write(t, filepath.Join(dir, "complaints/new/1"), arf("abuse", "promo@bulk.example", "carl@here.example", "192.0.2.7"))
+	forged := testkit.Write(t, filepath.Join(dir, "forged"), arf("abuse", "promo@bulk.example", "dora@here.example", "192.0.2.7"))
+	const mail = "Return-Path: <promo@bulk.example>\n\nhello\n"
+	goes(t, path, []step{
+		{"", "proposals", 1, "nothing found"},
+		{mail, "junk --recipient anna@here.example", 0, "added"},
+		{mail, "junk --recipient anna+shop@here.example --for 2d", 0, "replaced"},
+		{mail, "junk --recipient bob@here.example", 0, "added"},
+		{"", "proposals", 1, "nothing found"},
+		{"", "complaints " + forged, 1, "forged: nothing is counted: the history has no accepted message from promo@bulk.example by 192.0.2.7 to dora@here.example"},
+		{"hello", "complaints", 1, "standard input: refused: nothing is blocked: this is no message"},
+		{"", "proposals", 1, "nothing found"},
+		{"", "complaints " + filepath.Dir(filepath.Dir(complaint)), 0, "taken: promo@bulk.example, by carl@here.example"},
+		{"", "complaints " + forged + "x " + filepath.Dir(filepath.Dir(complaint)), 2, "taken: promo@bulk.example, by carl@here.example"},
+		{"", "complaints " + forged + "x " + filepath.Dir(filepath.Dir(complaint)), 2, "forgedx: no such file or directory"},
+		{"", "complaints " + forged + "x " + filepath.Dir(filepath.Dir(complaint)), 2, "1 of 2 complaints could not be handed in"},
+		{"", "proposals", 0, "promo@bulk.example  open   3      1        1"},
+		{"", "proposals adopt promo@bulk.example", 1, "it decides about proposals, so start it"},
+		{mail, "junk --recipient bob@here.example --undo", 0, "removed"},
+		{"", "proposals", 1, "nothing found"},
+		{"", "audit --action complaint.take", 0, "promo@bulk.example"},
+		{"", "proposals --state odd", 2, "want open, adopted or declined"},
+	})
+}
+
+// arf is a complaint in the Abuse Reporting Format.
+func arf(kind, sender, user, client string) string {
+	return strings.ReplaceAll(fmt.Sprintf(`From: <fbl@reports.example>
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=feedback-report; boundary="b"
+
+--b
+Content-Type: text/plain
+
+This is a complaint.
+
+--b
+Content-Type: message/feedback-report
+
+Feedback-Type: %s
+User-Agent: Test/1
+Version: 1
+Original-Mail-From: <%s>
+Original-Rcpt-To: <%s>
+Source-IP: %s
+
+--b
+Content-Type: message/rfc822
+
+From: My Bank <info@bank.example>
+
+hello
+--b--
+`, kind, sender, user, client), "\n", "\r\n")
+}
+
+// Without a daemon a pause is kept for the next one, and check knows of it.
+func TestPauseWithoutADaemon(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n!boss@bulk.example\n")
+	writeFile(t, dir, "lists/b.txt", "friend.example\n")
+	writeFile(t, dir, "lists/c.txt", "trial.example\n")
+	file := writeFile(t, dir, "config.toml", anyPorts+`
+[[list]]
+name = "b"
+path = "lists/b.txt"
+format = "plain"
+action = "allow"
+
+[[list]]
+name = "c"
+path = "lists/c.txt"
+format = "plain"
+mode = "shadow"
+`)
+	runs(t, "compile", "-c", file)
+	goes(t, file, []step{
+		{"", "check x@bulk.example", 0, "x@bulk.example\tblocked\tbad:1\tbulk.example"},
+		{"", "resume bad", exitFault, `list "bad" is not paused`},
+		{"", "pause", exitUsage, "want one list"},
+		{"", "pause bad b", exitUsage, "want one list"},
+		{"", "pause bad --for soon", exitUsage, "--for: want how long"},
+		{"", "pause bad --for 32d", exitFault, "31 days at most"},
+		{"", "pause none", exitFault, `there is no list "none"`},
+		{"", "pause b", exitFault, "lets senders in and refuses nobody"},
+		{"", "pause c", exitFault, "is in shadow mode and refuses nobody"},
+		{"", "pause bad --for 2h", 0, "paused: bad does not count until"},
+		{"", "check x@bulk.example", 1, "x@bulk.example\tclear\tbad:1\tbulk.example\tpaused"},
+		{"", "check boss@bulk.example", 1, "boss@bulk.example\tallowed\tbad:2"},
+		{"", "check --explain x@bulk.example", 1, "(paused: does not count)"},
+		{"", "pause live", 0, "paused: live does not count until"},
+		{"", "resume bad", 0, "resumed: bad counts"},
+		{"", "check x@bulk.example", 0, "x@bulk.example\tblocked"},
+	})
+}
+
+// Somebody is refused, reads why, asks, is let in, and the next mail arrives; others are declined. What is decided lasts.
+func TestServeReceipts(t *testing.T) {
+	dir := t.TempDir()
+	text := strings.Replace(anyPorts, "[index]\n", "[receipts]\nlisten = \"127.0.0.1:0\"\n[refusal]\ncontact = \"https://lists.here.example/r/%ref\"\n[auth]\nresolver = \""+nameserver.Serve(t, nameserver.Zone{"TXT bulk.example": {"v=spf1 ip4:127.0.0.1 -all"}}).Address+"\"\n[index]\n", 1)
+	file := writeFile(t, dir, "config.toml", text)
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+	d := serveIn(t, dir, "smtp", "http", "receipts")
+	d.wait(t, "upstream ready")
+	page := "http://" + d.wait(t, "receipts listens")["address"].(string) + "/r/"
+	refused := regexp.MustCompile(`^550 5\.7\.1 <[^>]*>: Sender address rejected: listed in bad \(ref ([0-9a-z]{16})\) https://lists\.here\.example/r/([0-9a-z]{16})$`)
+	refuse := func(sender string) (ref string) {
+		t.Helper()
+		m := refused.FindStringSubmatch(d.send(t, sender, "you@here.example"))
+		if m == nil || m[1] != m[2] {
+			t.Fatalf("%s is refused with %q", sender, m)
+		}
+		return m[1]
+	}
+	ask := func(ref string) (status int, body string) {
+		t.Helper()
+		resp := testkit.Value(http.PostForm(page+ref, url.Values{"note": {"I am a person"}}))(t)
+		defer resp.Body.Close()
+		all := testkit.Value(io.ReadAll(resp.Body))(t)
+		return resp.StatusCode, string(all)
+	}
+	says(t, exitFault, "nothing found", "requests", "-c", file)
+	anna, bert := refuse("anna@bulk.example"), refuse("bert@bulk.example")
+	for _, ref := range []string{anna, bert} {
+		testkit.MustGot(ask(ref))(t, "asked", 200, "…Your request waits for a person…")
+	}
+	code, out, _ := blockd(t, "", "requests", "--json", "-c", file)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var q receipt.Request
+	if code != 0 || len(lines) != 2 || json.Unmarshal([]byte(lines[0]), &q) != nil || q.State != receipt.Open || q.List != "bad" || q.Note != "I am a person" || q.From != "" || q.Recipient != "you@here.example" {
+		t.Errorf("requests: %d, %s", code, out)
+	}
+	testkit.MustGot(blockd(t, "", "requests", "grant", "--for", "10d", "-c", file, anna))(t, "grant", 0, "granted: anna@bulk.example may write until …, with spf or dkim as proof\n", "…")
+	testkit.Begins(t, "let in", d.send(t, "anna@bulk.example", "you@here.example"), "250 ")
+	refuse("bert@bulk.example")
+	testkit.Got(blockd(t, "", "requests", "decline", "-c", file, bert))(t, "decline", 0, "declined: bert@bulk.example\n", "…")
+	for _, args := range [][]string{{"grant", anna}, {"decline", anna}} {
+		if code, _, stderr := blockd(t, "", "requests", args[0], "-c", file, args[1]); code == 0 || !strings.Contains(stderr, "the request is decided already: granted") {
+			t.Errorf("%s once more: %d, %q", args[0], code, stderr)
+		}
+	}
+	if code, _, stderr := blockd(t, "", "requests", "grant", "-c", file, "0123456789abcdef"); code == 0 || !strings.Contains(stderr, "there is no request with this reference") {
+		t.Errorf("a reference of nobody: %d, %q", code, stderr)
+	}
+	if _, metrics := d.get(t, "/metrics"); !strings.Contains(metrics, "\nblockd_receipts_requests_total{result=\"taken\"} 2\n") || !strings.Contains(metrics, "\nblockd_receipts_requests_open 0\n") {
+		t.Error("the metrics do not have the requests")
+	}
+
+	d.end(t)
+	testkit.Got(blockd(t, "", "requests", "--all", "-c", file))(t, "without a daemon", 0, "…"+anna+"  granted…"+bert+"  declined…", "…")
+	if code, _, stderr := blockd(t, "", "requests", "decline", "-c", file, bert); code == 0 || !strings.Contains(stderr, "start it") {
+		t.Errorf("decided without a daemon: %d, %q", code, stderr)
+	}
+	d = serveIn(t, dir, "smtp", "http", "receipts")
+	page = "http://" + d.wait(t, "receipts listens")["address"].(string) + "/r/"
+	testkit.Got(ask(anna))(t, "behind a restart", 200, "…Your request was granted. Send your message again…")
+	testkit.Got(ask(bert))(t, "behind a restart", 200, "…Your request was declined…")
+}
+
+func TestRequestsWords(t *testing.T) {
+	goes(t, testkit.File(t, "config.toml", anyPorts), []step{
+		{"", "requests", exitUsage, `receipts.listen is "", so that nobody can ask to be let in`},
+		{"", "requests grant x", exitFault, `receipts.listen is ""`},
+		{"", "requests grant", exitUsage, "want a reference"},
+		{"", "requests grant --for soon x", exitUsage, "--for: want how long"},
+		{"", "requests --state odd", exitUsage, `--state: want open, granted or declined, have "odd"`},
+		{"", "requests --state open --all", exitUsage, "not both"},
+	})
 }

@@ -3,12 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"blockd/internal/testkit"
+	"blockd/sources/catalogue"
 )
 
 // Questions, and no more than four; a wrong answer is asked for again, a flag answers before.
@@ -92,4 +97,59 @@ func TestInitInterrupted(t *testing.T) {
 	list := filepath.Join(testkit.Root(t), "testdata/lists/example.txt")
 	code := runContext(ctx, []string{"init", "-c", file, "--server", "postfix", "--way", "milter", "--list", "plain=" + list, "--doctor=false"}, strings.NewReader(""), &out, &stderr)
 	testkit.Got(code, stderr.String())(t, "runContext", exitFault, "…interrupted…")
+}
+
+// What cannot be done changes nothing, and says why in a line.
+func TestSubscribeFaults(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+	file := writeFile(t, dir, "config.toml", anyPorts)
+	run := func(args ...string) (int, string) {
+		t.Helper()
+		code, _, stderr := blockd(t, "", append([]string{"subscribe", "-c", file}, args...)...)
+		return code, stderr
+	}
+	for _, tt := range []struct {
+		text string
+		args []string
+		code int
+		want string
+	}{
+		{anyPorts, []string{"no-such-list"}, exitFault, "no such list in the catalogue"},
+		{anyPorts, []string{"--enforce", "disposable-domains"}, exitFault, "disposable-domains is not subscribed to"},
+		{anyPorts, []string{"--remove", "disposable-domains"}, exitFault, "disposable-domains is not subscribed to"},
+		{anyPorts, []string{"--remove", "--enforce", "disposable-domains"}, exitUsage, "not both"},
+		{anyPorts, nil, exitUsage, "want one name"},
+		{anyPorts + "[[list]]\nname = \"disposable-domains\"\npath = \"lists/a.txt\"\n", []string{"disposable-domains"}, exitFault, `has this list already, as "disposable-domains"`},
+		{"[smtp\n", []string{"disposable-domains"}, exitFault, "config.toml:1"},
+		{anyPorts + "# subscribed: disposable-domains, 2026-11-23. x\n[[list]]\nname = \"x\"\npath = \"lists/a.txt\"\n", []string{"--remove", "disposable-domains"}, exitFault, "was changed by hand"},
+	} {
+		testkit.Write(t, file, tt.text)
+		if code, stderr := run(tt.args...); code != tt.code || !strings.Contains(stderr, tt.want) {
+			t.Errorf("%v: %d, %q, want %q", tt.args, code, stderr, tt.want)
+		}
+		testkit.Equal(t, fmt.Sprintf("%v: the file is now", tt.args), string(testkit.Read(t, file)), tt.text)
+	}
+	testkit.Write(t, file, anyPorts)
+	link := filepath.Join(dir, "link.toml")
+	testkit.Must(t, os.Symlink("config.toml", link))
+	says(t, exitFault, "is a link to config.toml", "subscribe", "-c", link, "disposable-domains")
+	says(t, 0, "no daemon runs; it takes this up when it starts", "subscribe", "-c", file, "ipsum-4")
+	text := string(testkit.Read(t, file))
+	testkit.Write(t, file, strings.Replace(text, time.Now().UTC().Format(time.DateOnly), "2020-01-31", 1))
+	testkit.Got(blockd(t, "", "subscribe", "-c", file, "ipsum-4"))(t, "after a week", 0, "…It would have refused nobody.…To let it count: blockd subscribe --enforce ipsum-4…", "…")
+}
+
+func TestCatalogue(t *testing.T) {
+	want := testkit.Value(catalogue.Lists())(t)
+	var text, object strings.Builder
+	testkit.MustEqual(t, "exit", run([]string{"catalogue"}, strings.NewReader(""), &text, io.Discard), 0)
+	testkit.MustEqual(t, "exit", run([]string{"catalogue", "--json"}, strings.NewReader(""), &object, io.Discard), 0)
+	var got []catalogue.List
+	testkit.Must(t, json.Unmarshal([]byte(object.String()), &got))
+	testkit.MustEqual(t, "lists in JSON", len(got), len(want))
+	for i, l := range want {
+		testkit.Equal(t, "JSON", got[i], l)
+		testkit.Has(t, text.String(), l.Name, l.Licence, l.URL, l.Complaints, l.Judged.String())
+	}
 }

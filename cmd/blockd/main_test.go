@@ -2,13 +2,21 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
 
+	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/version"
 	"blockd/internal/testkit"
 )
 
@@ -183,4 +191,147 @@ func TestTheFolderGoesBeforeTheMachine(t *testing.T) {
 	testkit.Equal(t, "with the machine's file", firstFile(here, machine), machine)
 	writeFile(t, dir, "config.toml", "")
 	testkit.Equal(t, "with both", firstFile(here, machine), here)
+}
+
+// The shell's own way is asked: the hidden command that its script runs.
+func TestCompletionKnowsListsAndEntries(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "config.toml", "[smtp]\nlisten = \"\"\n[[list]]\nname = \"spam\"\npath = \"spam.txt\"\n[[list]]\nname = \"scam\"\npath = \"scam.txt\"\n[[list]]\nname = \"other\"\npath = \"other.txt\"\n")
+	for _, list := range []string{"spam.txt", "scam.txt", "other.txt"} {
+		writeFile(t, dir, list, "bulk.example\n")
+	}
+	config := filepath.Join(dir, "config.toml")
+	var out, log bytes.Buffer
+	if code := run([]string{"add", "-c", config, "spam@bulk.example", "scam.example"}, nil, &out, &log); code != 0 {
+		t.Fatalf("blockd add ended with %d: %s", code, &log)
+	}
+	const end = ":4\n" // and no files beside
+	for _, tt := range []struct {
+		words []string
+		want  string
+	}{
+		{[]string{"export", "-c", config, "--list", ""}, "spam\tDIR/spam.txt\nscam\tDIR/scam.txt\nother\tDIR/other.txt\n" + end},
+		{[]string{"export", "-c", config, "--list", "s"}, "spam\tDIR/spam.txt\nscam\tDIR/scam.txt\n" + end},
+		{[]string{"history", "-c", config, "--list", "o"}, "other\tDIR/other.txt\n" + end},
+		{[]string{"replay", "-c", config, "--as", "sp"}, "spam\tDIR/spam.txt\n" + end},
+		{[]string{"remove", "-c", config, "spam@"}, "spam@bulk.example\n" + end},
+		{[]string{"remove", "-c", config, "scam.example", "s"}, "spam@bulk.example\n" + end},
+		{[]string{"remove", "-c", filepath.Join(dir, "none.toml"), ""}, end},
+	} {
+		out.Reset()
+		if code := run(append([]string{"__complete"}, tt.words...), nil, &out, &log); code != 0 {
+			t.Errorf("%q ended with %d: %s", tt.words, code, &log)
+		}
+		testkit.Equal(t, fmt.Sprintf("%q offers", tt.words), string(bytes.ReplaceAll(out.Bytes(), []byte(dir), []byte("DIR"))), tt.want)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "none.toml")); err == nil {
+		t.Error("a configuration was made")
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, out, errs := blockd(t, "", "version", "--json")
+	var v version.Info
+	if err := json.Unmarshal([]byte(out), &v); code != 0 || err != nil || v.Version == "" || !strings.HasPrefix(v.Go, "go1.") || len(v.Modules) == 0 {
+		t.Errorf("version --json = %d, %v: %s%s", code, err, out, errs)
+	}
+	code, out, _ = blockd(t, "", "version")
+	if code != 0 || !strings.HasPrefix(out, "blockd    "+v.Version+"\n") || !strings.Contains(out, "\ngo        "+v.Go+"\n") {
+		t.Errorf("version = %d:\n%s", code, out)
+	}
+	code, out, _ = blockd(t, "", "version", "--licences")
+	if code != 0 || !strings.Contains(out, "github.com/spf13/cobra v") || !strings.Contains(out, "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION") {
+		t.Errorf("version --licences = %d, %d octets", code, len(out))
+	}
+	if code, _, errs := blockd(t, "", "version", "--json", "--licences"); code != exitUsage || !strings.Contains(errs, "not both") {
+		t.Errorf("both: %d %s", code, errs)
+	}
+}
+
+// TestLicencesAreOfWhatIsLinkedIn holds that no module is in the program without its licence, and that versions agree.
+func TestLicencesAreOfWhatIsLinkedIn(t *testing.T) {
+	table, _, _ := strings.Cut(licences, "\n\n")
+	var have []string
+	for line := range strings.Lines(table) {
+		words := strings.Fields(line)
+		testkit.MustEqual(t, fmt.Sprintf("a line of licences.txt: %q", line), len(words), 3)
+		have = append(have, words[0]+" "+words[1])
+	}
+	out := testkit.Value(exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", ".").Output())(t)
+	for line := range strings.Lines(string(out)) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(have, line) {
+			t.Errorf("licences.txt lacks %s: make licences", line)
+		}
+	}
+	if !slices.Contains(have, "std -") {
+		t.Error("licences.txt lacks Go's own library")
+	}
+}
+
+func manPage(t *testing.T, name string) []string {
+	t.Helper()
+	text := testkit.Read(t, testkit.Root(t)+"/docs/man/"+name)
+	return strings.Split(string(text), "\n")
+}
+
+// blockd(8) names the commands and their flags, no others.
+func TestManPageOfTheProgram(t *testing.T) {
+	want := map[string]bool{}
+	for _, cmd := range newRoot().Commands() {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			want["--"+f.Name] = true
+			if f.Shorthand != "" {
+				want["-"+f.Shorthand] = true
+			}
+		})
+	}
+	got := map[string]bool{}
+	described := regexp.MustCompile(`\bFl (\\-)?([a-z]+(?:\\-[a-z]+)*)`)
+	synopsis := map[string]bool{}
+	for _, line := range manPage(t, "blockd.8") {
+		if strings.HasPrefix(line, ".It Fl ") {
+			for _, m := range described.FindAllStringSubmatch(line, -1) {
+				got[strings.ReplaceAll(m[1]+"-"+m[2], `\-`, "-")] = true
+			}
+		}
+		if name, ok := strings.CutPrefix(line, ".Cm "); ok {
+			synopsis[name] = true
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("blockd(8) describes the flags\n%q, want\n%q", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+	}
+	for _, cmd := range newRoot().Commands() {
+		if !cmd.Hidden && !synopsis[cmd.Name()] {
+			t.Errorf("blockd(8) has no command %s", cmd.Name())
+		}
+	}
+}
+
+// What is shipped runs without a word of warning, and its lists are clean.
+func TestReferenceConfigurationIsGood(t *testing.T) {
+	reference := filepath.Join(testkit.Root(t), "config.toml")
+	testkit.Got(blockd(t, "", "config", "--check", "-c", reference))(t, "config --check", 0, "…no warnings…", "…")
+	c := testkit.Value(config.Load(reference))(t)
+	for _, l := range c.Lists {
+		runs(t, "lint", "--format", l.Format, l.Path)
+	}
+}
+
+// The command says what package config finds, and sums it up.
+func TestConfigCheck(t *testing.T) {
+	good := testkit.File(t, "config.toml", "[smtp]\nupstream = \"maildir:mail\"\n[http]\nlisten = \"\"\n")
+	bad := testkit.File(t, "config.toml", "[smtp]\nlisten = 25\nreject_at = \"rctp\"\n")
+	for _, tt := range []struct {
+		file           string
+		code           int
+		stdout, stderr string
+	}{
+		{good, 0, good + ": warning: no [[list]] blocks: nothing will be refused\n" + good + ": good, no lists, 1 warning\n", ""},
+		{bad, 1, "", bad + ":2: smtp.listen: want a text in quotes, have 25\n" + bad + `:3: smtp.reject_at: want "rcpt" or "mail", have "rctp"` +
+			"\nblockd config: " + bad + ": 2 faults\n"},
+	} {
+		code, stdout, stderr := blockd(t, "", "config", "--check", "-c", tt.file)
+		testkit.Got(code, stdout, stderr)(t, "config --check", tt.code, tt.stdout, tt.stderr)
+	}
 }

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +14,10 @@ import (
 	"time"
 
 	"blockd/doors/httpapi"
+	"blockd/index/live/shared/redis"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/postgresserver"
+	"blockd/internal/testkit/redisserver"
 	"blockd/sources/roster"
 )
 
@@ -157,4 +164,214 @@ func TestChannelOverHTTP(t *testing.T) {
 	}
 	testkit.Write(t, list, "bad.example\n")
 	testkit.Eventually(t, "it publishes by itself again", func() bool { return state().Sequence == 5 })
+}
+
+// sharing begins so many daemons that share live entries by a database.
+func sharing(t *testing.T, kind, dsn string, count int) []*running {
+	t.Helper()
+	var all []*running
+	addresses, asked := make([]string, count), []string{}
+	for i := range addresses {
+		addresses[i] = testkit.Unused(t)
+		asked = append(asked, fmt.Sprintf("%q", "http://"+addresses[i]))
+	}
+	for i := range count {
+		dir := t.TempDir()
+		testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
+		testkit.Write(t, filepath.Join(dir, "live.dsn"), dsn+"\n")
+		testkit.Must(t, os.Chmod(filepath.Join(dir, "live.dsn"), 0o600))
+		address := addresses[i]
+		testkit.Write(t, filepath.Join(dir, "config.toml"), strings.Replace(anyPorts, "[http]\nlisten = \"127.0.0.1:0\"", "[http]\nlisten = \""+address+"\"", 1)+
+			fmt.Sprintf("[fleet]\nnode = \"mx%d\"\naddress = \"http://%s\"\nask = [%s]\n", i, address, strings.Join(asked[:min(len(asked), 3)], ", "))+"[live]\nshared = \""+kind+"\"\ndsn_file = \"live.dsn\"\nname = \"eu-mx\"\n")
+		all = append(all, serveIn(t, dir, "smtp", "http"))
+	}
+	for _, d := range all {
+		testkit.Eventually(t, "the database answers", func() bool {
+			status, out, _ := d.command("live", "status")
+			return status == 0 && strings.Contains(out, "answers   yes")
+		})
+	}
+	return all
+}
+
+// command runs a command with the daemon's configuration.
+func (d *running) command(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	at := 1
+	if args[0] == "token" || args[0] == "live" {
+		at = 2
+	}
+	args = append(append(args[:at:at], "-c", filepath.Join(d.dir, "config.toml")), args[at:]...)
+	code = run(args, nil, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func (d *running) must(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, errs := d.command(args...)
+	testkit.MustEqual(t, fmt.Sprintf("%q: %s", args, errs), code, 0)
+	return out
+}
+
+// post sends JSON with a token, and returns the answer.
+func (d *running) post(t *testing.T, token, path, body string) (status int, answer string) {
+	t.Helper()
+	req := testkit.Value(http.NewRequest("POST", d.http+path, strings.NewReader(body)))(t)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp := testkit.Value(http.DefaultClient.Do(req))(t)
+	defer resp.Body.Close()
+	text := testkit.Value(io.ReadAll(resp.Body))(t)
+	return resp.StatusCode, string(text)
+}
+
+// What is added, removed or revoked on one machine acts on the others.
+func TestDaemonsShare(t *testing.T) {
+	test := func(t *testing.T, kind, dsn string) {
+		all := sharing(t, kind, dsn, 3)
+		a, b, c := all[0], all[1], all[2]
+		a.must(t, "add", "spam@phish.example", "--why", "phish")
+		for _, d := range all {
+			d.waitBlocked(t, "spam@phish.example", true)
+		}
+		token := strings.TrimSpace(a.must(t, "token", "new", "--name", "desk", "--write"))
+		var answer struct {
+			Results []struct{ Entry struct{ Rev uint64 } }
+		}
+		testkit.Eventually(t, "the token on B", func() bool {
+			status, text := b.post(t, token, "/v1/entries", `{"entry":"two.example","why":"by a token"}`)
+			return status == 200 && json.Unmarshal([]byte(text), &answer) == nil
+		})
+		c.waitBlocked(t, "x@two.example", true)
+		rev := answer.Results[0].Entry.Rev
+		testkit.Got(c.post(t, token, "/v1/entries", fmt.Sprintf(`{"entry":"two.example","why":"once more","if_rev":%d}`, rev)))(t, fmt.Sprintf("if_rev %d", rev), 200, "…")
+		status, text := a.post(t, token, "/v1/entries", fmt.Sprintf(`{"entry":"two.example","why":"too late","if_rev":%d}`, rev))
+		if status != 409 || !strings.Contains(text, `"was":{"entry":"two.example"`) || !strings.Contains(text, "once more") {
+			t.Errorf("an old revision: %d %s", status, text)
+		}
+		testkit.Has(t, b.must(t, "token", "list"), "desk", "fleet")
+		// One view of all, and one question about what they have decided.
+		testkit.Eventually(t, "all nodes report", func() bool {
+			var v httpapi.FleetView
+			out := a.must(t, "fleet", "--json")
+			if strings.Contains(out, "null") {
+				t.Fatalf("a node that is well has something that is null, which pages cannot draw: %s", out)
+			}
+			return json.Unmarshal([]byte(out), &v) == nil && len(v.Nodes) == 3 && v.Nodes[2].Node == "mx2" && v.Nodes[2].LiveUp
+		})
+		testkit.Got(b.command("doctor"))(t, "doctor", "…", "…ok       live  …       fleet  …", "…")
+		testkit.Has(t, b.must(t, "fleet"), "mx0", "live rev")
+		c.send(t, "x@two.example", "bob@here.example")
+		t.Setenv("BLOCKD_TOKEN", token)
+		testkit.Eventually(t, "a decision of another node", func() bool {
+			code, out, _ := a.command("history", "--fleet", "--sender", "x@two.example", "--outcome", "refuse")
+			return code == 0 && strings.Contains(out, "mx2")
+		})
+		t.Setenv("BLOCKD_TOKEN", "")
+		testkit.Got(a.command("history", "--fleet", "--sender", "nobody@two.example"))(t, "without a token", 1, "…", "…mx2: it wants a token that may read…")
+		b.must(t, "token", "revoke", "desk")
+		for _, d := range all {
+			testkit.Eventually(t, "the token is refused", func() bool {
+				status, _ := d.post(t, token, "/v1/entries", `{"entry":"three.example"}`)
+				return status == 401
+			})
+		}
+		c.must(t, "remove", "spam@phish.example")
+		for _, d := range all {
+			d.waitBlocked(t, "spam@phish.example", false)
+		}
+		// Without a daemon the command reaches the others, too.
+		testkit.Equal(t, "ended with", c.end(t), 0)
+		c.must(t, "add", "four.example", "--why", "no daemon here")
+		for _, d := range all[:2] {
+			d.waitBlocked(t, "x@four.example", true)
+		}
+	}
+	t.Run("postgres", func(t *testing.T) {
+		server, err := postgresserver.Open()
+		if err != nil {
+			testkit.Missing(t, "PostgreSQL is not installed (make peers)")
+		}
+		t.Cleanup(server.Close)
+		name := server.Database(t, "")
+		code, ddl, errs := blockd(t, "", "source", "ddl", "live")
+		testkit.MustEqual(t, "source ddl live: "+errs, code, 0)
+		server.Exec(t, name, ddl) // as an administrator does for a role that may not
+		test(t, "postgres", server.URL("postgres", name))
+	})
+	t.Run("redis", func(t *testing.T) { test(t, "redis", redisserver.Start(t).URL()) })
+}
+
+// While the database is away changes are refused with 503, and mail is answered as before.
+func TestSharedDatabaseAway(t *testing.T) {
+	server := redisserver.Start(t)
+	d := sharing(t, "redis", server.URL(), 1)[0]
+	d.must(t, "add", "one.example")
+	token := strings.TrimSpace(string(testkit.Read(t, filepath.Join(d.dir, "var", "a.bdx.token"))))
+	server.Kill()
+	begun := time.Now()
+	testkit.Got(d.post(t, token, "/v1/entries", `{"entry":"two.example"}`))(t, "away", 503, "…does not answer…")
+	t.Logf("refused after %s", time.Since(begun))
+	if !d.blocks(t, "x@one.example") || d.blocks(t, "x@two.example") {
+		t.Error("what acts has changed")
+	}
+	testkit.Eventually(t, "/readyz tells of it", func() bool {
+		_, text := d.get(t, "/readyz")
+		return strings.Contains(text, "live.shared: ")
+	})
+}
+
+// A node says itself where it can be asked. Neither the operator's token nor the question goes to an address that fleet.ask does not name.
+func TestTheTokenStaysHome(t *testing.T) {
+	server := redisserver.Start(t)
+	d := sharing(t, "redis", server.URL(), 1)[0]
+	asked := make(chan string, 10)
+	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.String() + " " + r.Header.Get("Authorization")
+	}))
+	defer thief.Close()
+	report := testkit.Value(roster.Report{Node: "thief", At: time.Now(), Address: thief.URL}.Encode())(t)
+	e := testkit.Value(redis.Open(server.URL(), "eu-mx"))(t)
+	defer e.Close()
+	testkit.Must(t, e.Report(t.Context(), "thief", report, time.Minute))
+	t.Setenv("BLOCKD_TOKEN", strings.Repeat("secret", 5))
+	testkit.Got(d.command("history", "--fleet", "--sender", "anna@private.example"))(t, "said", "…", "…", "…thief: it says that it is at "+thief.URL+", which fleet.ask does not name…")
+	select {
+	case got := <-asked:
+		t.Errorf("it was asked: %s", got)
+	default:
+	}
+}
+
+// A daemon that asks another daemon (a relay) for changes gets every live entry, and entries that are added to it reach the other one.
+func TestDaemonBehindARelay(t *testing.T) {
+	server := redisserver.Start(t)
+	first := sharing(t, "redis", server.URL(), 1)[0]
+	first.must(t, "add", "before.example")
+	dir := t.TempDir()
+	testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
+	for name, text := range map[string]string{"live.dsn": server.URL(), "relay.token": strings.TrimSpace(first.must(t, "token", "new", "--name", "relay"))} {
+		testkit.Write(t, filepath.Join(dir, name), text+"\n")
+		testkit.Must(t, os.Chmod(filepath.Join(dir, name), 0o600))
+	}
+	testkit.Write(t, filepath.Join(dir, "config.toml"), anyPorts+fmt.Sprintf("[live]\nshared = \"redis\"\ndsn_file = \"live.dsn\"\nname = \"eu-mx\"\nrelays = [%q]\nrelay_token_file = \"relay.token\"\n", first.http))
+	d := serveIn(t, dir, "smtp", "http")
+	d.waitBlocked(t, "x@before.example", true)
+	testkit.Eventually(t, "the relay is asked", func() bool {
+		_, text := first.get(t, "/v1/live/changes?since=0", "Authorization", "Bearer "+strings.TrimSpace(string(testkit.Read(t, filepath.Join(dir, "relay.token")))))
+		return strings.Contains(text, `"entry":"before.example"`)
+	})
+	begun := time.Now()
+	for i := range 5 {
+		first.must(t, "add", fmt.Sprintf("x%d.example", i))
+		d.waitBlocked(t, fmt.Sprintf("x@x%d.example", i), true)
+	}
+	t.Logf("five entries after %s", time.Since(begun))
+	d.must(t, "add", "back.example")
+	first.waitBlocked(t, "x@back.example", true)
+	bearer := "Bearer " + strings.TrimSpace(string(testkit.Read(t, filepath.Join(dir, "relay.token"))))
+	for _, query := range []string{"", "?since=x", "?since=1&wait=31", "?since=1&more=1"} {
+		testkit.Got(first.get(t, "/v1/live/changes"+query, "Authorization", bearer))(t, query, 400, "…")
+	}
+	testkit.Got(first.get(t, "/v1/live/changes?since=0"))(t, "without a token", 401, "…")
 }

@@ -3,13 +3,25 @@ package httpapi
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/index"
+	"blockd/index/live"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/asked"
+	"blockd/policy"
 	"blockd/policy/verdict"
+	"blockd/reload"
 )
 
 func TestCheck(t *testing.T) {
@@ -274,5 +286,196 @@ func TestHalfPair(t *testing.T) {
 	for text, want := range map[string]bool{`"\ud83d\ude00"`: false, `"\\ud800"`: false, `"\\\ud800"`: true, `"\u00e4\n"`: false, `"\uD83D\uDE00\uD83D\uDE00"`: false,
 		`"\ude00\ud83d"`: true, `"\ud83d\n\ude00"`: true, `"\ud83d"`: true, `"\ud83d\`: true, `\`: false, "": false, `"\uZZZZ"`: false} {
 		testkit.Equal(t, text, halfPair([]byte(text)), want)
+	}
+}
+
+// TestListThatIsAsked: a verdict if the store answers, "unknown" if it is away and no other list decides.
+func TestListThatIsAsked(t *testing.T) {
+	s := &asked.Store{}
+	ix, reg, log := build(t, "bad.example\n"), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	checker := policy.New(func() *index.Index { return ix }, policy.Settings{Stores: s.Sets(t, "bad", asked.Name)}, log, reg)
+	f := &fixture{Server: New(Settings{Fast: true}, checker, func() reload.Status { return reload.Status{Ready: true} }, reg, log)}
+	s.Door(t, func(domain string) string {
+		var got struct{ Verdict string }
+		testkit.Must(t, json.Unmarshal(f.ask("GET", "/v1/check?sender=ann@"+domain, "").Body.Bytes(), &got))
+		return got.Verdict
+	}, asked.Answers{Listed: "blocked", Clear: "clear", Unknown: "unknown", Others: map[string]string{"bad.example": "blocked"}})
+}
+
+// FuzzQuestion holds the short way to a sender against encoding/json: where it
+// finds one, that finds the same.
+func FuzzQuestion(f *testing.F) {
+	for _, text := range []string{
+		`"promo@bulk.test"`, `""`, `{"sender":"promo@bulk.test"}`, `{"sender": "a@b"}`, `{"sender":"a@b","client":"192.0.2.1"}`,
+		`{"sender":"a\u0040b"}`, `"a"b"`, `"`, `{"sender":"}`, `{"sender":""}`, `{"sender":"a"}}`, "\"a\x7f\"", `{"sender":  "a"}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		sender, ok := plainSender(string(b))
+		if !ok {
+			return
+		}
+		var want *string
+		if b[0] == '"' {
+			if err := decode(b, &want); err != nil || want == nil || *want != sender {
+				t.Fatalf("plainSender(%q) = %q, encoding/json says %v, %v", b, sender, want, err)
+			}
+			return
+		}
+		var object map[string]*string
+		if err := decode(b, &object); err != nil || len(object) != 1 || object["sender"] == nil || *object["sender"] != sender {
+			t.Fatalf("plainSender(%q) = %q, encoding/json says %v, %v", b, sender, object, err)
+		}
+	})
+}
+
+// FuzzPlainBatch holds the short way through a batch against encoding/json: what it
+// reads, that reads alike.
+func FuzzPlainBatch(f *testing.F) {
+	for _, text := range []string{
+		`{"senders":["a@b"]}`, `{"senders":["a@b",""]}`, ` {"senders": [ "a@b" , {"sender":"c"},{"sender": "d"} ]}` + "\n",
+		`{"senders":[]}`, `{"senders":["a",]}`, `{"senders":[,"a"]}`, `{"senders":["a" "b"]}`, `{"senders":["a"],"x":["b"]}`, `{"senders":["a\u0040b"]}`,
+		`{"senders":["a]}"]}`, `{"senders":[{"sender":"a}"}]}`, `{"senders":[{"sender":"a"]}`, `{"senders":["]}`, `{"senders":[{"ip":"100::2"}]}`, `{"senders":[""]}`,
+		`{"senders":["a"]}]}`, `{"senders":["a"]]}`, "{\"senders\":[\"a\",\f\"b\"]}", "{\"senders\":[\"a\x7f\"]}",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, ok := plainBatch(body)
+		if !ok {
+			return
+		}
+		if want, err := decodeAnyBatch(body); err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("plainBatch(%q) = %v, encoding/json says %v, %v", body, got, want, err)
+		}
+	})
+}
+
+// TestPlainBatch holds that batches as programs write them go the short way, to the last
+// sender that there may be.
+func TestPlainBatch(t *testing.T) {
+	senders := func(n int) string { return strings.TrimPrefix(strings.Repeat(`,"a@b.example"`, n), ",") }
+	for _, tt := range []struct {
+		name, body string
+		want       int // -1: not the short way
+	}{
+		{"compact", `{"senders":["a@b.example",""]}`, 2},
+		{"with blanks", "{\"senders\": [\n  \"a@b.example\",\n  {\"sender\": \"c@d.example\"}\n]}\n", 2},
+		{"as many as there may be", `{"senders":[` + senders(maxSenders) + `]}`, maxSenders},
+		{"one more", `{"senders":[` + senders(maxSenders+1) + `]}`, -1},
+		{"an escape", `{"senders":["a@b.example","\u0061@b.example"]}`, -1},
+		{"a client", `{"senders":[{"sender":"a@b.example","client":"192.0.2.1"}]}`, -1},
+	} {
+		got, ok := plainBatch([]byte(tt.body))
+		if ok != (tt.want >= 0) || ok && len(got) != tt.want {
+			t.Errorf("%s: %d questions, %v; want %d", tt.name, len(got), ok, tt.want)
+		}
+	}
+}
+
+func BenchmarkBatch(b *testing.B) {
+	var senders []string
+	for i := range maxSenders {
+		senders = append(senders, fmt.Sprintf("someone%d@mail.clear.example", i))
+	}
+	body := testkit.Value(json.Marshal(map[string][]string{"senders": senders}))(b)
+	for name, read := range map[string]func([]byte) ([]policy.Question, error){"plain": decodeBatch, "any": decodeAnyBatch} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				testkit.Value(read(body))(b)
+			}
+		})
+	}
+}
+
+func TestEntityTag(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	const target = "/v1/check?sender=a@bad.example"
+	first := f.ask("GET", target, "")
+	tag := first.Header().Get("ETag")
+	testkit.MustGot(len(tag), first.Header().Get("Cache-Control"))(t, tag, 18, "private, no-cache")
+	for _, tt := range []struct {
+		name, target, tags string
+		want               int
+	}{
+		{"the same question", target, tag, http.StatusNotModified},
+		{"compared weakly", target, "W/" + tag, http.StatusNotModified},
+		{"one of several", target, `"x", ` + tag, http.StatusNotModified},
+		{"any", target, "*", http.StatusNotModified},
+		{"another tag", target, `"x"`, http.StatusOK},
+		{"without its quotes", target, tag[1:17], http.StatusOK},
+		{"another question", "/v1/check?sender=b@bad.example", tag, http.StatusOK},
+		{"with an explanation", target + "&explain=1", tag, http.StatusOK},
+	} {
+		w := f.ask("GET", tt.target, "", "If-None-Match: "+tt.tags)
+		testkit.Equal(t, tt.name, w.Code, tt.want)
+		if tt.want == http.StatusNotModified && (w.Body.Len() > 0 || w.Header().Get("ETag") != tag || w.Header().Get("Content-Type") != "") {
+			t.Errorf("%s: 304 with %v and %d octets", tt.name, w.Header(), w.Body.Len())
+		}
+	}
+	f.live = build(t, "bad.example\nother.example\n")
+	f.gives(t, http.StatusOK, "GET", target, "", "If-None-Match: "+tag)
+}
+
+// TestEntityTagFollowsLiveEntries holds what a tag of the generation would break: the
+// answer changes without one.
+func TestEntityTagFollowsLiveEntries(t *testing.T) {
+	f := newEntryFixture(t)
+	const target = "/v1/check?sender=new@ok.example"
+	tag := f.ask("GET", target, "", f.read).Header().Get("ETag")
+	testkit.Value(f.set.Apply(live.Change{Entry: "new@ok.example", Expires: time.Now().Add(time.Hour)}))(t)
+	w := f.ask("GET", target, "", f.read, "If-None-Match: "+tag)
+	testkit.Equal(t, "with a live entry", decoded[answer](t, w, http.StatusOK, asJSON).Verdict, verdict.Blocked)
+}
+
+func TestHotPathAllocates(t *testing.T) {
+	f := newFixture(t, Settings{MaxRate: 1 << 20}, "bad.example\n")
+	for _, tt := range []struct {
+		name, target string
+		most         float64
+	}{
+		{"clear", "/v1/check?sender=a@ok.example", 8},
+		{"listed", "/v1/check?sender=a@bad.example", 12},
+	} {
+		serve := f.request(tt.target)
+		if got := testing.AllocsPerRun(200, serve); got > tt.most {
+			t.Errorf("%s: %.0f allocations, want %.0f at most", tt.name, got, tt.most)
+		}
+	}
+}
+
+// blank is a ResponseWriter that costs nothing.
+type blank struct{ header http.Header }
+
+func (b blank) Header() http.Header         { return b.header }
+func (b blank) Write(p []byte) (int, error) { return len(p), nil }
+func (b blank) WriteHeader(int)             {}
+
+// request returns a function that has one request answered.
+func (f *fixture) request(target string) func() {
+	r, err := http.NewRequest("GET", target, nil)
+	if err != nil {
+		panic(err)
+	}
+	r.Host, r.RemoteAddr = "127.0.0.1:8025", "127.0.0.1:40000"
+	w := blank{http.Header{}}
+	return func() { f.Handler().ServeHTTP(w, r) }
+}
+
+// What is wrong is told without all of what was wrong.
+func TestDetailIsShort(t *testing.T) {
+	f := newEntryFixture(t)
+	long := strings.Repeat("ü", 1_000_000)
+	for _, w := range []*httptest.ResponseRecorder{
+		f.ask("POST", "/v1/check", `{"`+long+`":[]}`, f.read, "Content-Type: application/json"),
+		f.ask("POST", "/v1/entries", `{"entry":"x.example","action":"`+long+`"}`, f.write, "Content-Type: application/json"),
+		f.ask("POST", "/v1/entries", `{"`+long+`":"x.example"}`, f.write, "Content-Type: application/json"),
+		f.ask("GET", "/v1/decisions?"+long, "", f.read),
+	} {
+		if w.Code == http.StatusOK || w.Body.Len() > 2*maxDetail || !utf8.Valid(w.Body.Bytes()) {
+			t.Errorf("%d of %d octets", w.Code, w.Body.Len())
+		}
 	}
 }

@@ -1,15 +1,27 @@
 package httpapi
 
 import (
-	"blockd/reload"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
+	"blockd/index/live"
 	"blockd/internal/testkit"
+	"blockd/records/letter"
+	"blockd/reload"
 )
 
 func TestReadiness(t *testing.T) {
@@ -150,4 +162,130 @@ func TestListsThatAreAsked(t *testing.T) {
 	if !reflect.DeepEqual(states, want) {
 		t.Errorf("states %v, want %v", states, want)
 	}
+}
+
+// TestReport: a letter names refused senders, so it is shown to a token that may read, and sent by one that may write.
+func TestReport(t *testing.T) {
+	f, bear := ownersFixture(t)
+	s := f.settings
+	var from []time.Duration
+	var fails, away error
+	sent := 0
+	s.Report = &Report{To: "ops@here.example", Every: 24 * time.Hour,
+		Make: func(_ context.Context, since, until time.Time) (letter.Letter, error) {
+			from = append(from, until.Sub(since).Round(time.Hour))
+			l, err := letter.Gather(t.Context(), letter.Sources{Host: "mx1.here.example"}, since, until)
+			l.Mail.Refused = 3
+			return l, errors.Join(err, fails)
+		},
+		Send: func(context.Context, *letter.Letter) ([]ReportDelivery, error) {
+			sent++
+			return []ReportDelivery{{"ops@here.example", true, "250 ok"}}, away
+		}}
+	f.serve(s)
+	read, write := bear(Read), bear(Write)
+	for _, tt := range []struct {
+		what, method, target string
+		headers              []string
+		want                 int
+	}{
+		{"a time that is none", "GET", "/v1/report?since=yesterday", []string{read}, http.StatusBadRequest},
+		{"a time to come", "GET", "/v1/report?since=2999-01-01T00:00:00Z", []string{read}, http.StatusBadRequest},
+		{"twice", "GET", "/v1/report?since=&since=", []string{read}, http.StatusBadRequest},
+		{"a word that it has not", "GET", "/v1/report?to=x@evil.example", []string{read}, http.StatusBadRequest},
+	} {
+		f.gives(t, tt.want, tt.method, tt.target, "", tt.headers...)
+	}
+	if len(from) > 0 || sent > 0 {
+		t.Errorf("%d letters made and %d sent for who may not", len(from), sent)
+	}
+	w := f.ask("GET", "/v1/report", "", read)
+	var a map[string]any
+	testkit.Must(t, json.Unmarshal(w.Body.Bytes(), &a))
+	testkit.MustEqual(t, "status", w.Code, http.StatusOK)
+	l, _ := a["letter"].(map[string]any)
+	for _, name := range []string{"lists", "loads", "requests", "proposed", "pending", "changes", "problems", "notes"} {
+		if _, ok := l[name].([]any); !ok {
+			t.Errorf("%s is %v, want an array", name, l[name])
+		}
+	}
+	testkit.Got(a["subject"], a["empty"], a["text"].(string))(t, "the report", "blockd on mx1.here.example: 3 refused", false, "…\n3  refused\n…")
+	if w := f.ask("POST", "/v1/report?since="+time.Now().Add(-time.Hour).UTC().Format(time.RFC3339), "", write); w.Code != http.StatusOK ||
+		strings.TrimSpace(w.Body.String()) != `{"deliveries":[{"recipient":"ops@here.example","accepted":true,"reply":"250 ok"}]}` {
+		t.Errorf("sent: %d %s", w.Code, w.Body)
+	}
+	testkit.Got(len(from), testkit.At(from, 0), testkit.At(from, 1), sent)(t, fmt.Sprintf("letters about %v", from), 2, 24*time.Hour, time.Hour, 1)
+	away = errors.New("smtp.upstream: connection refused")
+	wantProblem(t, f.ask("POST", "/v1/report", "", write), http.StatusBadGateway, "connection refused")
+	fails = errors.New("no space left on device")
+	f.gives(t, http.StatusInternalServerError, "GET", "/v1/report", "", read)
+}
+
+// A defect costs the one request, is counted, and told with its stack but without
+// what was asked.
+func TestDefectCostsOneRequest(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	var text bytes.Buffer
+	f.Server.log = slog.New(slog.NewTextHandler(&text, nil))
+	var broken atomic.Bool
+	f.Server.status = func() reload.Status {
+		if broken.Load() {
+			panic("a defect")
+		}
+		return f.status
+	}
+	l := testkit.Listen(t)
+	stop := f.running(t, l)
+
+	ask := func() (status int, err error) {
+		a, err := http.Get("http://" + l.Addr().String() + "/v1/lists?entries=0")
+		if err != nil {
+			return 0, err
+		}
+		defer a.Body.Close()
+		_, err = io.ReadAll(a.Body)
+		return a.StatusCode, err
+	}
+	broken.Store(true)
+	if status, err := ask(); err == nil {
+		t.Errorf("status %d from a request that panicked", status)
+	}
+	broken.Store(false)
+	testkit.Equal(t, "the next request", testkit.Value(ask())(t), http.StatusOK)
+	var counted dto.Metric
+	testkit.Must(t, f.panics.Write(&counted))
+	testkit.Equal(t, "counted", counted.Counter.GetValue(), 1)
+	stop()
+	if log := text.String(); strings.Count(log, "http request panicked") != 1 || !strings.Contains(log, "panic_test.go") || strings.Contains(log, "entries=0") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+// A change that another process makes in this one's place is not cut off when this one's doors close meanwhile.
+func TestChangeElsewhereOutlastsTheDoor(t *testing.T) {
+	set := testkit.Value(live.Open(live.Settings{Folder: t.TempDir()}))(t)
+	testkit.Must(t, set.Yield())
+	ctx, closeDoor := context.WithCancel(t.Context())
+	f := newFixture(t, Settings{Entries: set, First: first, Successor: func(context.Context) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			closeDoor()
+			if r.Context().Err() != nil { // what a reverse proxy heeds
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			io.Copy(w, r.Body)
+		})
+	}}, "bad.example\n")
+	l := testkit.Listen(t)
+	ended := make(chan error)
+	go func() { ended <- f.Serve(ctx, l) }()
+	const body = `{"entries":[{"entry":"x@y.example"}]}`
+	ask := testkit.Value(http.NewRequest("POST", "http://"+l.Addr().String()+"/v1/entries", strings.NewReader(body)))(t)
+	ask.Header.Set("Authorization", "Bearer "+first)
+	ask.Header.Set("Content-Type", "application/json")
+	answer := testkit.Value(http.DefaultClient.Do(ask))(t)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	testkit.Got(err, answer.StatusCode, string(text))(t, answer.Status, nil, http.StatusOK, body)
+	testkit.Should(t, <-ended)
 }
