@@ -168,7 +168,11 @@ func TestCrowdedSums(t *testing.T) {
 	testkit.Equal(t, "decisions", top.Decisions, 1)
 	found := testkit.Value(l.Search(t.Context(), Query{List: "list77"}))(t)
 	testkit.Equal(t, "found", len(found.Records), 1)
-	testkit.Equal(t, "passed over", passedBy(t, l, Query{Text: "nobody"}), 1)
+	passed := 0
+	for i := range 20 { // sums of so many facets take one text or another for one that they have
+		passed += passedBy(t, l, Query{Text: fmt.Sprintf("nobody%d", i)})
+	}
+	testkit.AtLeast(t, "passed over", passed, 15)
 }
 
 // TestGramsFit: after grams are shortened they still find every text that was added, and seldom one that was not.
