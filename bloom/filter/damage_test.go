@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -75,15 +76,19 @@ func TestDamage(t *testing.T) {
 			whole, header := small(t, k.name)
 			damaged, accepted := 0, 0
 			try := func(what string, c contents) {
-				kept := contents{slices.Clone(c.data), c.config}
 				var f Filter
 				var err error
-				if n := allocated(func() { f, err = read(c, k.ending) }); n > uint64(len(c.data)+len(c.config))+8192 {
+				n, bound := uint64(math.MaxUint64), uint64(len(c.data)+len(c.config))+8192
+				for tries := 0; n > bound && tries < 3; tries++ { // what the runtime allocates meanwhile is counted too, and not each time
+					own := contents{slices.Clone(c.data), c.config}
+					n = allocated(func() { f, err = read(own, k.ending) })
+				}
+				if n > bound {
 					t.Errorf("%s: %d octets allocated for %d", what, n, len(c.data))
 				}
 				if damaged++; err == nil {
 					accepted++
-					answers(t, what, f, kept)
+					answers(t, what, f, c)
 				}
 			}
 			for bit := range header * 8 {
