@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What make check is: the race detector on all packages that start goroutines, and beside it, since they wait most of the time, the
-# tests with real mail servers, databases and browsers. Then what is built for others, and README.md's two commands in an empty Debian.
+# What make check is: the race detector on all packages that start goroutines. Beside it, since they wait most of the time, the
+# tests with real mail servers, databases and browsers, and README.md's two commands in an empty Debian.
 set -uo pipefail
 cd "$(dirname "$0")/../../.."
 go=${GO:-go}
@@ -13,19 +13,26 @@ trap 'rm -rf "$work"' EXIT
 begun=$SECONDS failed=
 say() { echo "check: $* ($(((SECONDS - begun) / 60))m$(((SECONDS - begun) % 60))s)"; }
 
-# shellcheck disable=SC2046 # no name of a package has a blank
-$go test -vet=off -timeout=25m ./cmd/blockd/e2e/... $($packages --peers) >"$work/peers.log" 2>&1 &
-peers=$!
+beside() {
+	local failed=
+	# shellcheck disable=SC2046 # no name of a package has a blank
+	$go test -vet=off -timeout=25m ./cmd/blockd/e2e/... $($packages --peers) || failed="$failed peers"
+	say "real mail servers, databases and browsers"
+	cmd/blockd/e2e/emptyroot.sh || failed="$failed emptyroot"
+	say "README.md in an empty Debian"
+	echo "$failed" >"$work/failed"
+}
+beside >"$work/beside.log" 2>&1 &
+
 # shellcheck disable=SC2046
 $go test -race -vet=off -shuffle=on -timeout=25m $($packages) || failed="$failed race"
 say "under the race detector: what starts goroutines"
-wait "$peers" || failed="$failed peers"
-cat "$work/peers.log"
-say "real mail servers, databases and browsers"
 $go test -vet=off -tags purego ./bloom || failed="$failed purego"
 GOARCH=arm64 CGO_ENABLED=0 $go vet ./bloom || failed="$failed arm64"
 (cd internal/bench && $go vet ./... && $go test ./...) || failed="$failed bench"
 say "other machines, and the benchmarks' own tests"
-cmd/blockd/e2e/emptyroot.sh || failed="$failed emptyroot"
-say "README.md in an empty Debian"
+wait
+cat "$work/beside.log"
+failed+=$(cat "$work/failed")
 [ -z "$failed" ] || { echo "check: red:$failed" >&2; exit 1; }
+say "green"
