@@ -256,7 +256,7 @@ func TestDefectCostsOneRequest(t *testing.T) {
 	testkit.Must(t, f.panics.Write(&counted))
 	testkit.Equal(t, "counted", counted.Counter.GetValue(), 1)
 	stop()
-	if log := text.String(); strings.Count(log, "http request panicked") != 1 || !strings.Contains(log, "panic_test.go") || strings.Contains(log, "entries=0") {
+	if log := text.String(); strings.Count(log, "http request panicked") != 1 || !strings.Contains(log, "status_test.go") || strings.Contains(log, "entries=0") {
 		t.Errorf("log: %s", log)
 	}
 }
