@@ -31,8 +31,8 @@ var floors = map[string]int{
 	"internal": 1, "docs": 1, "packaging": 1,
 }
 
-// arrows say who may import whom inside a folder, by names below it ("." is the folder's own package): a package may
-// import all that stand behind it in a chain, and behind those in others.
+// arrows are the imports that a folder allows among its own packages ("." is the folder itself). In "a > b > c" the
+// package a may import b and c, and whatever b and c may import by other chains.
 var arrows = map[string][]string{
 	"cmd": {
 		"blockd > blockd/internal/doctor > blockd/internal/control > blockd/internal/daemon > blockd/internal/subscription > blockd/internal/config",
@@ -84,10 +84,11 @@ type source struct {
 	file    *ast.File
 	fset    *token.FileSet
 	test    bool
-	support bool // for tests: a test file, the kit of tests, benchmarks
+	support bool // no product: a test file, what tests share, benchmarks, tools of releases
+	kit     bool // what tests share
 }
 
-// sources reads all Go files below the root but those of testdata and of what is not the product's: var, dist, modules of Node.js.
+// sources reads all Go files below the root, but those of testdata, of var and dist, and of modules of Node.js.
 func sources(t *testing.T, root string) []source {
 	t.Helper()
 	var all []source
@@ -115,7 +116,7 @@ func sources(t *testing.T, root string) []source {
 			return err
 		}
 		test := strings.HasSuffix(rel, "_test.go")
-		all = append(all, source{rel, path.Dir(rel), file, fset, test, test || isSupport(path.Dir(rel))})
+		all = append(all, source{rel, path.Dir(rel), file, fset, test, test || isSupport(path.Dir(rel)), within(path.Dir(rel), kits)})
 		return nil
 	})
 	if err != nil {
@@ -124,14 +125,18 @@ func sources(t *testing.T, root string) []source {
 	return all
 }
 
-// isSupport tells whether a folder is for tests alone, or is a module of its own that only measures and builds.
-func isSupport(folder string) bool {
-	for _, s := range []string{"internal/testkit", "internal/bench", "cmd/blockd/e2e", "packaging/tools", "packaging/helm/test", "sources/mirror/mirrortest"} {
-		if folder == s || strings.HasPrefix(folder, s+"/") {
-			return true
-		}
-	}
-	return false
+// kits are the folders of what tests share, and modules those that only measure and build.
+var (
+	kits    = []string{"internal/testkit", "cmd/blockd/e2e", "sources/mirror/mirrortest"}
+	modules = []string{"internal/bench", "packaging/tools", "packaging/helm/test"}
+)
+
+// isSupport tells whether a folder is no part of the product.
+func isSupport(folder string) bool { return within(folder, kits) || within(folder, modules) }
+
+// within tells whether a folder is one of some, or below one.
+func within(folder string, some []string) bool {
+	return slices.ContainsFunc(some, func(s string) bool { return folder == s || strings.HasPrefix(folder, s+"/") })
 }
 
 // ours returns the folders of this module that a file imports.
@@ -145,7 +150,8 @@ func (s source) ours() (folders []string) {
 	return folders
 }
 
-// TestHouse holds the rules of the whole tree: who may import whom, and what no file may contain. A rule that nothing checks decays.
+// TestHouse holds the rules of the whole tree: which package may import which, and what no file may contain. A rule that
+// nothing checks decays.
 func TestHouse(t *testing.T) {
 	root := testkit.Root(t)
 	all := sources(t, root)
@@ -272,7 +278,8 @@ func receiver(e ast.Expr) string {
 	return fmt.Sprintf("%T", e)
 }
 
-// rootEntries holds the first page that somebody sees of the checkout. What git ignores there, and what README.md has people make, does not count.
+// rootEntries checks that nothing new stands at the root. Files that git ignores, and those that README.md makes, do not
+// count.
 func rootEntries(t *testing.T, root string) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -296,7 +303,8 @@ func rootEntries(t *testing.T, root string) {
 	}
 }
 
-// noInitNoSleep holds two rules of docs/HACKING.md: wiring is done by constructors, and a test waits for a condition, never for a while.
+// noInitNoSleep checks two rules of docs/HACKING.md: constructors do the wiring, and a test waits for a condition, never
+// for a while. What tests share is held to that as they are.
 func noInitNoSleep(t *testing.T, s source) {
 	synctest := slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
 	ast.Inspect(s.file, func(n ast.Node) bool {
@@ -307,7 +315,7 @@ func noInitNoSleep(t *testing.T, s source) {
 			}
 		case *ast.SelectorExpr:
 			pkg, ok := n.X.(*ast.Ident)
-			if ok && pkg.Name == "time" && n.Sel.Name == "Sleep" && s.test && !synctest {
+			if ok && pkg.Name == "time" && n.Sel.Name == "Sleep" && (s.test || s.kit) && !synctest {
 				t.Errorf("%s:%d: a test that sleeps outside a synctest bubble", s.path, s.fset.Position(n.Pos()).Line)
 			}
 		}
@@ -315,7 +323,7 @@ func noInitNoSleep(t *testing.T, s source) {
 	})
 }
 
-// metricsAreDocumented keeps docs/operation.md and the code at one: whoever is woken at night by a metric finds its meaning there.
+// metricsAreDocumented checks that docs/operation.md explains each metric, and no other: an alert at night leads there.
 func metricsAreDocumented(t *testing.T, root string, all []source) {
 	metric := regexp.MustCompile(`^blockd_[a-z_]+$`)
 	inCode := map[string]bool{}

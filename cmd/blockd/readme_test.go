@@ -19,9 +19,12 @@ import (
 func TestReadmeTrial(t *testing.T) {
 	race.Skip(t)
 	for _, command := range []string{"make", "bash", "curl"} {
-		if _, err := exec.LookPath(command); err != nil {
-			testkit.Missing(t, command+" is not installed, and README.md types it")
+		if _, err := exec.LookPath(command); err == nil {
+			continue
+		} else if os.Getenv("CI") == "true" { // these are no peers: make test types them, too
+			t.Fatal(err)
 		}
+		t.Skip(command + " is not installed, and README.md types it")
 	}
 	blocks := e2e.Consoles(t, "README.md")
 	if len(blocks) < 3 {

@@ -197,10 +197,7 @@ func TestReadSecret(t *testing.T) {
 
 // The receiver in docs/report.md takes what is signed here, and neither another body, nor another secret, nor an old event.
 func TestDocumentedReceiver(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		testkit.Missing(t, "python3")
-	}
+	python := testkit.Peer(t, "python3")
 	document := string(testkit.Read(t, testkit.Root(t)+"/docs/report.md"))
 	_, code, ok := strings.Cut(document, "```python\n")
 	code, _, ends := strings.Cut(code, "```")

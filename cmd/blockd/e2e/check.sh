@@ -8,6 +8,9 @@ packages=internal/testkit/race/packages.sh
 
 cmd/blockd/e2e/peers.sh || exit 1
 
+raced=$($packages) peers=$($packages --peers)
+[ "$(wc -l <<<"$raced")" -ge 50 ] || { echo "check: $packages finds only: $raced" >&2; exit 1; } # 63 when this was written
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 begun=$SECONDS failed=
@@ -15,8 +18,8 @@ say() { echo "check: $* ($(((SECONDS - begun) / 60))m$(((SECONDS - begun) % 60))
 
 beside() {
 	local failed=
-	# shellcheck disable=SC2046 # no name of a package has a blank
-	$go test -vet=off -timeout=25m ./cmd/blockd/e2e/... $($packages --peers) || failed="$failed peers"
+	# shellcheck disable=SC2086 # no name of a package has a blank
+	$go test -vet=off -timeout=25m ./cmd/blockd/e2e/... $peers || failed="$failed peers"
 	say "real mail servers, databases and browsers"
 	cmd/blockd/e2e/emptyroot.sh || failed="$failed emptyroot"
 	say "README.md in an empty Debian"
@@ -24,8 +27,8 @@ beside() {
 }
 beside >"$work/beside.log" 2>&1 &
 
-# shellcheck disable=SC2046
-$go test -race -vet=off -shuffle=on -timeout=25m $($packages) || failed="$failed race"
+# shellcheck disable=SC2086
+$go test -race -vet=off -shuffle=on -timeout=25m $raced || failed="$failed race"
 say "under the race detector: what starts goroutines"
 $go test -vet=off -tags purego ./bloom || failed="$failed purego"
 GOARCH=arm64 CGO_ENABLED=0 $go vet ./bloom || failed="$failed arm64"

@@ -131,11 +131,7 @@ CREATE TABLE wblist (rid integer, sid integer, wb varchar(10) not null, primary 
 	})
 	t.Run("database", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "mail.db")
-		program, err := exec.LookPath("sqlite3")
-		if err != nil {
-			t.Skip("no sqlite3")
-		}
-		cmd := exec.Command(program, path)
+		cmd := exec.Command(testkit.Peer(t, "sqlite3"), path)
 		cmd.Stdin = strings.NewReader(create + amavisRows)
 		testkit.Value(cmd.CombinedOutput())(t)
 		for _, from := range []string{path, "sqlite:" + path, file(t, "dsn", "sqlite:"+path+"\n")} {
@@ -252,9 +248,7 @@ if address :is "from" "late@bulk.example" { discard; stop; }
 }
 
 func TestRspamdSettings(t *testing.T) {
-	if _, err := exec.LookPath("rspamadm"); err != nil {
-		t.Skip("no rspamadm")
-	}
+	testkit.Peer(t, "rspamadm")
 	r, err := RspamdSettings(t.Context(), file(t, "settings.conf", `settings {
   bob { rcpt = "bob@here.example"; from = ["@spam.example", "/x/i"]; apply { actions { reject = 0.0; } } }
   white { rcpt = "@here.example"; from = "a@b.example"; whitelist = yes; }
