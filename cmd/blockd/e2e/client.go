@@ -184,7 +184,7 @@ func (x *Exchange) Envelope() bool {
 	return strings.HasPrefix(x.Say("MAIL FROM:<"+x.Id+"@friend.example>"), "250") && x.recipient()
 }
 
-// recipient is envelope behind MAIL.
+// recipient says RCPT and DATA, and reports whether the server took both.
 func (x *Exchange) recipient() bool {
 	return strings.HasPrefix(x.Say("RCPT TO:<you@here.example>"), "250") && strings.HasPrefix(x.Say("DATA"), "354")
 }
@@ -224,8 +224,8 @@ func (x *Exchange) Header() string {
 		"Message-ID: <" + x.Id + "@friend.example>\r\nSubject: " + x.Id + "\r\n\r\n"
 }
 
-// Smuggled is a second transaction, of a listed sender, that a client hides
-// behind something, and the end of everything.
+// Smuggled is a second transaction, of a listed sender, up to QUIT. A client hides it behind octets that two servers may
+// read in two ways.
 func (x *Exchange) Smuggled() string {
 	return "MAIL FROM:<" + x.Id + "-smuggled@bulk.example>\r\nRCPT TO:<you@here.example>\r\nDATA\r\n" +
 		x.Header() + "smuggled\r\n.\r\nQUIT\r\n"

@@ -99,8 +99,8 @@ func build(path string, race bool) error {
 	return nil
 }
 
-// Ports of servers that tests start lie from firstPort on, in blocks. They are below those that systems give clients (32768 and up,
-// ip_local_port_range), where one that was only looked at is soon somebody else's.
+// Servers that tests start have ports from firstPort on, in blocks. Systems give clients higher ones (32768 and up,
+// ip_local_port_range), so that none of these is soon somebody else's.
 const (
 	firstPort  = 12_000
 	portBlocks = 40
