@@ -77,7 +77,7 @@ test('tells loading, empty, forbidden, failed and lacking apart', async ({ page 
     const answer = async (reply) => {
       await page.unroute(`**/v1/${part}`);
       await page.route(`**/v1/${part}`, reply);
-      await page.goto('/#lists');
+      await view(page, 'Lists');
       await view(page, 'Access');
     };
     let go = () => {};

@@ -47,6 +47,7 @@ test('takes the CSV that it gave', async ({ page }) => {
   const [file] = await Promise.all([page.waitForEvent('download'), page.locator('#entries-files').getByRole('link', { name: 'CSV', exact: true }).click()]);
   expect(file.suggestedFilename()).toMatch(/^entries-\d{4}-\d\d-\d\d\.csv$/);
   await page.getByRole('button', { name: 'Many at once…' }).click();
+  await expect(page.locator('#bulk-dialog')).toBeVisible(); // its code, which reads the file, comes when it is first asked for
   await page.getByLabel('Or a file of them').setInputFiles({ name: 'entries.csv', mimeType: 'text/csv',
     buffer: Buffer.from('entry,action,why,author,expires,added,number\r\nin.example,allow,"of a ""file"", quoted",jo,2099-01-01T00:00:00Z,,\r\nout.example,block,,,,,\r\n') });
   const preview = page.getByRole('region', { name: 'Preview' });
