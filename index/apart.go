@@ -66,7 +66,7 @@ func BuildApart(ctx context.Context, path string, sources []Source, o Options, b
 		return nil, err
 	}
 	d.cache = segment.Open(o.Cache)
-	made, err := build(ctx, d.temp, d.lock)
+	made, err := build(ctx, d.temp, d.lock.File)
 	if err == nil {
 		if err = d.adopt(sources, made); err != nil {
 			err = fmt.Errorf("index %s: built by another process: %w", path, err)

@@ -25,7 +25,7 @@ type Draft struct {
 	Report Report
 
 	path, temp string
-	lock       *os.File
+	lock       *durable.LockFile
 	index      *Index
 	hooks      build.Hooks
 	cache      *segment.Cache

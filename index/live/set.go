@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -60,7 +59,7 @@ type Set struct {
 	journal  *journal   // nil: the Set is read only, yielded or closed
 	yielded  bool       // see Yield
 	followed stamp      // of Follow
-	lock     *os.File
+	lock     *durable.LockFile
 	last     uint64 // the highest number that was used
 	shared   uint64 // the number of the last change of an entry of everybody
 	folds    []fold

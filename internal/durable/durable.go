@@ -150,29 +150,44 @@ func MakeFolder(path string) error {
 }
 
 // Lock takes the lock file at path, making it if need be, or returns locked at once if
-// another process holds it. The lock ends when the file is closed, or with the process. The
-// file stays: to remove it would race with the next to lock it. A link at path is not followed.
-func Lock(path string, locked error) (*os.File, error) {
+// another process holds it. The file stays: to remove it would race with the next to lock it.
+// A link at path is not followed.
+func Lock(path string, locked error) (*LockFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	err = keepOwner(f, path, filepath.Dir(path))
-	if err == nil {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	held := (*LockFile)(nil)
+	if err = keepOwner(f, path, filepath.Dir(path)); err == nil {
+		held, err = Hold(f, locked)
 	}
 	if err != nil {
 		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = locked
-		}
+	}
+	return held, err
+}
+
+// LockFile is a file that this process has locked, until it closes the file or ends. A process that was handed the file holds it, too.
+type LockFile struct{ *os.File }
+
+// Hold locks an open file, or returns locked at once if somebody else holds it.
+func Hold(f *os.File, locked error) (*LockFile, error) {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, locked
+	} else if err != nil {
 		return nil, err
 	}
-	return f, nil
+	return &LockFile{f}, nil
+}
+
+// Close ends the lock and closes the file. Closing alone would leave it locked for some milliseconds more whenever another goroutine starts
+// a program just then: between fork and exec that one has every file of this process.
+func (l *LockFile) Close() error {
+	return errors.Join(unix.Flock(int(l.Fd()), unix.LOCK_UN), l.File.Close())
 }
 
 // WaitLock is Lock, which waits for another process that holds the file, for so long at the most.
-func WaitLock(path string, patience time.Duration, locked error) (f *os.File, err error) {
+func WaitLock(path string, patience time.Duration, locked error) (f *LockFile, err error) {
 	for begun := time.Now(); ; time.Sleep(2 * time.Millisecond) {
 		if f, err = Lock(path, locked); !errors.Is(err, locked) || time.Since(begun) > patience {
 			return f, err

@@ -136,7 +136,9 @@ func TestLock(t *testing.T) {
 	if _, err := Lock(path, locked); err != locked {
 		t.Errorf("a second Lock = %v, want %v", err, locked)
 	}
-	held.Close()
+	forked := testkit.Value(syscall.Dup(int(held.Fd())))(t) // as a program has it that is started this moment
+	defer syscall.Close(forked)
+	testkit.Must(t, held.Close())
 	again, err := Lock(path, locked)
 	if err != nil {
 		t.Errorf("after the end of the first: %v", err)

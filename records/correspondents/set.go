@@ -9,7 +9,6 @@ package correspondents
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/dchest/siphash"
 
+	"blockd/internal/durable"
 	"blockd/lists"
 	"blockd/mail/addr"
 )
@@ -52,8 +52,8 @@ type Set struct {
 	changed   []key // since it was last saved; removed ones too
 	all       bool  // changed is not all of it
 
-	saving   sync.Mutex // held while the file is read or written; guards what follows
-	lock     *os.File   // nil: another process has the file, or may have it
+	saving   sync.Mutex        // held while the file is read or written; guards what follows
+	lock     *durable.LockFile // nil: another process has the file, or may have it
 	yielded  bool
 	appended int // records in the file
 }

@@ -38,7 +38,7 @@ var ErrLocked = errors.New("another process has this set")
 type Set struct {
 	seen *filter.Seen
 	path string
-	lock *os.File
+	lock *durable.LockFile
 
 	clock struct { // told to seen
 		sync.Mutex
@@ -205,7 +205,7 @@ func (s *Set) Resume() (err error) {
 	return err
 }
 
-func lockOf(path string) (*os.File, error) {
+func lockOf(path string) (*durable.LockFile, error) {
 	return durable.Lock(path+".lock", fmt.Errorf("%s: %w", path, ErrLocked))
 }
 

@@ -19,7 +19,7 @@ import (
 // remembers nothing. Decisions reach the disk only while Run runs.
 type Log struct {
 	settings Settings
-	lock     *os.File
+	lock     *durable.LockFile
 	told     bool          // Run's: the fault is logged
 	woken    chan struct{} // a decision waits
 	urgent   chan struct{} // many decisions wait
@@ -77,7 +77,7 @@ func newLog(s Settings) (*Log, error) {
 }
 
 // lockOf locks a folder, which it makes if it is not there.
-func lockOf(folder string) (*os.File, error) {
+func lockOf(folder string) (*durable.LockFile, error) {
 	if err := durable.MakeFolder(folder); err != nil {
 		return nil, err
 	}

@@ -18,8 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"blockd/internal/durable"
 )
 
@@ -106,7 +104,7 @@ func (f Folder) find(id string) (file, error) {
 
 // held is a message that nobody else releases or removes until it is closed.
 type held struct {
-	*os.File
+	*durable.LockFile
 	file
 }
 
@@ -123,17 +121,15 @@ func (f Folder) hold(id string) (held, error) {
 	if err != nil {
 		return held{}, err
 	}
-	if err := unix.Flock(int(opened.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	locked, err := durable.Hold(opened, fmt.Errorf("%w: %s", ErrBusy, one.id))
+	if err != nil {
 		opened.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = fmt.Errorf("%w: %s", ErrBusy, one.id)
-		}
 		return held{}, err
 	}
 	// Who had it before may have removed it, or put another file with fewer recipients in its place.
-	h := held{opened, one}
+	h := held{locked, one}
 	if now, err := h.where(f); err != nil || now == "" {
-		opened.Close()
+		h.Close()
 		return held{}, cmp.Or(err, fmt.Errorf("%w: %q", ErrNotThere, id))
 	}
 	return h, nil

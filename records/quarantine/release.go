@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"blockd/internal/durable"
 )
 
@@ -147,7 +145,8 @@ func (f Folder) keepFor(h held, top top, recipients []string) (io.Closer, error)
 	if err != nil {
 		return nil, err
 	}
-	if err = unix.Flock(int(draft.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+	kept, err := durable.Hold(draft.File, ErrBusy)
+	if err == nil {
 		out := bufio.NewWriter(draft)
 		out.WriteString(envelopeFields(top.sender, recipients))
 		if _, err = io.Copy(out, h); err == nil {
@@ -161,7 +160,7 @@ func (f Folder) keepFor(h held, top top, recipients []string) (io.Closer, error)
 		draft.Discard()
 		return nil, err
 	}
-	return draft, nil
+	return kept, nil
 }
 
 // envelopeFields are what package smtpfilter/session writes above a message that is set aside.

@@ -60,7 +60,7 @@ type Mirror struct {
 	settings lists.Settings
 	maxRows  int64
 	turn     chan struct{} // of Options
-	lock     *os.File
+	lock     *durable.LockFile
 
 	number  uint64 // of the generation in force; 0 = there is none
 	damaged bool   // it is not what was written: only a full read helps

@@ -69,7 +69,7 @@ type Node struct {
 	counters counters
 
 	// What follows belongs to the goroutine of Run.
-	lock     *os.File
+	lock     *durable.LockFile
 	state    State
 	current  *Manifest               // in force; nil = there is none
 	latest   *Latest                 // verified; nil = none yet

@@ -73,7 +73,7 @@ type Published struct {
 // Publisher writes the files of a channel. It is for one goroutine.
 type Publisher struct {
 	PublisherOptions
-	lock  *os.File
+	lock  *durable.LockFile
 	last  *Manifest // the newest that was published; nil = none
 	after int64     // a number that was used, of what is no manifest of ours; 0 = none
 
