@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -41,7 +42,8 @@ const maxAnswer = 64 << 20
 
 // Ask asks the daemon of this configuration and decodes its answer: by its Unix
 // socket if it is there and this user may, or else at [http] listen, with the token of
-// the environment, of http.token_file or of the file that the first start has made.
+// the environment, of http.token_file or of the file that the first start has made. A token
+// goes only to who shows the certificate of http.tls_cert or is the daemon's user.
 func Ask(ctx context.Context, c config.Config, method, path string, body, answer any) error {
 	resp, err := send(ctx, c, method, path, body)
 	if err != nil {
@@ -123,6 +125,10 @@ func sendRaw(ctx context.Context, c config.Config, method, path string, body []b
 		return nil, err
 	} else if transport.TLSClientConfig, err = trust(c.HTTP); err != nil {
 		return nil, err
+	} else if transport.TLSClientConfig == nil && req.Header.Get("Authorization") != "" {
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			return dialDaemon(ctx, c, network, address)
+		}
 	}
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
@@ -146,6 +152,19 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	conn, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, Cause(err)
+	}
+	return conn, nil
+}
+
+// dialDaemon connects to the daemon's address, if it is the daemon that listens there.
+func dialDaemon(ctx context.Context, c config.Config, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if err := proveListener(c, conn); err != nil {
+		conn.Close()
+		return nil, err
 	}
 	return conn, nil
 }
@@ -241,6 +260,9 @@ func Reachable(address string) string {
 
 // Cause is the system's word without the address, which is said before.
 func Cause(err error) error {
+	if asked, ok := errors.AsType[*url.Error](err); ok && errors.Is(err, errStranger) {
+		return asked.Err
+	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
 	}

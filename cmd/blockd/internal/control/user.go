@@ -21,18 +21,24 @@ func DaemonUser(ctx context.Context, c config.Config) (u access.User, pid int, e
 	if u, pid, err = listensAt(ctx, c.HTTPSocket()); err == nil {
 		return u, pid, nil
 	}
+	u, err = folderOwner(c)
+	return u, 0, err
+}
+
+// folderOwner is the owner of the index's folder, which the daemon writes to.
+func folderOwner(c config.Config) (access.User, error) {
 	folder := filepath.Dir(c.Index.Path)
 	for { // one that is not made yet will be its maker's
 		info, err := os.Stat(folder)
 		if err == nil {
 			owner, ok := info.Sys().(*syscall.Stat_t)
 			if !ok {
-				return access.Self(), 0, nil
+				return access.Self(), nil
 			}
-			return access.ByID(int(owner.Uid), int(owner.Gid)), 0, nil
+			return access.ByID(int(owner.Uid), int(owner.Gid)), nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) || folder == filepath.Dir(folder) {
-			return access.User{}, 0, fmt.Errorf("index.path: %w", err)
+			return access.User{}, fmt.Errorf("index.path: %w", err)
 		}
 		folder = filepath.Dir(folder)
 	}
