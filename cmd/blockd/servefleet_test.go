@@ -166,6 +166,9 @@ func TestChannelOverHTTP(t *testing.T) {
 	testkit.Eventually(t, "it publishes by itself again", func() bool { return state().Sequence == 5 })
 }
 
+// fleetKey is what machines that share have, and their store has not.
+const fleetKey = "a key of 32 octets at the least, of a fleet"
+
 // sharing begins so many daemons that share live entries by a database.
 func sharing(t *testing.T, kind, dsn string, count int) []*running {
 	t.Helper()
@@ -178,7 +181,7 @@ func sharing(t *testing.T, kind, dsn string, count int) []*running {
 	for i := range count {
 		dir := t.TempDir()
 		testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
-		testkit.Write(t, filepath.Join(dir, "live.dsn"), dsn+"\n")
+		testkit.Write(t, filepath.Join(dir, "live.dsn"), dsn+"\n"+fleetKey+"\n")
 		testkit.Must(t, os.Chmod(filepath.Join(dir, "live.dsn"), 0o600))
 		address := addresses[i]
 		testkit.Write(t, filepath.Join(dir, "config.toml"), strings.Replace(anyPorts, "[http]\nlisten = \"127.0.0.1:0\"", "[http]\nlisten = \""+address+"\"", 1)+
@@ -269,13 +272,23 @@ func TestDaemonsShare(t *testing.T) {
 		})
 		t.Setenv("BLOCKD_TOKEN", "")
 		testkit.Got(a.command("history", "--fleet", "--sender", "nobody@two.example"))(t, "without a token", 1, "…", "…mx2: it wants a token that may read…")
-		b.must(t, "token", "revoke", "desk")
-		for _, d := range all {
-			testkit.Eventually(t, "the token is refused", func() bool {
-				status, _ := d.post(t, token, "/v1/entries", `{"entry":"three.example"}`)
-				return status == 401
-			})
+		refused := func(token string) {
+			t.Helper()
+			for _, d := range all {
+				testkit.Eventually(t, "the token is refused", func() bool {
+					status, _ := d.post(t, token, "/v1/entries", `{"entry":"three.example"}`)
+					return status == 401
+				})
+			}
 		}
+		another := strings.TrimSpace(c.must(t, "token", "rotate", "desk"))
+		refused(token)
+		testkit.Eventually(t, "the other token on A", func() bool {
+			status, _ := a.post(t, another, "/v1/entries", `{"entry":"two.example","why":"by another token"}`)
+			return status == 200
+		})
+		b.must(t, "token", "revoke", "desk")
+		refused(another)
 		c.must(t, "remove", "spam@phish.example")
 		for _, d := range all {
 			d.waitBlocked(t, "spam@phish.example", false)
@@ -350,7 +363,7 @@ func TestDaemonBehindARelay(t *testing.T) {
 	first.must(t, "add", "before.example")
 	dir := t.TempDir()
 	testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
-	for name, text := range map[string]string{"live.dsn": server.URL(), "relay.token": strings.TrimSpace(first.must(t, "token", "new", "--name", "relay"))} {
+	for name, text := range map[string]string{"live.dsn": server.URL() + "\n" + fleetKey + "\n", "relay.token": strings.TrimSpace(first.must(t, "token", "new", "--name", "relay"))} {
 		testkit.Write(t, filepath.Join(dir, name), text+"\n")
 		testkit.Must(t, os.Chmod(filepath.Join(dir, name), 0o600))
 	}

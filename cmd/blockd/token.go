@@ -15,16 +15,17 @@ import (
 
 func newToken() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "token [-c config.toml] new|list|revoke",
+		Use:   "token [-c config.toml] new|list|rotate|revoke",
 		Short: "make and revoke tokens for the HTTP door",
 		Long: `Make tokens for who asks at [http] listen. Their hashes are kept in the file that
 http.tokens names; the daemon sees at once what changes there.`,
 		Example: `  blockd token new --name helpdesk --write
   blockd token list
+  blockd token rotate helpdesk
   blockd token revoke helpdesk`,
-		RunE: func(*cobra.Command, []string) error { return usagef("want new, list or revoke") },
+		RunE: func(*cobra.Command, []string) error { return usagef("want new, list, rotate or revoke") },
 	}
-	for _, sub := range []*cobra.Command{newTokenNew(), newTokenList(), newTokenRevoke()} {
+	for _, sub := range []*cobra.Command{newTokenNew(), newTokenList(), newTokenRotate(), newTokenRevoke()} {
 		sub.DisableFlagsInUseLine = true
 		cmd.AddCommand(sub)
 	}
@@ -181,6 +182,59 @@ func newTokenList() *cobra.Command {
 		}
 		return t.Print(cmd.OutOrStdout())
 	})
+}
+
+func newTokenRotate() *cobra.Command {
+	var path string
+	var local bool
+	cmd := &cobra.Command{
+		Use:   "rotate [-c config.toml] [--local] [NAME]",
+		Short: "make another token for a name, and the one before worthless, at once",
+		Long: `Make another token for a name, with what it may, and print it. The one before is refused
+from then on, and browsers that have signed in with it are signed out. Without NAME it is
+the token that the daemon has made at its first start: it stands in its file, and is not
+printed.`,
+		Example: `  blockd token rotate helpdesk
+  blockd token rotate`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("want one NAME, or none for the token of the first start")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := config.Load(path)
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				file := c.FirstToken()
+				if file == "" {
+					return errors.New("this configuration has no token of a first start (http.token_file); want the NAME of one of http.tokens")
+				}
+				if err := httpapi.RotateFirst(file, c.Journal(), userName()); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(cmd.ErrOrStderr(), "%s: another token is in %s\n", cmd.CommandPath(), term.Path(file))
+				return err
+			}
+			var token string
+			if ofFleet(c, local) {
+				token, err = control.RotateFleetToken(cmd.Context(), c, args[0], userName())
+			} else if err = wantTokenFile(c); err == nil {
+				token, err = httpapi.RotateToken(c.HTTP.Tokens, args[0], c.Journal(), userName())
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: another token for %s; it is shown this once:\n", cmd.CommandPath(), args[0])
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
+			return err
+		},
+	}
+	configFlag(cmd, &path)
+	localFlag(cmd, &local)
+	return cmd
 }
 
 func newTokenRevoke() *cobra.Command {

@@ -366,7 +366,7 @@ func TestDecisionPagesAndExports(t *testing.T) {
 	for i := range many {
 		past.Add(refusal(time.Now(), fmt.Sprintf("=s%d@bad.example", i)))
 	}
-	f := newFixture(t, Settings{History: past, First: first}, "bad.example\n")
+	f := newFixture(t, Settings{History: past, First: firstFile(t)}, "bad.example\n")
 	seen := map[string]bool{}
 	for target := "/v1/decisions?limit=1000"; target != ""; {
 		l := decoded[DecisionList](t, f.ask("GET", target, "", bearFirst), http.StatusOK, asJSON)

@@ -47,7 +47,7 @@ func nextDecision(t *testing.T, in *bufio.Reader) (r history.Record) {
 }
 
 func TestEventsOverARealConnection(t *testing.T) {
-	f := newFixture(t, Settings{Events: NewEvents(), First: first}, "bad.example\n")
+	f := newFixture(t, Settings{Events: NewEvents(), First: firstFile(t)}, "bad.example\n")
 	before := runtime.NumGoroutine()
 	srv := httptest.NewServer(f.Handler())
 	ctx, leave := context.WithCancel(t.Context())
@@ -74,7 +74,7 @@ func TestEventsOverARealConnection(t *testing.T) {
 }
 
 func TestWatchersAreBounded(t *testing.T) {
-	f := newFixture(t, Settings{Events: NewEvents(), First: first}, "bad.example\n")
+	f := newFixture(t, Settings{Events: NewEvents(), First: firstFile(t)}, "bad.example\n")
 	for range maxWatchers {
 		if f.settings.Events.watch() == nil {
 			t.Fatal("refused too early")
@@ -211,7 +211,7 @@ func watchUntil(t *testing.T, f *fixture, token string, end func(context.CancelF
 
 // Who announces a body and does not send it is no watcher that could stay for ever.
 func TestWatcherWhoseBodyNeverComes(t *testing.T) {
-	f := newFixture(t, Settings{Events: NewEvents(), First: first}, "bad.example\n")
+	f := newFixture(t, Settings{Events: NewEvents(), First: firstFile(t)}, "bad.example\n")
 	f.inBubble(t, func(p *testkit.Pipes) {
 		conn := p.Dial("192.0.2.1")
 		io.WriteString(conn, "GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n"+bearFirst+"\r\nContent-Length: 1000\r\n\r\n")
@@ -501,7 +501,7 @@ func TestParseDecisionQuery(t *testing.T) {
 func TestDecisionsOfAnAddressWithAPlus(t *testing.T) {
 	past := newHistory(t)
 	past.Add(refusal(time.Now(), "promo+x@bad.example"))
-	f := newFixture(t, Settings{History: past, First: first}, "bad.example\n")
+	f := newFixture(t, Settings{History: past, First: firstFile(t)}, "bad.example\n")
 	for _, query := range []string{"sender=promo+x@bad.example", "sender=promo%2Bx@bad.example", "since=2020-01-31T12:00:00+01:00", "&"} {
 		found := decoded[DecisionList](t, f.ask("GET", "/v1/decisions?"+query, "", bearFirst), http.StatusOK, asJSON)
 		testkit.Got(len(found.Decisions), testkit.At(found.Decisions, 0).Sender)(t, fmt.Sprintf("%s: %+v", query, found), 1, "promo+x@bad.example")

@@ -98,9 +98,9 @@ func build(t testing.TB, list string) *index.Index {
 	return indexes.Build(t, s)
 }
 
-// first is a token that Settings.First may have, and bearFirst its header.
+// first is the token in the file that Settings.First may name, and bearFirst its header.
 const (
-	first     = "blockd_the-first-token-of-a-test"
+	first     = "blockd_the-first-token-of-a-test" // see firstFile
 	bearFirst = "Authorization: Bearer " + first
 )
 
@@ -159,3 +159,6 @@ func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, words s
 	p := decoded[problem](t, w, status, asProblem)
 	testkit.Got(p.Status, p.Title, p.Detail)(t, "problem", status, http.StatusText(status), "…"+words+"…")
 }
+
+// firstFile is a file with the token of a first start.
+func firstFile(t testing.TB) string { return testkit.File(t, "first.token", first+"\n") }

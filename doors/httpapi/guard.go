@@ -209,8 +209,14 @@ func onSocket(r *http.Request) bool {
 // holder is the caller c with a token of this SHA-256.
 func (s *Server) holder(c caller, token [sha256.Size]byte) caller {
 	c.known = same(token, s.settings.Token)
-	if same(token, s.settings.First) {
-		c.known, c.scope = true, Admin
+	if s.first.path != "" {
+		_, found, err := s.first.find(token)
+		if err != nil {
+			s.log.Error("the token of the first start cannot be read, and is not valid", slog.Any("error", err))
+		}
+		if found {
+			c.known, c.scope = true, Admin
+		}
 	}
 	for _, from := range []*tokens{&s.tokens, &s.fleet} {
 		if from.path == "" {

@@ -46,9 +46,9 @@ type Settings struct {
 	// Token is needed as "Authorization: Bearer TOKEN" for everything but
 	// /healthz; "" = no token is needed. It has the scope Read. See ReadToken.
 	Token string
-	// First is a token of scope Admin that the daemon makes by itself at its first start. Answers that name senders and recipients
+	// First is the file of a token of scope Admin that the daemon makes by itself at its first start. Answers that name senders and recipients
 	// need a token even where all else is open; this one lets whoever has installed blockd read them. It changes nothing else: what is open
-	// without a token stays so. "" = there is none. See FirstToken.
+	// without a token stays so. The file counts as it is now. "" = there is none. See FirstToken.
 	First string
 	// Tokens is a file of tokens, each with a scope; "" = none. With it every caller
 	// needs one, except over a Unix socket. See ReadTokens.
@@ -167,6 +167,7 @@ type Server struct {
 	status     func() reload.Status
 	log        *slog.Logger
 	tokens     tokens
+	first      tokens // the one of the first start
 	uses       uses
 	fleet      tokens // of all machines that share them
 	limiter    *limiter
@@ -210,7 +211,7 @@ func New(s Settings, checker *policy.Checker, status func() reload.Status, metri
 	if s.Sessions == nil {
 		s.Sessions, _ = session.Open(session.Settings{Idle: DefaultIdle, Max: DefaultMax}) // no file: it cannot fail
 	}
-	srv := &Server{settings: s, sessions: s.Sessions, url: s.URL, checker: checker, status: status, log: log, tokens: tokens{path: s.Tokens}, fleet: tokens{path: s.Shared.TokenFile()},
+	srv := &Server{settings: s, sessions: s.Sessions, url: s.URL, checker: checker, status: status, log: log, tokens: tokens{path: s.Tokens, read: ReadTokens}, fleet: tokens{path: s.Shared.TokenFile(), read: ReadTokens}, first: tokens{path: s.First, read: readFirst},
 		limiter: newLimiter(s.MaxRate), refusals: newRefusals(metrics), panics: newPanics(metrics), searches: make(chan struct{}, 2), scans: make(chan struct{}, 2), replays: make(chan struct{}, 1)}
 	srv.junked, srv.complaints = newJunkMetrics(metrics)
 	srv.begins, srv.signIns, srv.ended = newSlowLimiter(signInEvery, signInBurst), newSignIns(metrics), newEnded(metrics)

@@ -21,7 +21,7 @@ import (
 )
 
 func TestListPage(t *testing.T) {
-	f := newFixture(t, Settings{First: first}, "bad.example\nworse.example\nnonsense@@\n")
+	f := newFixture(t, Settings{First: firstFile(t)}, "bad.example\nworse.example\nnonsense@@\n")
 	for range 3 {
 		f.ask("GET", "/v1/check?sender=a@bad.example", "")
 	}
@@ -34,7 +34,7 @@ func TestListPage(t *testing.T) {
 }
 
 func TestLint(t *testing.T) {
-	f := newFixture(t, Settings{First: first, ListSettings: func(list string) (lists.Settings, bool) {
+	f := newFixture(t, Settings{First: firstFile(t), ListSettings: func(list string) (lists.Settings, bool) {
 		return lists.Settings{Format: "hosts"}, list == "hosts"
 	}}, "bad.example\n")
 	post := func(query, text string) Lint {
@@ -67,7 +67,7 @@ func TestLint(t *testing.T) {
 // TestOneReplayAtATime: another one is told when to come again.
 func TestOneReplayAtATime(t *testing.T) {
 	began, end := make(chan string), make(chan struct{})
-	f := newFixture(t, Settings{First: first, Replay: func(_ context.Context, list string, since time.Time) (Replay, error) {
+	f := newFixture(t, Settings{First: firstFile(t), Replay: func(_ context.Context, list string, since time.Time) (Replay, error) {
 		began <- list
 		<-end
 		return Replay{Complete: true, BySender: []ReplayRow{}, ByDomain: []ReplayRow{}, ByEntry: []ReplayRow{}}, nil
@@ -376,9 +376,8 @@ func TestWhoAndWhyWantAToken(t *testing.T) {
 	if errs := store.Record(t.TempDir(), kept.Generation{ID: "cccccccccccccccc", Time: time.Now(), How: kept.Rollback, By: "jo", Why: "refuses pat@bank.example"}); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	const first = "the-token-of-the-first-start"
 	s := f.Server.settings
-	s.Tokens, s.First = "", first // so that others may ask without one
+	s.Tokens, s.First = "", firstFile(t) // so that others may ask without one
 	f.serve(s)
 	for path, times := range map[string]int{"/v1/generations": 1, "/v1/lists": 2} {
 		for header, want := range map[string]int{"Authorization: Bearer " + first: times, "X-None: 1": 0} {

@@ -57,7 +57,7 @@ func ownersFixture(t testing.TB) (f *fixture, bear func(scope Scope, owners ...s
 	set := testkit.Value(live.Open(live.Settings{Folder: t.TempDir(), MaxPerOwner: 5}))(t)
 	t.Cleanup(func() { set.Close() })
 	path := filepath.Join(t.TempDir(), "tokens")
-	f = newFixture(t, Settings{Entries: set, Tokens: path, First: first, Mailbox: mailbox}, "bad.example\n")
+	f = newFixture(t, Settings{Entries: set, Tokens: path, First: firstFile(t), Mailbox: mailbox}, "bad.example\n")
 	return f, bearers(t, path)
 }
 
@@ -204,7 +204,7 @@ func junkFixture(t *testing.T) (f *fixture, bear func(scope Scope, owners ...str
 	known.Learn(from, to, time.Now())
 	box := junk.NewBox(junk.Settings{Path: filepath.Join(t.TempDir(), "box"), Agree: 2, Domains: 1, Keep: 24 * time.Hour})
 	path := filepath.Join(t.TempDir(), "tokens")
-	f = newFixture(t, Settings{Entries: set, Tokens: path, First: first, Mailbox: mailbox, History: log,
+	f = newFixture(t, Settings{Entries: set, Tokens: path, First: firstFile(t), Mailbox: mailbox, History: log,
 		Junk: &junk.Desk{Guards: junk.Guards{Correspondents: known}, Entries: set, Box: box, Life: 24 * time.Hour}}, "bad.example\n")
 	return f, bearers(t, path)
 }

@@ -15,6 +15,7 @@ import (
 
 	"blockd/doors/httpapi/session"
 	"blockd/index/live"
+	"blockd/index/live/shared"
 	"blockd/mail/addr"
 	"blockd/records/audit"
 )
@@ -245,7 +246,7 @@ func (s *Server) tokensFail(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, audit.ErrUnwritable):
 		fail(w, http.StatusInsufficientStorage, err.Error())
-	case errors.Is(err, errTokenTaken), errors.Is(err, errTokensFull), errors.Is(err, errNoTokenFile):
+	case errors.Is(err, errTokenTaken), errors.Is(err, errTokensFull), errors.Is(err, errNoTokenFile), errors.Is(err, shared.ErrNoKey):
 		fail(w, http.StatusConflict, err.Error())
 	case errors.Is(err, live.ErrAway):
 		fail(w, http.StatusServiceUnavailable, err.Error())

@@ -165,7 +165,7 @@ func machine(t *testing.T, dsn string) (*entryFixture, *shared.Node) {
 	t.Helper()
 	f := newEntryFixture(t)
 	engine := testkit.Value(redis.Open(dsn, "eu-mx"))(t)
-	node := testkit.Value(shared.Open(shared.Options{Engine: engine, Kind: "redis", Name: "eu-mx", Folder: t.TempDir(), Set: f.set, Log: f.log, Token: CheckToken, Poll: time.Second}))(t)
+	node := testkit.Value(shared.Open(shared.Options{Engine: engine, Kind: "redis", Name: "eu-mx", Folder: t.TempDir(), Set: f.set, Log: f.log, Token: CheckToken, Key: "a key of 32 octets at the least, of a fleet", Poll: time.Second}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var run sync.WaitGroup
 	run.Go(func() { node.Run(ctx) })
@@ -235,7 +235,7 @@ func TestTokensOfTheFleetOverHTTP(t *testing.T) {
 func TestTokensOfTheFleetAlone(t *testing.T) {
 	f, _ := machine(t, "redis://"+redisserver.Start(t).Address)
 	s := f.settings
-	s.Tokens, s.First = "", first
+	s.Tokens, s.First = "", firstFile(t)
 	f.serve(s)
 	decoded[MadeToken](t, f.ask("POST", "/v1/tokens", `{"name":"ann","scope":"read"}`, bearFirst, json1), 200, asJSON)
 	wantProblem(t, f.ask("POST", "/v1/tokens", `{"name":"bob","scope":"read","local":true}`, bearFirst, json1), 409, "http.tokens")

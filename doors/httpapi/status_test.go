@@ -266,7 +266,7 @@ func TestChangeElsewhereOutlastsTheDoor(t *testing.T) {
 	set := testkit.Value(live.Open(live.Settings{Folder: t.TempDir()}))(t)
 	testkit.Must(t, set.Yield())
 	ctx, closeDoor := context.WithCancel(t.Context())
-	f := newFixture(t, Settings{Entries: set, First: first, Successor: func(context.Context) http.Handler {
+	f := newFixture(t, Settings{Entries: set, First: firstFile(t), Successor: func(context.Context) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			closeDoor()
 			if r.Context().Err() != nil { // what a reverse proxy heeds

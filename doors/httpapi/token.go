@@ -182,15 +182,11 @@ var (
 // NewToken draws a token, and adds its hash to the file under a name that is not
 // taken. The token itself is stored nowhere: it is returned once. journal, which may be nil, has a line about it by the name by. owners are Token.Owners.
 func NewToken(path, name string, scope Scope, journal *audit.Log, by string, owners ...addr.Key) (token string, err error) {
-	unlock, err := lockTokens(path)
+	all, unlock, err := openTokens(path)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	all, err := ReadTokens(path)
-	if err != nil {
-		return "", err
-	}
 	if slices.ContainsFunc(all, func(t Token) bool { return t.Name == name }) {
 		return "", fmt.Errorf("%s %w %s", path, errTokenTaken, name)
 	}
@@ -245,15 +241,11 @@ func (t Token) May() string {
 
 // RevokeToken takes a token out of the file. It is false if there is none of that name. journal and by are those of NewToken.
 func RevokeToken(path, name string, journal *audit.Log, by string) (bool, error) {
-	unlock, err := lockTokens(path)
+	all, unlock, err := openTokens(path)
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
-	all, err := ReadTokens(path)
-	if err != nil {
-		return false, err
-	}
 	left := slices.DeleteFunc(slices.Clone(all), func(t Token) bool { return t.Name == name })
 	if len(left) == len(all) {
 		return false, nil
@@ -262,6 +254,61 @@ func RevokeToken(path, name string, journal *audit.Log, by string) (bool, error)
 		return true, err
 	}
 	return true, writeTokens(path, left)
+}
+
+// errNoToken is wrapped where there is no token of a name.
+var errNoToken = errors.New("has no token named")
+
+// RotateToken draws another token for a name of the file, with what it may: the one before is worthless at once. journal and by are those of NewToken.
+func RotateToken(path, name string, journal *audit.Log, by string) (token string, err error) {
+	all, unlock, err := openTokens(path)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	at := slices.IndexFunc(all, func(t Token) bool { return t.Name == name })
+	if at < 0 {
+		return "", fmt.Errorf("%s %w %s", path, errNoToken, name)
+	}
+	if token, all[at], err = DrawToken(name, all[at].Scope, all[at].Owners...); err != nil {
+		return "", err
+	}
+	if err := journal.Add(audit.Line{By: by, Action: audit.TokenRotate, Subject: name, Detail: all[at].May()}); err != nil {
+		return "", err
+	}
+	return token, writeTokens(path, all)
+}
+
+// RotateFirst draws another token of the first start, into its file; a daemon that runs has it at once. journal and by are those of NewToken.
+func RotateFirst(path string, journal *audit.Log, by string) error {
+	if _, err := ReadToken(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := journal.Add(audit.Line{By: by, Action: audit.TokenRotate, Subject: theToken, Detail: "that of the first start"}); err != nil {
+		return err
+	}
+	return durable.WriteFile(path, []byte(randomToken()+"\n"), 0o600)
+}
+
+// readFirst reads the token of the first start as a row of a file of tokens, which has no name.
+func readFirst(path string) ([]Token, error) {
+	token, err := ReadToken(path)
+	if err != nil {
+		return nil, err
+	}
+	return []Token{{Scope: Admin, hash: sha256.Sum256([]byte(token))}}, nil
+}
+
+// openTokens reads the file for a change, and lets nobody else change it until unlock.
+func openTokens(path string) (all []Token, unlock func() error, err error) {
+	if unlock, err = lockTokens(path); err != nil {
+		return nil, nil, err
+	}
+	if all, err = ReadTokens(path); err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	return all, unlock, nil
 }
 
 // FirstToken reads the file of Settings.First, and makes it if it is missing: a token
@@ -315,6 +362,7 @@ func tokensText(all []Token) string {
 // tokens are the tokens of a file as it is now, so a revoked one is refused at once.
 type tokens struct {
 	path string
+	read func(path string) ([]Token, error)
 
 	mu    sync.Mutex
 	stamp fs.FileInfo
@@ -333,7 +381,7 @@ func (t *tokens) current() ([]Token, error) {
 	}
 	if now == nil || t.stamp == nil || !os.SameFile(now, t.stamp) || now.Size() != t.stamp.Size() || !now.ModTime().Equal(t.stamp.ModTime()) {
 		t.stamp = now
-		t.all, err = ReadTokens(t.path)
+		t.all, err = t.read(t.path)
 		if fault := fmt.Sprint(err); fault != t.fault {
 			t.fault = fault
 			return t.all, err

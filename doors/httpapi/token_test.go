@@ -35,7 +35,7 @@ func TestWhoMayWhat(t *testing.T) {
 	past := newHistory(t)
 	withTokens := New(Settings{Tokens: f.settings.Tokens, Entries: f.set, History: past}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	withFile := New(Settings{Token: "the-one-of-token_file", Entries: f.set, History: past}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
-	open := New(Settings{Entries: f.set, History: past, Events: NewEvents(), First: first}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	open := New(Settings{Entries: f.set, History: past, Events: NewEvents(), First: firstFile(t)}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	for _, tt := range []struct {
 		name        string
 		server      *Server
@@ -268,10 +268,40 @@ func TestFirstToken(t *testing.T) {
 	if again, made, err := FirstToken(path); again != token || made || err != nil {
 		t.Errorf("again: %q, %t, %v", again, made, err)
 	}
+	testkit.Must(t, RotateFirst(path, nil, "anna"))
+	another, made, err := FirstToken(path)
+	if another == token || len(another) < 40 || made || err != nil {
+		t.Errorf("after a rotation: %q, %t, %v", another, made, err)
+	}
+	testkit.Equal(t, "mode of another", testkit.Value(os.Stat(path))(t).Mode(), 0o600)
 	testkit.Write(t, path, "short\n")
 	if _, made, err := FirstToken(path); err == nil || made {
 		t.Errorf("a file that holds no token: %t, %v", made, err)
 	}
+}
+
+// A rotated token is refused at once, with the sessions that it has begun; the one in its place may what it might.
+func TestARotatedTokenIsWorthless(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	old := testkit.Value(NewToken(path, "desk", Write, nil, ""))(t)
+	other := testkit.Value(NewToken(path, "other", Read, nil, ""))(t)
+	f := newFixture(t, Settings{Tokens: path, First: firstFile(t)}, "bad.example\n")
+	bear := func(token string) string { return "Authorization: Bearer " + token }
+	f.gives(t, http.StatusOK, "GET", "/v1/lists", "", bear(old))
+	token := testkit.Value(RotateToken(path, "desk", nil, "anna"))(t)
+	f.gives(t, http.StatusUnauthorized, "GET", "/v1/lists", "", bear(old))
+	f.gives(t, http.StatusOK, "GET", "/v1/lists", "", bear(token))
+	f.gives(t, http.StatusOK, "GET", "/v1/lists", "", bear(other))
+	for _, row := range testkit.Value(ReadTokens(path))(t) {
+		testkit.Equal(t, row.Name, row.Scope, map[string]Scope{"desk": Write, "other": Read}[row.Name])
+	}
+	testkit.Fails(RotateToken(path, "nobody", nil, "anna"))(t, "nobody's", errNoToken)
+	f.gives(t, http.StatusOK, "GET", "/v1/tokens", "", bearFirst)
+	testkit.Must(t, RotateFirst(f.settings.First, nil, "anna"))
+	f.gives(t, http.StatusUnauthorized, "GET", "/v1/tokens", "", bearFirst)
+	another, _, err := FirstToken(f.settings.First)
+	testkit.Must(t, err)
+	f.gives(t, http.StatusOK, "GET", "/v1/tokens", "", bear(another))
 }
 
 // A token for which the file has no room is refused: a file that is too long would make all of them worthless.

@@ -44,6 +44,7 @@ const (
 	ReportSend        = "report.send"
 	TokenAdd          = "token.add"
 	TokenRevoke       = "token.revoke"
+	TokenRotate       = "token.rotate" // another one for the same name
 	SessionBegin      = "session.begin" // a browser has signed in
 	SessionEnd        = "session.end"   // it was signed out; one that ends by time has no line
 	RequestGrant      = "request.grant"

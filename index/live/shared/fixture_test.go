@@ -106,7 +106,7 @@ func begin(t testing.TB, folder, kind string, e shared.Engine, change func(*shar
 	set, err := live.Open(live.Settings{Folder: folder, MaxPerOwner: 3})
 	testkit.Must(t, err)
 	n := &node{set: set, folder: folder, log: &testkit.Log{}, engine: e}
-	o := shared.Options{Engine: e, Kind: kind, Name: "eu-mx", Folder: folder, Set: set, Log: n.log.Logger(), Poll: time.Second}
+	o := shared.Options{Engine: e, Kind: kind, Name: "eu-mx", Folder: folder, Set: set, Log: n.log.Logger(), Poll: time.Second, Key: "a key that the fleet has and its store has not"}
 	if change != nil {
 		change(&o)
 	}

@@ -208,7 +208,7 @@ func TestABadTokenLeavesTheOthers(t *testing.T) {
 		})[0]
 		add := func(name, scope, sum string) {
 			t.Helper()
-			testkit.Must(t, a.AddToken(t.Context(), shared.Token{Name: name, Scope: scope, Sum: sum, By: "anna"}))
+			testkit.Must(t, a.AddToken(t.Context(), shared.Token{Name: name, Scope: scope, Sum: sum, By: "anna"}, false))
 		}
 		sum := "sha256:" + strings.Repeat("ab", 32)
 		add("first", "read", sum)

@@ -46,6 +46,7 @@ type Options struct {
 	Log    *slog.Logger
 	Audit  *audit.Log              // has a line for each change of this machine that the engine refuses for good; nil = none is written
 	Token  func(line string) error // why a line of the file of tokens is none; nil = each is one
+	Key    string                  // what the fleet's machines know and the engine does not, by which tokens are proved; "" = no token of the fleet is valid here
 	Clock  func() time.Time        // nil: time.Now
 
 	Poll     time.Duration // how often the engine is asked if no hint comes; 0 = 5 s

@@ -110,7 +110,7 @@ func TestRelays(t *testing.T) {
 		b.eventually(t, "one.example", "block 1")
 		first.apply(t, live.Change{Entry: "one.example", Remove: true})
 		b.eventually(t, "one.example", "")
-		testkit.Must(t, first.AddToken(t.Context(), shared.Token{Name: "desk", Scope: "read", Sum: "sha256:ab", By: "anna"}))
+		testkit.Must(t, first.AddToken(t.Context(), shared.Token{Name: "desk", Scope: "read", Sum: "sha256:ab", By: "anna"}, false))
 		testkit.Eventually(t, "the token", func() bool {
 			text, _ := os.ReadFile(b.TokenFile())
 			return strings.Contains(string(text), "desk read")

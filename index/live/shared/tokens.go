@@ -1,12 +1,15 @@
 package shared
 
 import (
-	"bufio"
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,15 +33,42 @@ func (n *Node) TokenFile() string {
 
 // tokenLine is the row of a file of tokens.
 func tokenLine(r *live.Row) string {
-	sum, owners, _ := strings.Cut(r.Why, " ")
+	sum, _, owners := tokenParts(r.Why)
 	return strings.TrimRight(fmt.Sprintf("%s %s %s %s %s", r.Entry, r.Action, sum, time.Unix(r.Created, 0).UTC().Format(time.DateOnly), owners), " ")
 }
+
+// tokenParts are what the row of a token has of it: its hash, the proof that a machine of the fleet has made it, and its owners.
+func tokenParts(why string) (sum, proof, owners string) {
+	sum, rest, _ := strings.Cut(why, " ")
+	proof, owners, _ = strings.Cut(rest, " ")
+	return sum, proof, owners
+}
+
+// prove is the proof of a token: a keyed hash (RFC 2104) of all that it may, which who can write to the store cannot make.
+func (n *Node) prove(r *live.Row) string {
+	sum, _, owners := tokenParts(r.Why)
+	mac := hmac.New(sha256.New, []byte(n.o.Key))
+	fmt.Fprintf(mac, "token of a fleet 1\n%s\n%s\n%s\n%s\n%s\n%d\n", n.o.Name, r.Entry, r.Action, sum, owners, r.Created)
+	return "proof:" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// ErrNoKey is the error of a token where the machines of a fleet have no key.
+var ErrNoKey = errors.New(`the fleet has no key for tokens: write one as the second line of live.dsn_file, the same on each machine (head -c 32 /dev/urandom | base64)`)
+
+var (
+	errUnproved = errors.New("no machine with the key of this fleet has made it; revoke it, and make it anew with blockd token new")
+	errRevoked  = errors.New("it was revoked, and somebody has written it again")
+)
 
 // The bounds of the file of tokens: a reader takes none beyond them.
 const (
 	mostTokens    = 1000
 	mostTokenFile = 200 << 10 // octets
+	mostRevoked   = 500       // hashes of tokens that were revoked, 42 KiB
 )
+
+// revokedMark begins a line of the file with the hash of a token that was revoked, which a writer of the store cannot bring back.
+const revokedMark = "# revoked "
 
 var errTokens = fmt.Errorf("there are more than %d tokens, or they have more than %d octets", mostTokens, mostTokenFile)
 
@@ -48,7 +78,15 @@ func (n *Node) judge(r *live.Row) error {
 		strings.ContainsFunc(r.Why, func(c rune) bool { return c < ' ' || c == '#' || c == 127 }) {
 		return errors.New("it is not one line of words")
 	}
-	if n.o.Token == nil || r.Gone != 0 {
+	if r.Gone != 0 {
+		return nil
+	}
+	if _, proof, _ := tokenParts(r.Why); n.o.Key == "" {
+		return ErrNoKey
+	} else if !hmac.Equal([]byte(proof), []byte(n.prove(r))) {
+		return errUnproved
+	}
+	if n.o.Token == nil {
 		return nil
 	}
 	return n.o.Token(tokenLine(r))
@@ -61,18 +99,30 @@ func (n *Node) takeTokens(rows []live.Row, all bool) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	var names []string
-	lines := map[string]string{}
-	in := bufio.NewScanner(bytes.NewReader(was))
-	for in.Scan() && !all {
-		name, _, _ := strings.Cut(in.Text(), " ")
-		if name != "" && name[0] != '#' {
-			names, lines[name] = append(names, name), in.Text()
+	var names, revoked []string
+	lines, before := map[string]string{}, map[string]string{}
+	for line := range strings.Lines(string(was)) {
+		line = strings.TrimSuffix(line, "\n")
+		name, _, _ := strings.Cut(line, " ")
+		if sum, found := strings.CutPrefix(line, revokedMark); found {
+			revoked = append(revoked, sum)
+		} else if name != "" && name[0] != '#' {
+			before[name] = line
 		}
+	}
+	if !all {
+		names, lines = slices.Collect(maps.Keys(before)), maps.Clone(before)
 	}
 	for i := range rows {
 		r := &rows[i]
+		sum, _, _ := tokenParts(r.Why)
 		err := n.judge(r)
+		if err == nil && r.Gone == 0 && slices.Contains(revoked, sum) {
+			err = errRevoked
+		}
+		if had := sumOf(before[r.Entry]); had != "" && err == nil && (r.Gone != 0 || had != sum) {
+			revoked = append(revoked, had)
+		}
 		if n.noteToken(r.Entry, err); err != nil {
 			delete(lines, r.Entry) // it was another one before
 			continue
@@ -86,13 +136,17 @@ func (n *Node) takeTokens(rows []live.Row, all bool) error {
 	}
 	slices.Sort(names)
 	text := []byte("# Tokens of the fleet, as the store of live entries has them. blockd writes this file; blockd token new makes one.\n")
+	for _, sum := range revoked[max(0, len(revoked)-mostRevoked):] {
+		text = append(text, revokedMark+sum+"\n"...)
+	}
+	room := len(text) + mostTokenFile
 	count := 0
 	for _, name := range slices.Compact(names) {
 		line, there := lines[name]
 		if !there {
 			continue
 		}
-		if count++; count > mostTokens || len(text)+len(line) >= mostTokenFile {
+		if count++; count > mostTokens || len(text)+len(line) >= room {
 			n.noteToken(name, errTokens)
 			continue
 		}
@@ -102,6 +156,14 @@ func (n *Node) takeTokens(rows []live.Row, all bool) error {
 		return nil
 	}
 	return durable.WriteFile(path, text, 0o644)
+}
+
+// sumOf is the hash in a line of the file; "" = it has none.
+func sumOf(line string) string {
+	if fields := strings.Fields(line); len(fields) > 2 {
+		return fields[2]
+	}
+	return ""
 }
 
 // Token is a token of the fleet.
@@ -115,11 +177,19 @@ type Token struct {
 // ErrTokenThere is the error of a token whose name is taken.
 var ErrTokenThere = errors.New("there is a token of this name")
 
-// AddToken adds a token, which is valid on each node as soon as it knows of it.
-func (n *Node) AddToken(ctx context.Context, t Token) error {
-	none := uint64(0)
-	row := live.Row{Entry: t.Name, Scope: ScopeToken, Action: t.Scope, Why: strings.TrimRight(t.Sum+" "+t.Owners, " "), By: t.By, Created: n.o.Set.Now().Unix()}
-	given, err := n.direct(ctx, live.Want{Row: row, IfRev: &none})
+// AddToken adds a token, which is valid on each node as soon as it knows of it, with the key of the fleet; ErrNoKey: this one has none.
+// anew: it takes the place of the one of its name, which is worthless then.
+func (n *Node) AddToken(ctx context.Context, t Token, anew bool) error {
+	if n.o.Key == "" {
+		return ErrNoKey
+	}
+	row := live.Row{Entry: t.Name, Scope: ScopeToken, Action: t.Scope, Why: t.Sum + "  " + t.Owners, By: t.By, Created: n.o.Set.Now().Unix()}
+	row.Why = strings.TrimRight(t.Sum+" "+n.prove(&row)+" "+t.Owners, " ")
+	want := live.Want{Row: row}
+	if !anew {
+		want.IfRev = new(uint64)
+	}
+	given, err := n.direct(ctx, want)
 	if err == nil && given.Conflict {
 		err = ErrTokenThere
 	}

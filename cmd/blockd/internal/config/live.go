@@ -20,7 +20,8 @@ type Live struct {
 	Folder string `toml:"folder"`
 	// What the machines of a fleet share their live entries and tokens by: "postgres" or "redis"; "" keeps them on this machine alone.
 	Shared string `toml:"shared" want:"|postgres|redis"`
-	// A file with the URL of the database in its first line, with its password: "postgres://…" or "redis://…".
+	// A file with the URL of the database in its first line, with its password: "postgres://…" or "redis://…". Its second line is the key
+	// of the fleet's tokens, the same on each machine, which the database never sees.
 	DSNFile string `toml:"dsn_file"`
 	// Who shares: machines with the same name have the same entries.
 	Name string `toml:"name"`
@@ -40,6 +41,32 @@ const maxSharedName = 64
 // ReadDSN is the URL of the database. No error of it has any of that.
 func (l Live) ReadDSN() (string, error) {
 	return addressOf("dsn_file", "", l.DSNFile)
+}
+
+// minTokenKey and maxTokenKey bound the key of the fleet's tokens, in octets.
+const (
+	minTokenKey = 32
+	maxTokenKey = 1024
+)
+
+// ReadTokenKey is the key by which tokens of the fleet are proved: the second line of the file, which the database does not have; "" = it has none.
+func (l Live) ReadTokenKey() (string, error) {
+	if _, err := l.ReadDSN(); err != nil { // what is no such file
+		return "", err
+	}
+	text, err := os.ReadFile(l.DSNFile)
+	if err != nil {
+		return "", fmt.Errorf("dsn_file: %w", err)
+	}
+	lines := strings.SplitN(string(text), "\n", 3)
+	if len(lines) < 2 {
+		return "", nil
+	}
+	key := strings.TrimSpace(lines[1])
+	if key != "" && (len(key) < minTokenKey || len(key) > maxTokenKey) {
+		return "", fmt.Errorf("dsn_file: %s:2: the key of tokens has %d octets; want %d to %d", l.DSNFile, len(key), minTokenKey, maxTokenKey)
+	}
+	return key, nil
 }
 
 // NodeName is the name of this machine among the nodes of the fleet.

@@ -114,14 +114,14 @@ func (d *daemon) usableSocket() string {
 	return path
 }
 
-// firstToken reads the first token, or makes it. Without one, for whatever reason,
+// firstToken is the file of the first token, which is made if it is missing. Without one, for whatever reason,
 // what it would open stays closed, and mail is filtered.
 func (d *daemon) firstToken() string {
 	path := d.config.FirstToken()
 	if path == "" {
 		return ""
 	}
-	token, made, err := httpapi.FirstToken(path)
+	_, made, err := httpapi.FirstToken(path)
 	if err != nil {
 		d.log.Error("no token for the HTTP door: who wrote to whom is shown by the Unix socket alone", slog.Any("error", err))
 		return ""
@@ -129,7 +129,7 @@ func (d *daemon) firstToken() string {
 	if made {
 		d.log.Info("token made for the HTTP door", slog.String("file", path))
 	}
-	return token
+	return path
 }
 
 // readiness is the state of the lists with that of the doors and of the way to the

@@ -45,11 +45,15 @@ func OpenShared(c config.Config, set *live.Set, log *slog.Logger) (*shared.Node,
 	if err != nil {
 		return nil, fmt.Errorf("live.shared: %w", err)
 	}
+	key, err := c.Live.ReadTokenKey()
+	if err != nil {
+		return nil, fmt.Errorf("live.%w", err)
+	}
 	var poll time.Duration
 	if len(c.Live.Relays) > 0 {
 		poll = relay.Poll
 	}
-	n, err := shared.Open(shared.Options{Poll: poll, Engine: e, Kind: c.Live.Shared, Name: c.Live.Name, Alone: c.Live.OnOutage == "local", Folder: c.LiveFolder(), Set: set, Log: log, Audit: c.Journal(), Token: httpapi.CheckToken})
+	n, err := shared.Open(shared.Options{Poll: poll, Engine: e, Kind: c.Live.Shared, Name: c.Live.Name, Alone: c.Live.OnOutage == "local", Folder: c.LiveFolder(), Set: set, Log: log, Audit: c.Journal(), Token: httpapi.CheckToken, Key: key})
 	if err != nil {
 		return nil, fmt.Errorf("live.shared: %w", err)
 	}
