@@ -152,7 +152,7 @@ func (t *Table) load(past bool) (fault string) {
 		fault = fmt.Sprintf("%s: %d lines are damaged and left out", t.path, lost)
 	}
 	if k.since == 0 {
-		k.since = t.minute
+		k.since = t.minute.Load()
 	}
 	t.kept, t.loaded, t.filling = k, true, past && !k.whole
 	return fault

@@ -41,10 +41,14 @@ type cell struct {
 	name, what string // a door or a list; an outcome, or shadow
 }
 
-// counter counts one cell since the last line.
+// around is how many minutes counters are about at a time: the current one, and its neighbours, because a decision may be counted
+// a moment after its minute has ended, and before the line of the one before is written.
+const around = 3
+
+// counter counts one cell since the last line, by minute modulo around.
 type counter struct {
 	cell
-	n atomic.Uint64
+	n [around]atomic.Uint64
 }
 
 // Table counts. It is safe for concurrent use. A nil Table counts nothing.
@@ -56,9 +60,10 @@ type Table struct {
 	adding sync.Mutex                        // of cells and names
 	names  map[byte]map[string]bool
 
+	minute atomic.Int64 // that the counters are about, with the one before and after it
+
 	mu      sync.Mutex // of the fields below
 	kept    kept
-	minute  int64           // that the counters are about
 	last    map[cell]uint64 // of totals
 	told    map[cell]uint64 // what another process has told
 	loaded  bool
@@ -77,8 +82,8 @@ type Total struct {
 
 // New returns a Table whose file is at path. totals are asked once a minute; nil: there are none.
 func New(path string, totals func() []Total) *Table {
-	t := &Table{path: path, totals: totals, names: map[byte]map[string]bool{}, last: map[cell]uint64{}, told: map[cell]uint64{},
-		minute: minuteOf(time.Now())}
+	t := &Table{path: path, totals: totals, names: map[byte]map[string]bool{}, last: map[cell]uint64{}, told: map[cell]uint64{}}
+	t.minute.Store(minuteOf(time.Now()))
 	t.cells.Store(&map[cell]*counter{})
 	return t
 }
@@ -87,9 +92,14 @@ func minuteOf(at time.Time) int64 { return at.Unix() / 60 }
 
 // Add counts a decision. It takes no lock and allocates nothing, but for the first one of its kind.
 func (t *Table) Add(r *history.Record) {
-	if t != nil {
-		cellsOf(r, func(c cell) { t.of(c).n.Add(1) })
+	if t == nil {
+		return
 	}
+	at, now := minuteOf(r.Time), t.minute.Load()
+	if at < now-1 || at > now+1 { // the clock has jumped
+		at = now
+	}
+	cellsOf(r, func(c cell) { t.of(c).n[at%around].Add(1) })
 }
 
 // cellsOf calls use for what a decision counts for. What programs were told is no decision about mail.
@@ -144,24 +154,24 @@ func (t *Table) of(c cell) *counter {
 	return use
 }
 
-// take empties the counters.
-func (t *Table) take() map[cell]uint64 {
+// take empties the counters of a minute.
+func (t *Table) take(minute int64) map[cell]uint64 {
 	all := map[cell]uint64{}
 	for _, c := range *t.cells.Load() {
-		if n := c.n.Swap(0); n > 0 {
+		if n := c.n[minute%around].Swap(0); n > 0 {
 			all[c.cell] += n
 		}
 	}
 	return all
 }
 
-// now is take without emptying.
-func (t *Table) now() map[cell]uint64 {
-	all := map[cell]uint64{}
+// counted calls use for what the counters have, without emptying them. minute is the current one.
+func (t *Table) counted(minute int64, use func(minute int64, c cell, n uint64)) {
 	for key, c := range *t.cells.Load() {
-		if n := c.n.Load(); n > 0 && key == c.cell {
-			all[c.cell] = n
+		for at := minute - 1; at <= minute+1 && key == c.cell; at++ {
+			if n := c.n[at%around].Load(); n > 0 {
+				use(at, c.cell, n)
+			}
 		}
 	}
-	return all
 }

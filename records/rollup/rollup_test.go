@@ -338,3 +338,37 @@ func full() (*Table, time.Time) {
 	table.kept.since, table.loaded = 1, true
 	return table, time.Unix(at*60, 0)
 }
+
+// TestCountedInItsMinute: a decision that is counted a moment after its minute, or before the line of the last one is written, counts
+// for its own minute, as the history has it.
+func TestCountedInItsMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, filepath.Join(t.TempDir(), "x"), "", nil)
+		defer r.stop()
+		add := func(late time.Duration) {
+			d := decision("refuse", "own")
+			d.Time = d.Time.Add(-late)
+			r.Add(d)
+		}
+		<-time.After(59 * time.Second)
+		add(0)
+		add(-2 * time.Second) // the line of this minute is not written yet
+		<-time.After(2 * time.Second)
+		add(3 * time.Second)
+		add(0)
+		add(0)
+		want := func(when string) {
+			t.Helper()
+			s := testkit.Value(r.Series(Query{By: "list", Span: "1h"}, time.Now()))(t)
+			at := len(s.Rows[0].Counts) - int(s.Until.Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))/time.Minute)
+			testkit.EqualSlices(t, when, s.Rows[0].Counts[at:at+2], []uint64{2, 3})
+		}
+		want("at once")
+		<-time.After(time.Minute)
+		synctest.Wait()
+		want("a minute later")
+		<-time.After(time.Minute)
+		synctest.Wait()
+		want("two minutes later")
+	})
+}

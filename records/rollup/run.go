@@ -60,14 +60,12 @@ func (t *Table) Run(ctx context.Context, folder string, log *slog.Logger) error 
 	}
 }
 
-// step makes a bin of what was counted, and returns its lines, and the whole file for one that needs that.
+// step makes a bin of each minute that was counted, and returns their lines, and the whole file for one that needs that.
 func (t *Table) step(now time.Time, out *file) (lines []byte, whole func() []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	counts := t.take()
-	t.addTotals(counts)
-	at := t.minute
-	t.minute = minuteOf(now)
+	minute, begins := t.minute.Load(), minuteOf(now)
+	t.minute.Store(begins)
 	whole = func() []byte {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -77,19 +75,29 @@ func (t *Table) step(now time.Time, out *file) (lines []byte, whole func() []byt
 		out.close()
 		t.renumbered = false
 	}
-	if len(counts) == 0 {
-		return nil, whole
+	for at := minute - 1; at <= minute+1; at++ {
+		if at == begins && at != minute {
+			continue // it goes on
+		}
+		counts := t.take(at)
+		if at == minute {
+			t.addTotals(counts)
+		}
+		if len(counts) == 0 {
+			continue
+		}
+		text, fresh := t.kept.text(counts)
+		for _, id := range fresh {
+			lines = appendLine(lines, t.kept.cells[id].line())
+		}
+		b := bin{at, false, text}
+		t.kept.add(b)
+		lines = appendLine(lines, b.line())
 	}
-	text, fresh := t.kept.text(counts)
-	for _, id := range fresh {
-		lines = appendLine(lines, t.kept.cells[id].line())
-	}
-	b := bin{at, false, text}
-	t.kept.add(b)
-	if t.kept.tidy() {
+	if len(lines) > 0 && t.kept.tidy() {
 		out.close()
 	}
-	return appendLine(lines, b.line()), whole
+	return lines, whole
 }
 
 // addTotals adds by how much the totals have grown. t.mu is held.
@@ -122,7 +130,8 @@ func (t *Table) State() []byte {
 	if t == nil {
 		return nil
 	}
-	counts := t.now()
+	counts := map[cell]uint64{}
+	t.counted(t.minute.Load(), func(_ int64, c cell, n uint64) { counts[c] += n })
 	all := []told{}
 	for c, n := range counts {
 		all = append(all, told{string(c.kind), c.name, c.what, n})
@@ -148,7 +157,7 @@ func (t *Table) Join(text []byte) error {
 		}
 		c := cell{one.Kind[0], one.Name, one.What}
 		if one.N > t.told[c] {
-			t.of(c).n.Add(one.N - t.told[c])
+			t.of(c).n[t.minute.Load()%around].Add(one.N - t.told[c])
 			t.told[c] = one.N
 		}
 	}

@@ -105,7 +105,13 @@ func (t *Table) Series(q Query, now time.Time) (s Series, err error) {
 		s.Since = time.Unix(t.kept.since*60, 0).UTC()
 	}
 	s.Filling = t.filling || !t.loaded
-	bins, cells, current, minute := t.kept.bins, t.kept.cells, t.now(), t.minute // bins and cells are replaced or grow, and those there are never change
+	bins, cells, current := t.kept.bins, t.kept.cells, map[int64]map[cell]uint64{} // bins and cells are replaced or grow, and those there are never change
+	t.counted(t.minute.Load(), func(minute int64, c cell, n uint64) {
+		if current[minute] == nil {
+			current[minute] = map[cell]uint64{}
+		}
+		current[minute][c] = n
+	})
 	t.mu.Unlock()
 	rows := map[string][]uint64{}
 	row := func(c cell) []uint64 {
@@ -124,9 +130,11 @@ func (t *Table) Series(q Query, now time.Time) (s Series, err error) {
 			b.sum(wanted, int((b.at-from)/step))
 		}
 	}
-	for c, count := range current {
-		if counts := row(c); counts != nil && minute >= from && minute < until {
-			counts[(minute-from)/step] += count
+	for minute, counted := range current {
+		for c, count := range counted {
+			if counts := row(c); counts != nil && minute >= from && minute < until {
+				counts[(minute-from)/step] += count
+			}
 		}
 	}
 	maps.DeleteFunc(rows, func(_ string, counts []uint64) bool {
