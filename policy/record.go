@@ -15,7 +15,7 @@ import (
 //   - envelopes of which nothing is known, as those from trusted networks.
 //
 // A refusal that repeats is folded: d then has the reference of the line that stands for
-// it. Mail that is accepted is always remembered, and only its line of the log is folded.
+// it. Everything else is always remembered, and only its line of the log is folded.
 func (c *checks) record(door *Door, v *verdict.Verdict, recipient string, d *Decision) {
 	if !door.forgets && (d.Outcome == Refuse || d.Outcome == Defer) && v.Owner() != "" {
 		c.instruments.owned.Inc()
@@ -40,18 +40,16 @@ func (c *checks) record(door *Door, v *verdict.Verdict, recipient string, d *Dec
 		c.partners.Known.Excused()
 	}
 	name(&r, v)
-	refused := d.Outcome == Refuse || d.Outcome == Defer
-	switch {
-	case refused:
-		if r.Ref, d.Folded = c.repeats.Refused(&r); d.Folded {
+	repeated := false
+	if d.Outcome == Refuse || d.Outcome == Defer {
+		if r.Ref, repeated = c.repeats.Refused(&r); repeated {
 			d.Reply, d.Ref = d.Reply.Referring(d.Ref, r.Ref), r.Ref
 		}
-	case d.Ref != "":
-		d.Folded = !c.logsMore(v.Client)
 	}
-	if !(refused && d.Folded) {
+	if !repeated {
 		c.history.Add(r)
 	}
+	d.Folded = repeated || d.Ref != "" && !c.logsMore(v.Client)
 	if c.decided != nil {
 		c.decided(r)
 	}

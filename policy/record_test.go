@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -159,48 +160,50 @@ func TestRememberingDoesNotAllocate(t *testing.T) {
 // TestRepeatedRefusalsAreFolded: a client that is refused again and again reads the
 // reference of a line that is written; mail that is taken is remembered each time.
 func TestRepeatedRefusalsAreFolded(t *testing.T) {
-	l, records := remembering(t)
-	table, told := repeat.NewTable(), 0
-	ix := build(t, block("own", "bad.example"), block("trial", "trial.example").shadow())
-	c, _ := checker(t, ix, policy.Settings{History: l, Repeats: table, Decided: func(history.Record) { told++ }})
-	client := netip.MustParseAddr("198.51.100.1")
-	first, folded := "", 0
-	for range 500 {
-		d := c.Recipient(askEnvelope(c, client, "x@bad.example"), "bob@here.example")
-		if first == "" {
-			first = d.Ref
-		}
-		if d.Folded {
-			if folded++; d.Ref != first {
-				t.Fatalf("reference %s, want %s", d.Ref, first)
+	synctest.Test(t, func(t *testing.T) { // within a minute
+		l, records := remembering(t)
+		table, told := repeat.NewTable(), 0
+		ix := build(t, block("own", "bad.example"), block("trial", "trial.example").shadow())
+		c, _ := checker(t, ix, policy.Settings{History: l, Repeats: table, Decided: func(history.Record) { told++ }})
+		client := netip.MustParseAddr("198.51.100.1")
+		first, folded := "", 0
+		for range 500 {
+			d := c.Recipient(askEnvelope(c, client, "x@bad.example"), "bob@here.example")
+			if first == "" {
+				first = d.Ref
+			}
+			if d.Folded {
+				if folded++; d.Ref != first {
+					t.Fatalf("reference %s, want %s", d.Ref, first)
+				}
+			}
+			if d.Outcome != policy.Refuse || !strings.HasSuffix(d.Reply.String(), "(ref "+d.Ref+")") {
+				t.Fatalf("%+v", d)
 			}
 		}
-		if d.Outcome != policy.Refuse || !strings.HasSuffix(d.Reply.String(), "(ref "+d.Ref+")") {
-			t.Fatalf("%+v", d)
+		if folded != 500-repeat.PerSender || told != 500 {
+			t.Errorf("%d folded, %d told", folded, told)
 		}
-	}
-	if folded != 500-repeat.PerSender || told != 500 {
-		t.Errorf("%d folded, %d told", folded, told)
-	}
-	quiet := 0
-	for range 300 {
-		d := c.Recipient(askEnvelope(c, client, "x@trial.example"), "bob@here.example")
-		if d.Outcome != policy.Accept || d.Ref == first || d.Ref == "" {
-			t.Fatalf("%+v", d)
+		quiet := 0
+		for range 300 {
+			d := c.Recipient(askEnvelope(c, client, "x@trial.example"), "bob@here.example")
+			if d.Outcome != policy.Accept || d.Ref == first || d.Ref == "" {
+				t.Fatalf("%+v", d)
+			}
+			if d.Folded {
+				quiet++
+			}
 		}
-		if d.Folded {
-			quiet++
+		if want := 300 + repeat.PerSender - repeat.PerNetwork; quiet != want {
+			t.Errorf("%d lines left out, want %d", quiet, want)
 		}
-	}
-	if want := 300 + repeat.PerSender - repeat.PerNetwork; quiet != want {
-		t.Errorf("%d lines left out, want %d", quiet, want)
-	}
-	table.Flush(slog.New(slog.DiscardHandler), l.Add)
-	all := records()
-	testkit.MustEqual(t, "decisions kept", len(all), repeat.PerSender+300+1)
-	if last := all[len(all)-1]; last.Repeated != folded || last.Ref != first || last.Recipient != "bob@here.example" {
-		t.Errorf("the last is %+v", last)
-	}
+		table.Flush(slog.New(slog.DiscardHandler), l.Add)
+		all := records()
+		testkit.MustEqual(t, "decisions kept", len(all), repeat.PerSender+300+1)
+		if last := all[len(all)-1]; last.Repeated != folded || last.Ref != first || last.Recipient != "bob@here.example" {
+			t.Errorf("the last is %+v", last)
+		}
+	})
 }
 
 // TestHits asks on through a swap to a generation with other lists.

@@ -38,7 +38,7 @@ func (l *Log) Most(ctx context.Context, q TopQuery) (Top, error) {
 	default:
 		return Top{}, ErrBusy
 	}
-	l.Flush() // what cannot be written is counted, and cannot be found
+	l.Settle() // what cannot be written is counted, and cannot be found
 	if oldest := time.Now().Add(-l.settings.Keep); q.Since.Before(oldest) {
 		q.Since = oldest
 	}

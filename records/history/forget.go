@@ -13,7 +13,7 @@ func (l *Log) Forget(ctx context.Context, about func(*Record) bool) (gone int, e
 	if l == nil {
 		return 0, nil
 	}
-	if err := l.Flush(); err != nil {
+	if err := l.Settle(); err != nil {
 		return 0, err
 	}
 	l.writing.Lock()

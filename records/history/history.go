@@ -32,8 +32,10 @@ type Record struct {
 	Ref        string `json:"ref,omitempty"` // "" where no list had a part in it, and no rule refused it
 
 	// Repeated is how many refusals this one stands for, itself included. All had
-	// its reference and came within a minute. 0: only itself.
-	Repeated int `json:"repeated,omitempty"`
+	// its reference, sender and entry, and came within a minute. 0: only itself. With Several
+	// they had several recipients of one domain, of whom this one was the last.
+	Repeated int  `json:"repeated,omitempty"`
+	Several  bool `json:"several,omitempty"`
 
 	// Why a listed sender was accepted, and other facts about it.
 	Exempt        bool `json:"exempt,omitempty"`        // every sender may write to the recipient
@@ -84,9 +86,10 @@ func Network(client netip.Addr) netip.Prefix {
 
 // Settings of a Log.
 type Settings struct {
-	Folder string        // made if it is not there
-	Max    int64         // octets on disk, MinMax at least
-	Keep   time.Duration // older decisions are not shown; their file goes at most a day later
+	Folder string                 // made if it is not there
+	Max    int64                  // octets on disk, MinMax at least
+	Settle func(add func(Record)) // gives what is still counted elsewhere, before decisions are read; nil: nothing is
+	Keep   time.Duration          // older decisions are not shown; their file goes at most a day later
 }
 
 // The bounds of a history.
@@ -105,6 +108,11 @@ const (
 	// maxBuffer bounds what waits for the disk. It is less than a small history's segment,
 	// and a fifth of a second at 50,000 decisions a second.
 	maxBuffer = 3 << 19
+
+	// maxOfNetwork bounds what waits of one client's network, so that its flood leaves room for the decisions about others.
+	// Networks are told apart by a keyed hash of so many values.
+	maxOfNetwork = maxBuffer / 4 * 3
+	mostNetworks = 256
 
 	// At writeFrom octets the buffer is written at once. Fewer wait for writeAfter at
 	// most.

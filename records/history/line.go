@@ -35,6 +35,7 @@ const (
 	flagSole          = 'o'
 	flagCorrespondent = 'c'
 	flagExcused       = 'x'
+	flagSeveral       = 'm'
 )
 
 // appendLine adds the line of r. It allocates only to grow dst.
@@ -109,6 +110,9 @@ func appendFlags(dst []byte, r *Record) []byte {
 	}
 	if r.Pardoned {
 		dst = append(dst, flagExcused)
+	}
+	if r.Several {
+		dst = append(dst, flagSeveral)
 	}
 	return dst
 }
@@ -186,6 +190,8 @@ func parseLine(line string, r *Record) error {
 			r.Correspondent = true
 		case flagExcused:
 			r.Pardoned = true
+		case flagSeveral:
+			r.Several = true
 		default:
 			return errNoLine
 		}

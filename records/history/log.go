@@ -31,9 +31,10 @@ type Log struct {
 	finished chan struct{} // a segment may lack its sums
 	refused  refusalCache
 
-	mu      sync.Mutex // of waiting and records; held for the time of an encoding
+	mu      sync.Mutex // of the three below; held for the time of an encoding
 	waiting []byte
-	records uint64 // in waiting
+	records uint64               // in waiting
+	held    [mostNetworks]uint32 // octets in waiting, by network
 
 	writing sync.Mutex // of the fields below
 	spare   []byte     // the buffer that is not filled just now
@@ -113,9 +114,10 @@ func (l *Log) Add(r Record) {
 	if l == nil {
 		return
 	}
+	network := maphash.Comparable(l.seed, Network(r.Client)) % mostNetworks
 	l.mu.Lock()
 	before := len(l.waiting)
-	if before+maxLine > maxBuffer {
+	if before+maxLine > maxBuffer || l.held[network] > maxOfNetwork {
 		l.mu.Unlock()
 		l.dropped.Add(1)
 		return
@@ -123,6 +125,7 @@ func (l *Log) Add(r Record) {
 	l.waiting = appendLine(l.waiting, &r)
 	l.records++
 	after := len(l.waiting)
+	l.held[network] += uint32(after - before)
 	l.mu.Unlock()
 	if before == 0 {
 		wake(l.woken)
@@ -217,7 +220,7 @@ func (l *Log) Flush() error {
 	defer l.writing.Unlock()
 	l.mu.Lock()
 	lines, n := l.waiting, l.records
-	l.waiting, l.records = l.spare[:0], 0
+	l.waiting, l.records, l.held = l.spare[:0], 0, [mostNetworks]uint32{}
 	l.mu.Unlock()
 	l.spare = lines
 	if n == 0 {
@@ -231,6 +234,17 @@ func (l *Log) Flush() error {
 	l.written.Add(n)
 	l.broken.Store(nil)
 	return nil
+}
+
+// Settle is Flush after what is still counted elsewhere, so that a reader of the files finds every decision until now.
+func (l *Log) Settle() error {
+	if l == nil {
+		return nil
+	}
+	if l.settings.Settle != nil {
+		l.settings.Settle(l.Add)
+	}
+	return l.Flush()
 }
 
 // append writes lines to the newest segment, or to a new one. If only a part could be

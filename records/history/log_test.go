@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,31 @@ func TestNothingWaitsForTheDisk(t *testing.T) {
 	for i, r := range got {
 		testkit.MustEqual(t, fmt.Sprintf("record %d is", i), r.Ref, blocked(i).Ref)
 	}
+}
+
+// TestFloodLeavesRoomForOthers: a network that sends faster than the disk takes it loses its own decisions.
+func TestFloodLeavesRoomForOthers(t *testing.T) {
+	l := open(t)
+	flood := blocked(1)
+	flood.Client = netip.MustParseAddr("2001:db8:1::1")
+	for range maxBuffer / 100 {
+		l.Add(flood)
+	}
+	lost := l.dropped.Load()
+	if lost == 0 {
+		t.Fatal("the flood was too small")
+	}
+	other := blocked(2)
+	for n := range 100 { // one of 256 networks may share the counter of the flood's
+		other.Client = netip.AddrFrom4([4]byte{192, 0, byte(n), 1})
+		l.Add(other)
+	}
+	testkit.AtMost(t, "decisions about others that are lost", l.dropped.Load()-lost, 20)
+	testkit.Must(t, l.Flush())
+	l.Add(flood)
+	testkit.Must(t, l.Flush())
+	records, _ := all(t, l.settings.Folder)
+	testkit.Equal(t, "kept afterwards", records[len(records)-1].Client, flood.Client)
 }
 
 // TestTornTail cuts a segment at every octet and holds that a Log goes on behind the

@@ -53,7 +53,7 @@ func (l *Log) Refusals(ctx context.Context, since time.Time, lists int) (map[str
 	if l == nil {
 		return nil, nil
 	}
-	l.Flush()
+	l.Settle()
 	return l.refused.read(ctx, l.settings.Folder, since, lists)
 }
 

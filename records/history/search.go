@@ -68,7 +68,7 @@ func (l *Log) Search(ctx context.Context, q Query) (Found, error) {
 	default:
 		return Found{}, ErrBusy
 	}
-	l.Flush() // decisions that cannot be written are counted, and cannot be found
+	l.Settle() // decisions that cannot be written are counted, and cannot be found
 	if oldest := time.Now().Add(-l.settings.Keep); q.Since.Before(oldest) {
 		q.Since = oldest
 	}
@@ -111,6 +111,7 @@ func searchOn(ctx context.Context, folder string, q Query, most int64) (found Fo
 		if !q.matches(r) {
 			return true
 		}
+		q.narrow(r)
 		if len(found.Records) == limit {
 			found.Next = at.last.cursor(q.Oldest)
 			return false
@@ -359,6 +360,14 @@ func (q *Query) matches(r *Record) bool {
 		(!q.Client.IsValid() || r.Client.IsValid() && q.Client.Contains(r.Client.Unmap())) &&
 		(q.Entry == "" || same(q.Entry, r.Entry)) && (q.Door == "" || q.Door == r.Door) && q.domainFits(r) &&
 		covers(q.Sender, r.Sender) && covers(q.Recipient, r.Recipient) && q.fits(r)
+}
+
+// narrow leaves of a refusal that stands for those of several recipients the one that is known to be the mailbox's that
+// is asked about: the others are other people's.
+func (q *Query) narrow(r *Record) {
+	if r.Several && strings.LastIndexByte(q.Recipient, '@') > 0 {
+		r.Repeated, r.Several = 0, false
+	}
 }
 
 func (q *Query) domainFits(r *Record) bool {

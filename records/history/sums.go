@@ -87,8 +87,7 @@ func (a *adder) add(r *Record, line int64) {
 		id = uint32(len(a.facets))
 		a.ids[f], a.facets = id, append(a.facets, f)
 	}
-	n := r.Times()
-	a.facets[id].decisions += n
+	a.facets[id].decisions += r.Times()
 	for i, by := range Groups() {
 		if a.only >= 0 && i != a.only {
 			continue
@@ -102,7 +101,7 @@ func (a *adder) add(r *Record, line int64) {
 		if !there {
 			row.line = uint32(line)
 		}
-		row.n = uint32(min(uint64(row.n)+n, math.MaxUint32))
+		row.n = uint32(min(uint64(row.n)+r.timesOf(by), math.MaxUint32))
 		a.rows[i][key] = row
 	}
 	if a.grams != nil {

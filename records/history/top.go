@@ -64,12 +64,12 @@ func Most(ctx context.Context, folder string, q TopQuery) (Top, error) {
 		if !q.matches(r) {
 			return true
 		}
-		n := r.Times()
+		q.narrow(r)
+		n, named := r.Times(), r.timesOf(q.By)
 		top.Decisions += n
-		if name := nameOf(r, q.By); name != "" {
-			full = names.add(name, n)
-		} else {
-			top.Without += n
+		top.Without += n - named
+		if named > 0 {
+			full = names.add(nameOf(r, q.By), named)
 		}
 		return full == nil
 	}}
@@ -112,6 +112,17 @@ func Counts(ctx context.Context, folder string, since time.Time, memory int64, n
 
 // Times is how many decisions r stands for.
 func (r *Record) Times() uint64 { return uint64(max(r.Repeated, 1)) }
+
+// timesOf is how many of Times have the name of r in a group: those of several recipients are the last one's once, and nobody knows whose the others are.
+func (r *Record) timesOf(by string) uint64 {
+	switch {
+	case nameOf(r, by) == "":
+		return 0
+	case by == "recipient" && r.Several:
+		return 1
+	}
+	return r.Times()
+}
 
 // nameOf is what a decision counts for, "" if it has none. Upper and lower case are the same, as
 // they are for Search.

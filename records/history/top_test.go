@@ -338,3 +338,36 @@ func BenchmarkRefusals(b *testing.B) {
 		}
 	})
 }
+
+// TestSeveralRecipients: of a line that stands for refusals of several recipients the last one counts once for its own, in counts
+// of files and of sums, and in a search for it; the number of all counts for sender, list and domain.
+func TestSeveralRecipients(t *testing.T) {
+	l := open(t)
+	r := blocked(1)
+	r.Sender, r.Recipient, r.Repeated, r.Several = "x@bad.example", "Last@Here.example", 40, true
+	l.Add(r)
+	r.Recipient, r.Repeated, r.Several = "ann@here.example", 7, false
+	l.Add(r)
+	testkit.Must(t, l.Flush())
+	count := func(q TopQuery) string {
+		q.Limit = 10
+		read := testkit.Value(Most(t.Context(), l.settings.Folder, q))(t)
+		asked := testkit.Value(l.Most(t.Context(), q))(t)
+		testkit.EqualDeep(t, "by sums", asked, read)
+		return fmt.Sprint(read.Decisions, read.Without, read.Rows)
+	}
+	for range 2 { // read, and by the sums of a finished file
+		testkit.Equal(t, "by recipient", count(TopQuery{By: "recipient"}), "47 39 [{ann@here.example 7 0.14893617021276595} {last@here.example 1 0.02127659574468085}]")
+		testkit.Equal(t, "by sender", count(TopQuery{By: "sender"}), "47 0 [{x@bad.example 47 1}]")
+		testkit.Equal(t, "of the last", count(TopQuery{By: "list", Query: Query{Recipient: "last@here.example"}}), "1 0 [{own 1 1}]")
+		testkit.Equal(t, "of the domain", count(TopQuery{By: "list", Query: Query{Recipient: "here.example"}}), "47 0 [{own 47 1}]")
+		found := testkit.Value(l.Search(t.Context(), Query{Recipient: "last@here.example"}))(t)
+		if len(found.Records) != 1 || found.Records[0].Repeated != 0 || found.Records[0].Several {
+			t.Errorf("found %+v", found.Records)
+		}
+		if l.file != nil {
+			finish(l)
+		}
+		testkit.Must(t, l.sumSegments(t.Context()))
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -67,8 +69,6 @@ func TestRefusalsOfOneSenderFold(t *testing.T) {
 	})
 }
 
-// TestSendersThatChangeFoldByNetwork: who names another listed sender each time has as
-// many lines as its network, which others do not pay for.
 // The line that stands for many deferrals says why they were: by no list, but since the domain is new.
 func TestFoldedDeferralsSayFirstSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -85,44 +85,135 @@ func TestFoldedDeferralsSayFirstSeen(t *testing.T) {
 	})
 }
 
-func TestSendersThatChangeFoldByNetwork(t *testing.T) {
-	var out sink
-	table := NewTable()
-	full := 0
-	for n := range 10_000 {
-		ref, folded := table.Refused(refusal(fmt.Sprintf("192.0.2.%d", n%256), fmt.Sprintf("x%d@bad.example", n), n))
-		if !folded {
-			full++
-		} else if ref != "ref0000000" {
-			t.Fatalf("reference %s", ref)
+// TestSendersThatChangeAreNotFolded: who names another listed sender each time is told another
+// reference each time, and is written each time. Of lines in the log there are as many as its
+// network may have, which others do not pay for.
+func TestSendersThatChangeAreNotFolded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out sink
+		table := NewTable()
+		lines := 0
+		for n := range 10_000 {
+			r := refusal(fmt.Sprintf("192.0.2.%d", n%256), fmt.Sprintf("x%d@bad.example", n), n)
+			testkit.MustGot(table.Refused(r))(t, "reference, and folded", r.Ref, false)
+			if table.Line(r.Client) {
+				lines++
+			}
 		}
-	}
-	testkit.Got(full, table.Line(netip.MustParseAddr("192.0.2.1")))(t, "lines in full, and room for one more", PerNetwork, false)
-	for _, other := range []string{"192.0.3.1", "2001:db8::1"} {
-		_, folded := table.Refused(refusal(other, "x@bad.example", 1))
-		testkit.Got(folded, table.Line(netip.MustParseAddr(other)))(t, fmt.Sprintf("%s: folded, and room for a line", other), false, true)
-	}
-	if !table.Line(netip.Addr{}) { // of a table that is not told the client
-		t.Error("a line about no client is left out")
-	}
-	table.Flush(out.logger(), out.add)
-	if len(out.kept) != 1 || out.kept[0].Repeated != 10_000-PerNetwork || out.kept[0].Sender != "x9999@bad.example" || out.kept[0].Ref != "ref0000000" {
-		t.Errorf("kept %+v", out.kept)
-	}
-	testkit.Has(t, out.log.String(), `msg="log lines left out" network=192.0.2.0/24 lines=1 within=`)
-	table.Flush(out.logger(), out.add)
-	testkit.Equal(t, "written twice", len(out.kept), 1)
+		testkit.Equal(t, "lines of the log", lines, PerNetwork)
+		for _, other := range []string{"192.0.3.1", "2001:db8::1"} {
+			_, folded := table.Refused(refusal(other, "x@bad.example", 1))
+			testkit.Got(folded, table.Line(netip.MustParseAddr(other)))(t, fmt.Sprintf("%s: folded, and room for a line", other), false, true)
+		}
+		if !table.Line(netip.Addr{}) { // of a table that is not told the client
+			t.Error("a line about no client is left out")
+		}
+		table.Flush(out.logger(), out.add)
+		testkit.Equal(t, "lines that stand for others", len(out.kept), 0)
+		testkit.Has(t, out.log.String(), fmt.Sprintf(`msg="log lines left out" network=192.0.2.0/24 lines=%d within=`, 10_000-PerNetwork))
+		written := out.log.Len()
+		table.Flush(out.logger(), out.add)
+		testkit.Equal(t, "written twice", out.log.Len(), written)
+	})
 }
 
-// TestFirstRefusalBehindOtherLines: a network whose other lines have taken all of its
-// room still has its first refusal written at once, so that its reference is found.
-func TestFirstRefusalBehindOtherLines(t *testing.T) {
-	table := NewTable()
-	client := netip.MustParseAddr("192.0.2.7")
-	for table.Line(client) {
+// TestWhatIsNotTheSame is never folded into another one: each has its own reference, and is counted by itself.
+func TestWhatIsNotTheSame(t *testing.T) {
+	for name, change := range map[string]func(*history.Record){
+		"sender":              func(r *history.Record) { r.Sender = "victim@junk.example" },
+		"null sender":         func(r *history.Record) { r.Sender = "" },
+		"client":              func(r *history.Record) { r.Client = netip.MustParseAddr("192.0.2.8") },
+		"no client":           func(r *history.Record) { r.Client = netip.Addr{} },
+		"list":                func(r *history.Record) { r.List = "junk" },
+		"file":                func(r *history.Record) { r.File = "other.txt" },
+		"line":                func(r *history.Record) { r.Line = 4 },
+		"entry":               func(r *history.Record) { r.Entry = "x@bad.example" },
+		"owner":               func(r *history.Record) { r.Owner = "bob@here.example" },
+		"door":                func(r *history.Record) { r.Door = "milter" },
+		"outcome":             func(r *history.Record) { r.Outcome = "defer" },
+		"header field":        func(r *history.Record) { r.Source = "header_from" },
+		"domain of recipient": func(r *history.Record) { r.Recipient = "r1@there.example" },
+		"rule of no list":     func(r *history.Record) { r.List, r.File, r.Line, r.Entry = "", "", 0, "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out sink
+				table := NewTable()
+				for n := range 4 * PerNetwork { // far beyond the lines of a network
+					table.Refused(refusal("192.0.2.7", "x@bad.example", n))
+					table.Line(netip.MustParseAddr("192.0.2.7"))
+				}
+				r := refusal("192.0.2.7", "x@bad.example", 900)
+				change(r)
+				testkit.Got(table.Refused(r))(t, "reference, and folded", "ref0000900", false)
+				table.Settle(out.add)
+				if len(out.kept) != 1 || out.kept[0].Repeated != 4*PerNetwork-PerSender || out.kept[0].Sender != "x@bad.example" {
+					t.Errorf("kept %+v", out.kept)
+				}
+			})
+		})
 	}
-	testkit.Got(table.Refused(refusal("192.0.2.7", "x@bad.example", 1)))(t, "the first, of which no line is written", "ref0000001", false)
-	testkit.Got(table.Refused(refusal("192.0.2.8", "y@bad.example", 2)))(t, "the second", "ref0000001", true)
+}
+
+// TestSettledBeforeTheMinuteEnds: who reads the history meanwhile finds all that was refused until then, once; the log has
+// one line, at the end. What several recipients were refused says so.
+func TestSettledBeforeTheMinuteEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out sink
+		table := NewTable()
+		refuse := func(times int, recipient string) {
+			for n := range times {
+				r := refusal("192.0.2.7", "x@bad.example", n)
+				r.Recipient = recipient
+				table.Refused(r)
+			}
+		}
+		refuse(PerSender+5, "ann@here.example")
+		table.Settle(out.add)
+		refuse(3, "ann@here.example")
+		refuse(4, "bob@here.example")
+		table.Settle(out.add)
+		table.Settle(out.add)
+		refuse(1, "cid@here.example")
+		testkit.Equal(t, "log before the end", out.log.Len(), 0)
+		table.Flush(out.logger(), out.add)
+		var got []string
+		for _, r := range out.kept {
+			got = append(got, fmt.Sprintf("%d %t %s", r.Repeated, r.Several, r.Recipient))
+		}
+		testkit.EqualSlices(t, "kept", got, []string{"5 false ann@here.example", "7 true bob@here.example", "1 false cid@here.example"})
+		testkit.Has(t, out.log.String(), "repeated=13")
+		testkit.Equal(t, "lines", strings.Count(out.log.String(), "\n"), 1)
+	})
+}
+
+// TestCountsAreOfTheirMinute: what is folded in a minute of the clock is kept with a time of that minute, so that what counts
+// minutes agrees with it.
+func TestCountsAreOfTheirMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out sink
+		table := NewTable()
+		stop := testkit.Running(t, func(ctx context.Context) { table.Run(ctx, out.logger(), out.add) })
+		want := map[int64]int{}
+		for n := range 400 {
+			r := refusal("192.0.2.7", "x@bad.example", n)
+			want[r.Time.Unix()/60]++
+			if _, folded := table.Refused(r); !folded {
+				out.add(*r)
+			}
+			time.Sleep(700 * time.Millisecond)
+		}
+		time.Sleep(Window)
+		synctest.Wait()
+		got := map[int64]int{}
+		for _, r := range out.kept {
+			got[r.Time.Unix()/60] += max(r.Repeated, 1)
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("have %v, want %v", got, want)
+		}
+		stop()
+	})
 }
 
 // TestReferencesAreWrittenAcrossWindows: the windows of a network and of its senders end
@@ -179,7 +270,7 @@ func TestBoundedMemory(t *testing.T) {
 		full += r.Repeated
 	}
 	testkit.Equal(t, "refusals in lines", full, n)
-	if len(table.senders)+len(table.networks) > 0 || table.rest != nil {
+	if len(table.senders)+len(table.networks)+len(table.groups)+len(table.crowded) > 0 || table.rest != nil {
 		t.Error("not empty")
 	}
 }

@@ -194,11 +194,16 @@ func keptSince(c config.Config, since time.Time) time.Time {
 }
 
 // MostDecisions counts past decisions. It reads the files itself, also while the daemon
-// runs: the count can take seconds and some 150 MB, which the daemon is not to spend.
+// runs: the count can take seconds and some 150 MB, which the daemon is not to spend. One that runs is
+// asked before, so that it writes what it has still to write.
 func MostDecisions(ctx context.Context, c config.Config, q history.TopQuery) (history.Top, error) {
 	if c.History.Folder == config.None {
 		return history.Top{}, errNoHistory
 	}
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var newest httpapi.DecisionList
+	Ask(asking, c, http.MethodGet, "/v1/decisions?limit=1", nil, &newest) // without an answer the last minute may lack repeated refusals
 	q.Since = keptSince(c, q.Since)
 	top, err := history.Most(ctx, c.HistoryFolder(), q)
 	if err != nil {

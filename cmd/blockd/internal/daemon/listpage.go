@@ -53,7 +53,7 @@ func (d *daemon) replay(ctx context.Context, list string, since time.Time) (http
 	if oldest := time.Now().Add(-time.Duration(d.config.History.Keep)); since.Before(oldest) {
 		since = oldest
 	}
-	d.past.Flush()
+	d.past.Settle()
 	end, works := time.Now().Add(replayFor), time.Now()
 	var err error
 	r.Damaged, err = history.Walk(ctx, d.config.HistoryFolder(), since, func(mail *history.Record) bool {

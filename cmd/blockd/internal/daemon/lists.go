@@ -312,7 +312,7 @@ func (d *daemon) openHistory() *history.Log {
 	if d.upgrade.predecessor != nil {
 		open = history.OpenFollowing
 	}
-	l, err := open(history.Settings{Folder: c.HistoryFolder(), Max: int64(c.History.Max), Keep: time.Duration(c.History.Keep)})
+	l, err := open(history.Settings{Folder: c.HistoryFolder(), Max: int64(c.History.Max), Keep: time.Duration(c.History.Keep), Settle: d.repeats.Settle})
 	if err != nil {
 		d.log.Error("no history is kept", slog.Any("error", err))
 		return nil
@@ -331,7 +331,7 @@ func (d *daemon) refusals(ctx context.Context) (reload.Past, error) {
 
 // pastMail gives the decisions about mail, as a reload judges them again.
 func (d *daemon) pastMail(ctx context.Context, since time.Time, each func(time.Time, *history.Refusal) bool) error {
-	d.past.Flush()
+	d.past.Settle()
 	_, err := history.Walk(ctx, d.config.HistoryFolder(), since, func(r *history.Record) bool {
 		if r.Exempt || r.Outcome == history.Listed {
 			return true // every sender may write there, or no mail was meant

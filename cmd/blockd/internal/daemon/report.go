@@ -220,7 +220,7 @@ func (d *daemon) makeLetter(ctx context.Context, since, until time.Time) (letter
 		return letter.Letter{}, ctx.Err()
 	}
 	if d.past != nil {
-		d.past.Flush() // what cannot be written is counted, and cannot be reported
+		d.past.Settle() // what cannot be written is counted, and cannot be reported
 	}
 	return letter.Gather(ctx, d.reportSources(), since, until)
 }
