@@ -262,6 +262,9 @@ func outcomeText(r *history.Record) string {
 	if r.Repeated > 0 {
 		text += fmt.Sprintf("; repeated %d times within a minute, with this reference, and this was the last", r.Repeated)
 	}
+	if r.Several {
+		text += ", of several recipients"
+	}
 	return text
 }
 

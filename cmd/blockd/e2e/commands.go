@@ -129,7 +129,7 @@ func (d *Daemon) SocketClient() *http.Client {
 	}}}
 }
 
-var Reference = regexp.MustCompile(`\(ref ([0-9a-z]{10})\)`)
+var Reference = regexp.MustCompile(`\(ref ([0-9a-z]{10}(?:[0-9a-z]{6})?)\)`) // sixteen with [receipts]
 
 // Kept is all that the history has on disk.
 func (d *Daemon) Kept(t *testing.T) string {

@@ -3,6 +3,7 @@ package program
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -18,6 +19,7 @@ import (
 
 	"blockd/cmd/blockd/e2e"
 	"blockd/internal/testkit"
+	"blockd/records/history"
 )
 
 // TestTwoAddressesCannotShutTheHTTPDoor has two addresses open as many connections as they
@@ -267,14 +269,16 @@ func crowd(t *testing.T) int {
 }
 
 // floodRefusals is how many recipients a flood has, and floodBound how many octets of
-// log and history it may cost.
+// log it may cost. In the history one sender may cost as much; of other senders each refusal is kept,
+// which takes room from this client's network alone.
 const (
 	floodRefusals = 10_000
-	floodBound    = 2_000_000
+	floodBound    = 500_000
 )
 
 // TestFloodOfRefusals has one client refused 10,000 times, of one sender and of a new one
-// each time, at the SMTP filter and at the policy service. It prints what that costs:
+// each time, at the SMTP filter and at the policy service. Every refusal is in the log or in the number of a line that
+// stands for others, and in what the history counts, under its own sender. It prints what that costs:
 //
 //	go test ./cmd/blockd/e2e -run TestFloodOfRefusals -v
 func TestFloodOfRefusals(t *testing.T) {
@@ -307,21 +311,33 @@ func TestFloodOfRefusals(t *testing.T) {
 			log := d.WholeLog(t)
 			past := d.Kept(t)
 			t.Logf("%d refusals in %v: %d octets of log, %d of history", floodRefusals, took.Round(time.Millisecond), len(log), len(past))
-			if len(log)+len(past) > floodBound {
-				t.Errorf("%d octets, want at most %d", len(log)+len(past), floodBound)
+			testkit.AtMost(t, "octets of log", len(log), floodBound)
+			counted := d.Must(t, "history", "top", "--by", "sender", "--outcome", "refuse", "--json")
+			var top history.Top
+			testkit.Must(t, json.Unmarshal([]byte(counted), &top))
+			senders, standing, left := uint64(1), " repeated=", 0
+			if c.sender(0) != c.sender(1) {
+				senders, standing = floodRefusals, ` msg="log lines left out" network=`
+				left = strings.Count(log, "lines=") // a line may be of the session's end
+			} else {
+				testkit.AtMost(t, "octets of history", len(past), floodBound)
 			}
-			if strings.Count(log, "repeated=") < 1 {
-				t.Error("no line has the count")
-			}
+			lost := uint64(d.Sum(`blockd_history_dropped_total`)) // a disk may be slower than this flood
+			testkit.Equal(t, "decisions", top.Decisions+lost, floodRefusals)
+			testkit.AtMost(t, "senders", top.Distinct, senders)
+			testkit.AtMost(t, "refusals of one sender", top.Rows[0].Decisions, floodRefusals/senders)
+			testkit.Has(t, log, standing)
 			refusals := strings.Count(log, `msg="sender blocked" `)
 			for line := range strings.Lines(log) {
-				var n int
-				if _, behind, ok := strings.Cut(line, " repeated="); ok {
-					fmt.Sscanf(behind, "%d", &n)
+				for _, mark := range []string{" repeated=", " lines="} {
+					var n int
+					if _, behind, ok := strings.Cut(line, mark); ok {
+						fmt.Sscanf(behind, "%d", &n)
+					}
+					refusals += n
 				}
-				refusals += n
 			}
-			if refusals != floodRefusals {
+			if refusals < floodRefusals || refusals > floodRefusals+10*left {
 				t.Errorf("the log has %d refusals, want %d", refusals, floodRefusals)
 			}
 		})

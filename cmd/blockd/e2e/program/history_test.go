@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"blockd/cmd/blockd/e2e"
 	"blockd/doors/httpapi"
 	"blockd/internal/testkit"
+	"blockd/records/history"
+	"blockd/records/letter"
 )
 
 // TestHistory refuses a mail, takes the reference out of the reply, and has it
@@ -275,4 +278,122 @@ func TestAudit(t *testing.T) {
 	if err != nil || len(sum) < 64 || !strings.HasPrefix(string(text), sum[:64]) {
 		t.Errorf("by sha256sum: %s, %v, want %s", text, err, sum)
 	}
+}
+
+// TestNobodyIsToldAnothersRefusal: one address names 200 listed senders, repeats some of them, and then somebody else's
+// sender is refused from there. Each is told its own list and a reference of its own, and what each door, command and chart
+// says of it is the same, to the digit, at once.
+func TestNobodyIsToldAnothersRefusal(t *testing.T) {
+	const each, again, deferred = 200, 61, 25
+	door := e2e.FreeAddress(t)
+	d := e2e.Serve(t, e2e.Setup{SMTP: e2e.ManyErrors,
+		Files: map[string]string{"flood.txt": "bad.example\n", "junk.txt": "junk.example\n", "maybe.txt": "maybe.example\n"},
+		Lists: fmt.Sprintf("[receipts]\nlisten = %q\n", door) + e2e.List("flood", `on_match = "refuse"`) + e2e.List("junk", `on_match = "refuse"`) +
+			e2e.List("maybe", `on_match = "tempfail"`)})
+	begun := time.Now().Add(-time.Second).Truncate(time.Second)
+	client := e2e.DialSMTP(t, d.SMTP)
+	refuse := func(sender, recipient string) (ref string) {
+		t.Helper()
+		reply := client.Rcpt(sender, recipient)
+		found := e2e.Reference.FindStringSubmatch(reply)
+		if found == nil {
+			t.Fatalf("%s: %q", sender, reply)
+		}
+		return found[1]
+	}
+	refs := map[string]string{}
+	for n := range each {
+		sender := fmt.Sprintf("x%d@bad.example", n)
+		refs[refuse(sender, "you@here.example")] = sender
+	}
+	for n := range again {
+		refuse("again@bad.example", "you@here.example")
+		refuse("many@bad.example", fmt.Sprintf("r%d@here.example", n))
+	}
+	for range deferred {
+		refuse("x@maybe.example", "you@here.example")
+	}
+	victim := refuse("victim@junk.example", "you@here.example")
+	refs[victim] = "victim@junk.example"
+	testkit.Equal(t, "references", len(refs), each+1)
+
+	lists := map[string]uint64{"flood": each + 2*again, "junk": 1, "maybe": deferred}
+	senders := map[string]uint64{"again@bad.example": again, "many@bad.example": again, "x@maybe.example": deferred}
+	for _, sender := range refs {
+		senders[sender] = 1
+	}
+	same := func(what string, got, want map[string]uint64) {
+		t.Helper()
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: have %v, want %v", what, got, want)
+		}
+	}
+	charts := func(when string) {
+		t.Helper()
+		same(when+", the chart", d.Series(t, "by=list&span=1h"), lists)
+		same(when+", outcomes", d.Series(t, "by=outcome&span=1h"), map[string]uint64{"refuse": each + 2*again + 1, "defer": deferred})
+	}
+	top := func(by, since string) map[string]uint64 {
+		got := map[string]uint64{}
+		for _, row := range e2e.JSONOf[httpapi.Top](t, d, "/v1/top?limit=1000&outcome=mail&by="+by+since).Top {
+			got[row.Name] = row.Decisions
+		}
+		return got
+	}
+	charts("at once")
+	series := e2e.JSONOf[httpapi.Series](t, d, "/v1/series?span=1h")
+	same("top of the chart's time", top("list", "&since="+series.From.Format(time.RFC3339)), lists)
+	same("top, by sender", top("sender", ""), senders)
+	recipients := top("recipient", "")
+	testkit.Equal(t, "refusals of you", recipients["you@here.example"], each+again+deferred+1)
+	for n := range again {
+		testkit.AtMost(t, "refusals of one of many", recipients[fmt.Sprintf("r%d@here.example", n)], 1)
+	}
+	var counted history.Top
+	testkit.Must(t, json.Unmarshal([]byte(d.Must(t, "history", "top", "--by", "list", "--json")), &counted))
+	got := map[string]uint64{}
+	for _, row := range counted.Rows {
+		got[row.Name] = row.Decisions
+	}
+	same("history top", got, lists)
+	var report letter.Letter
+	testkit.Must(t, json.Unmarshal([]byte(d.Must(t, "report", "--since", begun.UTC().Format(time.RFC3339), "--json")), &report))
+	clear(got)
+	for _, list := range report.Lists {
+		got[list.Name] = list.Refused + list.Deferred
+	}
+	same("report", got, lists)
+	testkit.Got(report.Mail.Refused, report.Mail.Deferred)(t, "report of mail", uint64(each+2*again+1), uint64(deferred))
+	clear(got)
+	for _, list := range e2e.JSONOf[httpapi.ListTable](t, d, "/v1/lists").Worth {
+		got[list.List] = *list.Hits
+		page := e2e.JSONOf[httpapi.ListPage](t, d, "/v1/lists/"+list.List)
+		testkit.Equal(t, "decided, on the page of "+list.List, page.Decided.Decisions, lists[list.List])
+	}
+	same("lists", got, lists)
+
+	for ref, sender := range refs {
+		list := "flood"
+		if ref == victim {
+			list = "junk"
+		}
+		found := e2e.JSONOf[httpapi.DecisionList](t, d, "/v1/decisions?ref="+ref).Decisions
+		if len(found) != 1 || found[0].Sender != sender || found[0].List != list || found[0].Repeated != 0 {
+			t.Errorf("%s is of %+v, want %s by %s", ref, found, sender, list)
+		}
+	}
+	testkit.Has(t, d.Must(t, "history", "--sender", "victim@junk.example"), victim, "junk")
+	page := func(method string) string {
+		t.Helper()
+		resp := testkit.Value(http.DefaultClient.Do(testkit.Value(http.NewRequest(method, "http://"+door+"/r/"+victim, strings.NewReader("")))(t)))(t)
+		defer resp.Body.Close()
+		return string(testkit.Value(io.ReadAll(resp.Body))(t))
+	}
+	testkit.Has(t, page(http.MethodGet), "“junk”")
+	page(http.MethodPost)
+	d.Must(t, "requests", "grant", victim)
+	if reply := client.Rcpt("x0@bad.example", "you@here.example"); reply[0] != '5' {
+		t.Errorf("another sender is let in: %q", reply)
+	}
+	testkit.Has(t, string(d.Fetch(t, "/v1/entries")), "victim@junk.example")
 }
