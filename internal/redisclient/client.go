@@ -34,6 +34,8 @@ type Options struct {
 	Timeout time.Duration
 	// Connections bounds those to one server that are open at a time. 0 is 4.
 	Connections int
+	// MaxAnswer bounds one answer, in octets: a longer one is an error, and takes no memory. 0 is 64 MiB.
+	MaxAnswer int
 	// Hints are the caller's own advice on a server's answers. They go before those of this package.
 	Hints []Hint
 }
@@ -47,6 +49,8 @@ const (
 	attempts = 2
 	// reloadPause is between two readings of a Cluster's state that errors ask for.
 	reloadPause = 500 * time.Millisecond
+	// maxNodes bounds a Cluster. Redis itself is made for a thousand.
+	maxNodes = 1000
 )
 
 // Client is a connection to a Redis, made when it is first needed. Any number of goroutines may use it.
@@ -103,7 +107,7 @@ func (c *Client) Connect(ctx context.Context) (redis.UniversalClient, error) {
 
 func (c *Client) connect(ctx context.Context) (redis.UniversalClient, error) {
 	to := *c.options
-	client := redis.NewUniversalClient(&to)
+	client := open(&to)
 	// The first command tells whether this is a Cluster, and whether we may speak at all.
 	err := client.Do(ctx, "CLUSTER", "INFO").Err()
 	switch {
@@ -113,7 +117,7 @@ func (c *Client) connect(ctx context.Context) (redis.UniversalClient, error) {
 			return nil, fmt.Errorf("%s: %w", c.shown, errDatabase)
 		}
 		to.IsClusterMode = true
-		client = redis.NewUniversalClient(&to)
+		client = open(&to)
 		if err := client.Ping(ctx).Err(); err != nil {
 			client.Close()
 			return nil, c.Explain(err)
@@ -123,10 +127,18 @@ func (c *Client) connect(ctx context.Context) (redis.UniversalClient, error) {
 		client.Close()
 		return nil, c.Explain(err)
 	} // else it has no Cluster, or this user may not know
-	if cluster, ok := client.(*redis.ClusterClient); ok {
-		cluster.AddHook(&reloading{cluster: cluster})
-	}
 	return client, nil
+}
+
+// open makes a client of the library. For Sentinels that is one of a single server, whose dialer asks them.
+func open(to *redis.UniversalOptions) redis.UniversalClient {
+	if !to.IsClusterMode {
+		return redis.NewClient(to.Simple())
+	}
+	cluster := redis.NewClusterClient(to.Cluster())
+	cluster.OnNewNode(func(node *redis.Client) { node.AddHook(counting{}) })
+	cluster.AddHook(&reloading{cluster: cluster})
+	return cluster
 }
 
 // Close ends the connections, and whatever waits for them. It may be called more than once.
@@ -142,6 +154,33 @@ func (c *Client) String() string { return c.shown }
 
 // Timeout is for connecting and for one reply.
 func (c *Client) Timeout() time.Duration { return c.options.ReadTimeout }
+
+// counting is the hook of a Cluster's nodes that bounds how many others one may name: the library makes a client of each.
+type counting struct{}
+
+func (counting) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if state, ok := cmd.(*redis.ClusterSlotsCmd); ok && err == nil {
+			nodes := map[string]bool{}
+			for _, slots := range state.Val() {
+				for _, node := range slots.Nodes {
+					nodes[node.Addr] = true
+				}
+			}
+			if len(nodes) > maxNodes {
+				return fmt.Errorf("redis: invalid reply: a Cluster of %d nodes, and at most %d are taken", len(nodes), maxNodes)
+			}
+		}
+		return err
+	}
+}
 
 // reloading is the hook of a Cluster's client that reads the state of the Cluster anew after an error. By itself go-redis
 // goes on to dial a dead master for longer than a minute.

@@ -36,15 +36,79 @@ func FuzzGuard(f *testing.F) {
 	f.Add([]byte("*2\r\n$3\r\nabc\r\n*1\r\n:1\r\n+x\r\n"), 3)
 	f.Fuzz(func(t *testing.T, answer []byte, at int) {
 		at = max(0, min(at, len(answer)))
-		whole, parts := &guarded{}, &guarded{}
-		fine := whole.check(answer)
-		if inParts := parts.check(answer[:at]) && parts.check(answer[at:]); fine != inParts {
+		whole, parts := &guarded{most: 100}, &guarded{most: 100}
+		fine := whole.check(answer) == nil
+		if inParts := parts.check(answer[:at]) == nil && parts.check(answer[at:]) == nil; fine != inParts {
 			t.Fatalf("%v as a whole, %v in parts", fine, inParts)
 		}
-		if fine && (fmt.Sprint(whole.open) != fmt.Sprint(parts.open) || whole.text != parts.text) {
+		if fine && fmt.Sprint(*whole) != fmt.Sprint(*parts) {
 			t.Fatal("another state")
 		}
 	})
+}
+
+// A server that answers the first question as an old one does, and then whatever it likes, neither ends this process nor
+// takes its memory: announced lengths of all types, of protocol 2 and of 3, and answers that never end.
+func TestHostileAnswers(t *testing.T) {
+	answers := []string{
+		"*1\r\n*262144\r\n", "*2\r\n$67108864\r\n", "$67108865\r\n", "*262145\r\n", "*1\r\n*9223372036854775807\r\n",
+		strings.Repeat("*2\r\n", 40), "+" + strings.Repeat("x", 70_000), ":99999999999999999999\r\n", "*2\r\n:1\r\n",
+	}
+	for _, kind := range "+-:$*_,#!=(%~|>.;xX\x00\n" {
+		for _, length := range []string{"9223372036854775807", "9223372036854775800", "40000000000", "4294967296", "1073741824", "-9223372036854775808", "?", ""} {
+			answers = append(answers, string(kind)+length+"\r\n", "*2\r\n+x\r\n"+string(kind)+length+"\r\n")
+		}
+	}
+	for _, scheme := range []string{"redis://%s", "redis://%[1]s,%[1]s", "redis-sentinel://%s/master"} {
+		for _, answer := range answers {
+			address := redisserver.SayingInTurn(t, "-ERR unknown command 'hello'\r\n", answer)
+			c := testkit.Value(New(Options{URL: fmt.Sprintf(scheme, address), Timeout: 20 * time.Millisecond}))(t)
+			if client, err := c.Connect(t.Context()); err == nil {
+				err = client.Do(t.Context(), "GET", "x").Err()
+				if explained := c.Explain(err); err != nil && strings.ContainsAny(explained.Error(), "\r\n") {
+					t.Errorf("%s, %.40q: %v", scheme, answer, err)
+				}
+			} else if strings.ContainsAny(err.Error(), "\r\n") {
+				t.Errorf("%s, %.40q: %v", scheme, answer, err)
+			}
+			c.Close()
+		}
+	}
+}
+
+// What an answer may take is bounded by what it has, too: texts, arrays of arrays, and lines.
+func TestAnswersAreBounded(t *testing.T) {
+	for _, tt := range []struct {
+		answer string
+		want   error
+	}{
+		{"*2\r\n$40\r\n" + strings.Repeat("x", 40) + "\r\n$40\r\n" + strings.Repeat("x", 40) + "\r\n", nil},
+		{"*3\r\n$40\r\n" + strings.Repeat("x", 40) + "\r\n$40\r\n" + strings.Repeat("x", 40) + "\r\n$40\r\n", errAnswer},
+		{strings.Repeat("$90\r\n"+strings.Repeat("x", 90)+"\r\n", 10), nil},
+		{"$101\r\n", errAnswer},
+		{strings.Repeat("*20\r\n", 31), errAnswer},
+		{"*60\r\n" + strings.Repeat(":1\r\n", 60), errAnswer},
+		{"*0\r\n*-1\r\n$-1\r\n$0\r\n\r\n+\r\n", nil},
+		{"*0\r\n%0\r\n", errProtocol},
+		{"*0\r\n*x\r\n", errProtocol},
+		{"\r\n", errProtocol},
+	} {
+		testkit.Equal(t, fmt.Sprintf("%.40q", tt.answer), (&guarded{most: 100}).check([]byte(tt.answer)), tt.want)
+	}
+}
+
+// A Cluster that names more nodes than any has is an error before a client is made of each.
+func TestClusterOfTooManyNodes(t *testing.T) {
+	var state strings.Builder
+	fmt.Fprintf(&state, "*%d\r\n", maxNodes+1)
+	for i := range maxNodes + 1 {
+		fmt.Fprintf(&state, "*3\r\n:%d\r\n:%[1]d\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n", i, 1000+i)
+	}
+	c := testkit.Value(New(Options{URL: "redis://h," + redisserver.SayingInTurn(t, "-ERR unknown command 'hello'\r\n", state.String()), Timeout: time.Second}))(t)
+	defer c.Close()
+	if _, err := c.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "a Cluster of 1001 nodes, and at most 1000 are taken") {
+		t.Error(err)
+	}
 }
 
 // An error lets a Cluster's state be read anew, a wrong question does not.

@@ -14,7 +14,7 @@ import (
 
 // dialer makes connections whose answers have bounds. With TLS a context ends the handshake too, which that of go-redis
 // does not.
-func dialer(to *redis.UniversalOptions) func(ctx context.Context, network, address string) (net.Conn, error) {
+func dialer(to *redis.UniversalOptions, most int) func(ctx context.Context, network, address string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: to.DialTimeout}
 	dial := plain.DialContext
 	if to.TLSConfig != nil {
@@ -26,29 +26,36 @@ func dialer(to *redis.UniversalOptions) func(ctx context.Context, network, addre
 			return nil, err
 		}
 		if socket, ok := conn.(syscall.Conn); ok { // by which go-redis sees that a server has closed it
-			return guardedSocket{&guarded{Conn: conn}, socket}, nil
+			return guardedSocket{&guarded{Conn: conn, most: most}, socket}, nil
 		}
-		return &guarded{Conn: conn}, nil
+		return &guarded{Conn: conn, most: most}, nil
 	}
 }
 
-// Bounds of an answer. Redis itself has no longer text by default, and lines of less than a kilobyte.
+// Bounds of an answer. A page of large values, of those that blockd reads, has less than half of either.
 const (
-	maxText     = 512 << 20
-	maxElements = 1 << 20 // of one array
-	maxLine     = 64 << 10
-	maxDepth    = 32
+	defaultAnswer = 64 << 20 // octets
+	maxElements   = 1 << 18  // in all its arrays
+	maxLine       = 64 << 10
+	maxDepth      = 32
 )
 
-var errAnswer = errors.New("redis: invalid reply: longer or deeper than any answer of a Redis")
+var (
+	errAnswer   = errors.New("redis: invalid reply: longer or deeper than any answer that was asked for")
+	errProtocol = errors.New("redis: invalid reply: it is none of protocol 2, which was asked for")
+)
 
-// guarded is a connection that ends at an answer beyond these bounds. go-redis takes the memory that a server announces
-// before it comes: "$9999999999999999" would end this process.
+// guarded is a connection that ends at an answer beyond these bounds, and at one that is not of protocol 2. go-redis takes
+// the memory that a server announces before it comes: "$9999999999999999" would end this process, and so would a length
+// of a type of protocol 3, which it reads whatever was agreed.
 type guarded struct {
 	net.Conn
-	line []byte // the beginning of a line that has not ended yet
-	text int    // octets of a text that are still to come
-	open []int  // of each array around: elements that are still to come
+	most     int    // octets of one answer
+	line     []byte // the beginning of a line that has not ended yet
+	text     int    // octets of a text that are still to come
+	open     []int  // of each array around: elements that are still to come
+	octets   int    // of this answer, announced ones included
+	elements int    // of this answer's arrays, announced ones included
 }
 
 type guardedSocket struct {
@@ -59,14 +66,14 @@ type guardedSocket struct {
 // Read is that of a net.Conn.
 func (g *guarded) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
-	if !g.check(p[:n]) {
-		return 0, errAnswer
+	if wrong := g.check(p[:n]); wrong != nil {
+		return 0, wrong
 	}
 	return n, err
 }
 
-// check goes through what has come; false if it is out of bounds.
-func (g *guarded) check(p []byte) bool {
+// check goes through what has come.
+func (g *guarded) check(p []byte) error {
 	for len(p) > 0 {
 		if n := min(g.text, len(p)); n > 0 {
 			if p, g.text = p[n:], g.text-n; g.text == 0 {
@@ -74,43 +81,51 @@ func (g *guarded) check(p []byte) bool {
 			}
 			continue
 		}
+		if len(g.line) == 0 && bytes.IndexByte([]byte("+-:$*"), p[0]) < 0 {
+			return errProtocol
+		}
 		end := bytes.IndexByte(p, '\n')
 		if end < 0 {
-			g.line = append(g.line, p...)
-			return len(g.line) <= maxLine
+			if g.line = append(g.line, p...); len(g.line) > maxLine {
+				return errAnswer
+			}
+			return nil
 		}
-		if g.line, p = append(g.line, p[:end]...), p[end+1:]; len(g.line) > maxLine || !g.begins(g.line) {
-			return false
+		g.line, p = append(g.line, p[:end]...), p[end+1:]
+		if err := g.begins(g.line); err != nil {
+			return err
 		}
 		g.line = g.line[:0]
 	}
-	return true
+	return nil
 }
 
 // begins takes in a line: a short value, or the length of a text or of an array.
-func (g *guarded) begins(line []byte) bool {
-	kind := byte(0)
-	if len(line) > 0 {
-		kind = line[0]
+func (g *guarded) begins(line []byte) error {
+	n, kind := 0, line[0]
+	if kind == '$' || kind == '*' {
+		var err error
+		if n, err = strconv.Atoi(string(bytes.TrimRight(line[1:], "\r"))); err != nil {
+			return errProtocol
+		}
 	}
-	if kind != '$' && kind != '*' {
-		g.ended()
-		return true
-	}
-	n, err := strconv.Atoi(string(bytes.TrimRight(line[1:], "\r")))
-	switch {
-	case err != nil:
-		return false
-	case n < 0, kind == '*' && n == 0:
-		g.ended()
-	case kind == '$':
+	switch g.octets += len(line); {
+	case len(line) > maxLine, n > g.most: // in whatever is added below there is no overflow then
+		return errAnswer
+	case kind == '$' && n >= 0:
 		g.text = n + len("\r\n")
-		return n <= maxText
-	default:
+		g.octets += n
+	case kind == '*' && n > 0:
 		g.open = append(g.open, n)
-		return n <= maxElements && len(g.open) <= maxDepth
+		g.elements += n
 	}
-	return true
+	if g.octets > g.most || g.elements > maxElements || len(g.open) > maxDepth {
+		return errAnswer
+	}
+	if g.text == 0 && (kind != '*' || n <= 0) {
+		g.ended()
+	}
+	return nil
 }
 
 // ended counts a value that is whole.
@@ -121,4 +136,5 @@ func (g *guarded) ended() {
 		}
 		g.open = g.open[:i]
 	}
+	g.octets, g.elements = 0, 0
 }

@@ -110,7 +110,10 @@ func (o Options) parse() (to *redis.UniversalOptions, shown string, err error) {
 	} else if o.CAFile != "" || o.CertFile != "" || o.KeyFile != "" || u.Query().Has("tls") {
 		err = errCertificate
 	}
-	to.Dialer = dialer(to)
+	if to.Dialer = dialer(to, cmp.Or(o.MaxAnswer, defaultAnswer)); to.MasterName != "" {
+		// A master that was isolated takes writes that will be lost, and does not end its connections.
+		to.Dialer, to.ConnMaxLifetime = watched(to), sentinelPause
+	}
 	return to, shown, err
 }
 

@@ -42,6 +42,13 @@ func Start(t testing.TB, options ...string) *Server {
 // Saying is the address of a server that gives every command the same answer.
 func Saying(t testing.TB, answer string) (address string) {
 	t.Helper()
+	return SayingInTurn(t, answer)
+}
+
+// SayingInTurn is the address of a server that gives the commands of a connection these answers, and the last one to all
+// that follow.
+func SayingInTurn(t testing.TB, answers ...string) (address string) {
+	t.Helper()
 	l := testkit.Listen(t)
 	go func() {
 		for {
@@ -51,11 +58,12 @@ func Saying(t testing.TB, answer string) (address string) {
 			}
 			go func() {
 				defer conn.Close()
-				for in := bufio.NewReader(conn); ; {
+				in := bufio.NewReader(conn)
+				for i := 0; ; i++ {
 					if _, err := in.ReadString('*'); err != nil {
 						return
 					}
-					io.WriteString(conn, answer)
+					io.WriteString(conn, answers[min(i, len(answers)-1)])
 				}
 			}()
 		}

@@ -23,6 +23,9 @@ type Options = redis.Options
 // connections bounds those to one server: a hung one fails those who wait, and none of the others.
 const connections = 16
 
+// maxAnswer bounds what the store says of one question, in octets.
+const maxAnswer = 4 << 20
+
 // Store is a list in a Redis. Any number of goroutines may use it.
 type Store struct {
 	client *redisclient.Client
@@ -82,7 +85,7 @@ func Open(o Options) (*Store, error) {
 	if _, err := redis.Open(o); err != nil { // who judges them; it has no connection to close
 		return nil, err
 	}
-	client, err := redisclient.New(redisclient.Options{URL: o.DSN, Connections: connections})
+	client, err := redisclient.New(redisclient.Options{URL: o.DSN, Connections: connections, MaxAnswer: maxAnswer})
 	if err != nil {
 		return nil, fmt.Errorf("dsn: %w", err)
 	}
