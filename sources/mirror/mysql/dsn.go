@@ -56,6 +56,7 @@ func parse(dsn string) (*client.Config, error) {
 	if c.TLS, err = security(parameters, u.Hostname(), near); err != nil {
 		return nil, err
 	}
+	c.DialFunc = dial(c.TLS == nil)
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = dialTimeout, readTimeout, dialTimeout
 	c.Logger = &client.NopLogger{}
 	c.InterpolateParams = true                            // a question in one round trip
