@@ -93,7 +93,7 @@ func (s *Source) position(ctx context.Context) (p position, err error) {
 		coalesce(newest.rev, 0), coalesce(newest.at, 0)
 		from pg_current_snapshot() as now
 		left join lateral (select rev, ` + witnessTime + ` as at from blockd_log where list = $1::text order by rev desc limit 1) as newest on true`
-	_, err = rows(ctx, s.conn, sql, []string{s.options.List}, func(v []string) error {
+	_, err = rows(ctx, s.conn, sql, []string{s.options.List}, 3, func(v []string) error {
 		p = position{v[0], v[1], v[2]}
 		return nil
 	})
@@ -112,7 +112,7 @@ func (s *Source) logged(ctx context.Context, since position, yield func(mirror.C
 	const idle = `select exists (select ` + unseen + `), $3::bigint = 0
 		or exists (select from blockd_log where list = $1::text and rev = $3::bigint and ` + witnessTime + ` = $4::bigint)`
 	fresh, reaches := false, false
-	_, err := rows(ctx, s.conn, idle, append(at, since.at), func(v []string) error {
+	_, err := rows(ctx, s.conn, idle, append(at, since.at), 2, func(v []string) error {
 		fresh, reaches = v[0] == "t", v[1] == "t"
 		return nil
 	})
@@ -136,11 +136,11 @@ func (s *Source) loggedKeys(ctx context.Context, at []string) (now position, cha
 	if now, err = s.position(ctx); err != nil {
 		return now, nil, err
 	}
-	columns := "entry"
+	columns, wide := "entry", 1
 	if s.options.PerRecipient {
-		columns = "entry, owner"
+		columns, wide = "entry, owner", 2
 	}
-	_, err = rows(ctx, s.conn, fmt.Sprintf("select %s %s group by %[1]s order by min(rev) limit %[3]d", columns, unseen, query.MaxEntries+1), at, func(v []string) error {
+	_, err = rows(ctx, s.conn, fmt.Sprintf("select %s %s group by %[1]s order by min(rev) limit %[3]d", columns, unseen, query.MaxEntries+1), at, wide, func(v []string) error {
 		// An empty entry says that anything may have changed, as TRUNCATE does; an empty owner, that triggers are older than owners.
 		if slices.Contains(v, "") || len(changed) == query.MaxEntries {
 			return mirror.ErrTooOld
@@ -181,7 +181,7 @@ func (s *Source) rowsOf(ctx context.Context, keys []query.Key) (found []mirror.R
 	sql := "select * from " + s.inner() + " where " + s.ofKeys(columns)
 	size := 0
 	for part := range slices.Chunk(keys, askedAt) {
-		fields, err := rows(ctx, s.conn, sql, s.arrays(part), func(v []string) error {
+		fields, err := rows(ctx, s.conn, sql, s.arrays(part), len(s.fields), func(v []string) error {
 			if columns.Gone(v) {
 				return nil
 			}

@@ -125,7 +125,9 @@ func (c *chunks) watch(limit time.Duration, stopped chan struct{}, stalled func(
 
 func (c *chunks) Write(p []byte) (int, error) {
 	c.came.Add(1)
-	c.text = append(c.text, p...)
+	if c.text = append(c.text, p...); len(c.text) > maxAnswer {
+		return 0, &mirror.Error{Class: mirror.ClassQuery, Err: fmt.Errorf("a row of the COPY has more than %d octets", maxAnswer)}
+	}
 	if len(c.text) < chunkSize {
 		return len(p), nil
 	}

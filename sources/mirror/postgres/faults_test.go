@@ -428,7 +428,7 @@ func (w *writer) connect(ctx context.Context, url string) error {
 // recall reads what the table has. The change that was not answered may have been made or not.
 func (w *writer) recall(ctx context.Context) error {
 	found := map[string]string{}
-	_, err := rows(ctx, w.conn, "select entry, action from senders where entry like $1::text", []string{w.name + ".%"}, func(v []string) error {
+	_, err := rows(ctx, w.conn, "select entry, action from senders where entry like $1::text", []string{w.name + ".%"}, 2, func(v []string) error {
 		found[v[0]] = v[1]
 		return nil
 	})

@@ -67,7 +67,7 @@ func (s *Source) find(ctx context.Context, entries []string) (found []mirror.Row
 	}
 	result := s.conn.ExecPrepared(ctx, s.finding, [][]byte{[]byte(array(entries))}, nil, nil)
 	came := int64(0)
-	fields, tag, err := read(result, func(values []string) error {
+	fields, tag, err := read(result, len(s.fields), func(values []string) error {
 		if came++; came > maxFound {
 			return &mirror.Error{Class: mirror.ClassRows, Err: fmt.Errorf("more than %d rows for %d entries", maxFound, len(entries))}
 		}

@@ -52,7 +52,7 @@ func (s *Source) planServer(ctx context.Context, b *strings.Builder) error {
 	const sql = `select current_setting('server_version'), current_database(), current_user,
 		case when pg_is_in_recovery() then ', a standby' else '' end,
 		coalesce((select ', TLS ' || version from pg_stat_ssl where pid = pg_backend_pid() and ssl), ', no TLS')`
-	_, err := rows(ctx, s.conn, sql, nil, func(v []string) error {
+	_, err := rows(ctx, s.conn, sql, nil, 5, func(v []string) error {
 		_, err := fmt.Fprintf(b, "server: PostgreSQL %s, database %s, as %s%s%s\n", v[0], v[1], v[2], v[3], v[4])
 		return err
 	})
@@ -61,7 +61,7 @@ func (s *Source) planServer(ctx context.Context, b *strings.Builder) error {
 
 func (s *Source) planLog(ctx context.Context, b *strings.Builder) error {
 	const sql = `select count(*), coalesce(date_trunc('second', min(at))::text, '') from blockd_log where list = $1::text`
-	_, err := rows(ctx, s.conn, sql, []string{s.options.List}, func(v []string) error {
+	_, err := rows(ctx, s.conn, sql, []string{s.options.List}, 2, func(v []string) error {
 		if v[0] == "0" {
 			fmt.Fprintf(b, "changes: the log has no row of the list; execute what blockd source ddl prints\n")
 			return nil
@@ -114,7 +114,7 @@ func (s *Source) planOf(ctx context.Context, b *strings.Builder, what, condition
 
 // explain is the plan of a statement, which is not executed.
 func (s *Source) explain(ctx context.Context, sql string) (text string, err error) {
-	_, err = rows(ctx, s.conn, "explain "+sql, nil, func(v []string) error {
+	_, err = rows(ctx, s.conn, "explain "+sql, nil, 1, func(v []string) error {
 		text += v[0] + "\n"
 		return nil
 	})

@@ -43,6 +43,9 @@ const (
 
 	// maxMessage bounds a message of the server, and so a row. PostgreSQL itself bounds it at 1 GiB.
 	maxMessage = 32 << 20
+
+	// maxAnswer bounds the rows of an answer that is kept in memory. What a COPY sends is not.
+	maxAnswer = 64 << 20
 )
 
 // Source is a mirror.Origin. It connects when it is first asked, and again after an error. One goroutine uses it.
@@ -120,7 +123,7 @@ func parse(dsn string) (*pgconn.Config, error) {
 	if !parameters.Has("connect_timeout") {
 		config.ConnectTimeout = connectLimit
 	}
-	config.MaxProtocolMessageBodyLen = maxMessage
+	config.MaxProtocolMessageBodyLen, config.BuildFrontend = maxMessage, frontend
 	for name, value := range map[string]string{"timezone": "UTC", "datestyle": "ISO", "client_encoding": "UTF8"} {
 		config.RuntimeParams[name] = value
 	}
@@ -224,7 +227,7 @@ func sharesConnections(ctx context.Context, first *pgconn.PgConn, one string, se
 
 // process is the number of the server's process behind a connection.
 func process(ctx context.Context, conn *pgconn.PgConn) (pid string, err error) {
-	_, err = rows(ctx, conn, "select pg_backend_pid()", nil, func(values []string) error {
+	_, err = rows(ctx, conn, "select pg_backend_pid()", nil, 1, func(values []string) error {
 		pid = values[0]
 		return nil
 	})
@@ -275,9 +278,9 @@ func (s *Source) server(ctx context.Context) (text string, err error) {
 		text = strings.Join(values, " ")
 		return nil
 	}
-	_, err = rows(ctx, s.conn, all, nil, keep)
+	_, err = rows(ctx, s.conn, all, nil, 5, keep)
 	if _, refused := errors.AsType[*pgconn.PgError](err); refused && !s.conn.IsClosed() { // a service that hides its machines
-		_, err = rows(ctx, s.conn, "select "+own, nil, keep)
+		_, err = rows(ctx, s.conn, "select "+own, nil, 3, keep)
 	}
 	return text, err
 }
@@ -314,7 +317,7 @@ func (s *Source) ofCitext(ctx context.Context, oid uint32) (name string, err err
 		return "", nil
 	}
 	_, err = rows(ctx, s.conn, "select oid::regtype::text from pg_type where oid = $1::oid and typname = 'citext'",
-		[]string{strconv.FormatUint(uint64(oid), 10)}, func(v []string) error {
+		[]string{strconv.FormatUint(uint64(oid), 10)}, 1, func(v []string) error {
 			name = v[0]
 			return nil
 		})
@@ -359,28 +362,39 @@ func (s *Source) end(ctx context.Context, err error) error {
 
 // execute executes a statement without parameters and rows.
 func execute(ctx context.Context, conn *pgconn.PgConn, sql string) error {
-	_, err := conn.Exec(ctx, sql).ReadAll()
-	return err
+	return conn.Exec(ctx, sql).Close() // rows that it has all the same are not kept
 }
 
-// rows executes a statement, and gives the rows of its result to use, as text; NULL is "".
-func rows(ctx context.Context, conn *pgconn.PgConn, sql string, parameters []string, use func([]string) error) ([]field, error) {
+// rows executes a statement, and gives the rows of its result, of so many columns, to use, as text; NULL is "".
+func rows(ctx context.Context, conn *pgconn.PgConn, sql string, parameters []string, columns int, use func([]string) error) ([]field, error) {
 	values := make([][]byte, len(parameters))
 	for i, p := range parameters {
 		values[i] = []byte(p)
 	}
-	fields, _, err := read(conn.ExecParams(ctx, sql, values, nil, nil, nil), use)
+	fields, _, err := read(conn.ExecParams(ctx, sql, values, nil, nil, nil), columns, use)
 	return fields, err
 }
 
 // read gives the rows of a result to use, as rows does. The tag is what the server says of the whole.
-func read(result *pgconn.ResultReader, use func([]string) error) (_ []field, tag pgconn.CommandTag, err error) {
+func read(result *pgconn.ResultReader, columns int, use func([]string) error) (_ []field, tag pgconn.CommandTag, err error) {
+	octets := 0
 	for result.NextRow() {
+		if err != nil {
+			continue
+		}
 		row := make([]string, len(result.Values()))
 		for i, v := range result.Values() {
 			row[i] = string(v)
+			octets += len(v)
 		}
-		if err == nil {
+		switch {
+		case len(row) != columns && len(row) == len(result.FieldDescriptions()):
+			err = &mirror.Error{Class: mirror.ClassSchema, Err: fmt.Errorf("the result has %d columns in place of %d", len(row), columns)}
+		case len(row) != columns:
+			err = &mirror.Error{Class: mirror.ClassQuery, Err: fmt.Errorf("the server has sent a row of %d columns in place of %d", len(row), columns)}
+		case octets > maxAnswer:
+			err = &mirror.Error{Class: mirror.ClassRows, Err: fmt.Errorf("the server has sent rows of more than %d octets", maxAnswer)}
+		default:
 			err = use(row)
 		}
 	}

@@ -73,7 +73,7 @@ func (s *Source) highest(ctx context.Context) (value string, err error) {
 	if oid == oidTimestamptz {
 		highest = "least(max(" + name + "), case when max(" + name + ") is not null then now() end)"
 	}
-	_, err = rows(ctx, s.conn, "select "+highest+" from "+s.inner(), nil, func(v []string) error {
+	_, err = rows(ctx, s.conn, "select "+highest+" from "+s.inner(), nil, 1, func(v []string) error {
 		value = v[0]
 		return nil
 	})
@@ -120,7 +120,7 @@ func (s *Source) changedRows(ctx context.Context, since watermark) (changed []qu
 	}
 	asked, window := map[query.Key]bool{}, 0
 	sql := fmt.Sprintf("select * from %s where %s limit %d", s.inner(), from, maxWindow+1)
-	_, err = rows(ctx, s.conn, sql, parameters, func(v []string) error {
+	_, err = rows(ctx, s.conn, sql, parameters, len(s.fields), func(v []string) error {
 		if window++; window > maxWindow {
 			return mirror.ErrTooOld
 		}

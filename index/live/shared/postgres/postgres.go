@@ -119,7 +119,7 @@ func (e *Engine) connect(ctx context.Context) error {
 
 func (e *Engine) prepare(ctx context.Context) error {
 	there := false
-	err := e.query(ctx, "select to_regclass('blockd_live') is not null and to_regclass('blockd_nodes') is not null", nil, func(v [][]byte) error {
+	err := e.query(ctx, "select to_regclass('blockd_live') is not null and to_regclass('blockd_nodes') is not null", nil, 1, func(v [][]byte) error {
 		there = string(v[0]) == "t"
 		return nil
 	})
@@ -128,13 +128,13 @@ func (e *Engine) prepare(ctx context.Context) error {
 	}
 	if !there {
 		// Nodes that begin at once would meet in the catalogue.
-		if _, err := e.conn.Exec(ctx, "begin; select pg_advisory_xact_lock(hashtext('blockd_live')); "+ddl+"commit").ReadAll(); err != nil {
+		if err := e.exec(ctx, "begin; select pg_advisory_xact_lock(hashtext('blockd_live')); "+ddl+"commit"); err != nil {
 			return fmt.Errorf("the table blockd_live is missing, and this role may not make it (blockd source ddl live prints it): %w", err)
 		}
 	}
 	lock, unlock := e.locked()
 	const epoch = `insert into blockd_live (name, entry, scope, action, why, rev) values ($1, '', 'epoch', '', replace(gen_random_uuid()::text, '-', ''), nextval('blockd_live_rev')) on conflict do nothing`
-	if err := e.query(ctx, "select 1 from blockd_live where name = $1 and scope = 'epoch' and owner = '' and entry = ''", []string{e.name}, func([][]byte) error {
+	if err := e.query(ctx, "select 1 from blockd_live where name = $1 and scope = 'epoch' and owner = '' and entry = ''", []string{e.name}, 1, func([][]byte) error {
 		lock = ""
 		return nil
 	}); err != nil {
@@ -146,7 +146,7 @@ func (e *Engine) prepare(ctx context.Context) error {
 	if err := e.exec(ctx, lock); err != nil {
 		return err
 	}
-	if err := e.query(ctx, epoch, []string{e.name}, nil); err != nil {
+	if err := e.query(ctx, epoch, []string{e.name}, 0, nil); err != nil {
 		return err
 	}
 	return e.exec(ctx, unlock)
@@ -158,13 +158,12 @@ func (e *Engine) locked() (begin, commit string) {
 }
 
 func (e *Engine) exec(ctx context.Context, sql string) error {
-	_, err := e.conn.Exec(ctx, sql).ReadAll()
-	return err
+	return e.conn.Exec(ctx, sql).Close() // rows that it has all the same are not kept
 }
 
-// query executes a statement and gives each row to use, as text; NULL is nil.
-func (e *Engine) query(ctx context.Context, sql string, parameters []string, use func([][]byte) error) error {
-	return read(e.conn.ExecParams(ctx, sql, octets(parameters), nil, nil, nil), use)
+// query executes a statement and gives each row, of so many columns, to use, as text; NULL is nil.
+func (e *Engine) query(ctx context.Context, sql string, parameters []string, columns int, use func([][]byte) error) error {
+	return read(e.conn.ExecParams(ctx, sql, octets(parameters), nil, nil, nil), columns, use)
 }
 
 func octets(texts []string) [][]byte {
@@ -175,9 +174,13 @@ func octets(texts []string) [][]byte {
 	return all
 }
 
-func read(result *pgconn.ResultReader, use func([][]byte) error) (err error) {
+func read(result *pgconn.ResultReader, columns int, use func([][]byte) error) (err error) {
 	for result.NextRow() {
-		if err == nil && use != nil {
+		switch n := len(result.Values()); {
+		case err != nil || use == nil:
+		case n != columns:
+			err = fmt.Errorf("the server has sent a row of %d columns in place of %d", n, columns)
+		default:
 			err = use(result.Values())
 		}
 	}
@@ -229,6 +232,8 @@ const columns = `left(owner, 20001), left(entry, 20001), left(scope, 20001), lef
 case when isfinite(expires) then ceil(extract(epoch from expires))::bigint when expires = '-infinity' then 1 else 0 end, forced,
 case when gone is null then 0 when isfinite(gone) then extract(epoch from gone)::bigint else 1 end, rev, proof`
 
+const wide = 12 // columns
+
 func row(v [][]byte) (r live.Row, err error) {
 	number := func(b []byte) int64 {
 		n, bad := strconv.ParseInt(string(b), 10, 64)
@@ -267,10 +272,13 @@ func (e *Engine) Changes(ctx context.Context, since uint64, most int) (p shared.
 		results, n := e.conn.ExecBatch(ctx, &batch), 0
 		var failed error
 		for ; results.NextResult(); n++ {
-			failed = errors.Join(failed, read(results.ResultReader(), func(v [][]byte) (err error) {
+			failed = errors.Join(failed, read(results.ResultReader(), []int{3, wide}[min(n, 1)], func(v [][]byte) (err error) {
 				if n == 0 {
 					p.Epoch, p.Rev, p.Now, err = readHead(v)
 					return err
+				}
+				if len(p.Rows) > most {
+					return fmt.Errorf("the server has sent more than the %d rows that were asked for", most+1)
 				}
 				r, err := row(v)
 				p.Rows = append(p.Rows, r)
@@ -299,7 +307,7 @@ func (e *Engine) All(ctx context.Context, each func([]live.Row, []string) error)
 	const some = 1000
 	return e.asking(ctx, false, func() error {
 		rows := make([]live.Row, 0, some)
-		err := e.query(ctx, "select "+columns+" from blockd_live where name = $1 and scope <> 'epoch'", []string{e.name}, func(v [][]byte) error {
+		err := e.query(ctx, "select "+columns+" from blockd_live where name = $1 and scope <> 'epoch'", []string{e.name}, wide, func(v [][]byte) error {
 			r, err := row(v)
 			if err != nil {
 				return err
@@ -321,7 +329,7 @@ func (e *Engine) All(ctx context.Context, each func([]live.Row, []string) error)
 // State counts the entries.
 func (e *Engine) State(ctx context.Context) (s shared.State, err error) {
 	err = e.asking(ctx, true, func() error {
-		return e.query(ctx, head+", (select count(*) from blockd_live where name = $1 and gone is null and scope not in ('epoch', 'token'))", []string{e.name}, func(v [][]byte) (err error) {
+		return e.query(ctx, head+", (select count(*) from blockd_live where name = $1 and gone is null and scope not in ('epoch', 'token'))", []string{e.name}, 4, func(v [][]byte) (err error) {
 			if s.Epoch, s.Rev, s.Now, err = readHead(v); err != nil {
 				return err
 			}

@@ -105,7 +105,7 @@ func (e *Engine) write(ctx context.Context, wants []live.Want, terms live.Terms,
 	batch.ExecParams("select pg_notify('blockd_live', $1)", octets([]string{e.name}), nil, nil, nil)
 	results, n := e.conn.ExecBatch(ctx, &batch), 0
 	for ; results.NextResult(); n++ {
-		if failed := read(results.ResultReader(), func(v [][]byte) error {
+		if failed := read(results.ResultReader(), 1, func(v [][]byte) error {
 			if n >= len(changed) {
 				return nil
 			}
@@ -142,7 +142,10 @@ func (e *Engine) current(ctx context.Context, wants []live.Want) (now time.Time,
 		owners, entries, scopes = append(owners, r.Owner), append(entries, r.Entry), append(scopes, r.Scope)
 	}
 	err = e.query(ctx, "select "+columns+" from blockd_live where name = $1 and (owner, entry, scope) in (select * from unnest($2::text[], $3::text[], $4::text[]))",
-		[]string{e.name, array(owners), array(entries), array(scopes)}, func(v [][]byte) error {
+		[]string{e.name, array(owners), array(entries), array(scopes)}, wide, func(v [][]byte) error {
+			if len(is) > len(wants) {
+				return errors.New("the server has sent rows of other entries")
+			}
 			r, err := row(v)
 			is[of(&r)] = r
 			return err
@@ -150,7 +153,7 @@ func (e *Engine) current(ctx context.Context, wants []live.Want) (now time.Time,
 	if err != nil {
 		return now, nil, err
 	}
-	err = e.query(ctx, "select extract(epoch from clock_timestamp())::bigint", nil, func(v [][]byte) error {
+	err = e.query(ctx, "select extract(epoch from clock_timestamp())::bigint", nil, 1, func(v [][]byte) error {
 		seconds, err := strconv.ParseInt(string(v[0]), 10, 64)
 		now = time.Unix(seconds, 0)
 		return err
@@ -164,7 +167,7 @@ func (e *Engine) holds(ctx context.Context, h *live.Holding) error {
 		return nil
 	}
 	return e.query(ctx, `select count(*), coalesce(sum(rev), 0)::bigint from blockd_live
-		where name = $1 and owner = $2 and gone is null and scope <> 'token' and (expires is null or expires > clock_timestamp())`, []string{e.name, h.Owner}, func(v [][]byte) error {
+		where name = $1 and owner = $2 and gone is null and scope <> 'token' and (expires is null or expires > clock_timestamp())`, []string{e.name, h.Owner}, 2, func(v [][]byte) error {
 		if string(v[0]) != strconv.Itoa(h.Count) || string(v[1]) != strconv.FormatUint(h.Sum, 10) {
 			return live.ErrChanged
 		}
@@ -193,7 +196,7 @@ func (e *Engine) owners(ctx context.Context, more map[string]int, most int) erro
 		has(owner, 0)
 	}
 	err := e.query(ctx, "select owner, count(*) from blockd_live where name = $1 and owner = any($2::text[]) and gone is null and scope <> 'token' and (expires is null or expires > now()) group by owner",
-		[]string{e.name, array(names)}, func(v [][]byte) error {
+		[]string{e.name, array(names)}, 2, func(v [][]byte) error {
 			n, err := strconv.Atoi(string(v[1]))
 			has(string(v[0]), n)
 			return err
@@ -225,7 +228,7 @@ func (e *Engine) Sweep(ctx context.Context) error {
 	return e.asking(ctx, true, func() error {
 		due := false
 		err := e.query(ctx, "select exists (select from blockd_live where name = $1 and gone is null and expires <= clock_timestamp()) or exists (select from blockd_live where name = $1 and gone < now() - $2::interval)",
-			[]string{e.name, fmt.Sprintf("%d seconds", int(shared.KeepGone.Seconds()))}, func(v [][]byte) error {
+			[]string{e.name, fmt.Sprintf("%d seconds", int(shared.KeepGone.Seconds()))}, 1, func(v [][]byte) error {
 				due = string(v[0]) == "t"
 				return nil
 			})
@@ -241,7 +244,7 @@ func (e *Engine) Sweep(ctx context.Context) error {
 			"delete from blockd_live where name = $1 and gone < now() - '" + fmt.Sprintf("%d seconds", int(shared.KeepGone.Seconds())) + "'::interval and rev < (select max(rev) from blockd_live where name = $1)",
 			"select pg_notify('blockd_live', $1)",
 		} {
-			if err := e.query(ctx, sql, []string{e.name}, nil); err != nil {
+			if err := e.query(ctx, sql, []string{e.name}, 0, nil); err != nil {
 				return err
 			}
 		}
@@ -256,7 +259,7 @@ func (e *Engine) Wait(ctx context.Context) error {
 	if e.hints == nil || e.hints.IsClosed() {
 		conn, err := pgconn.ConnectConfig(ctx, e.config)
 		if err == nil {
-			if _, err = conn.Exec(ctx, "listen blockd_live").ReadAll(); err != nil {
+			if err = conn.Exec(ctx, "listen blockd_live").Close(); err != nil {
 				closing(conn)
 			}
 		}
@@ -283,11 +286,11 @@ func (e *Engine) Report(ctx context.Context, node string, report []byte, life ti
 	return e.asking(ctx, true, func() error {
 		err := e.query(ctx, `insert into blockd_nodes (name, node, report, until) values ($1, $2, $3, now() + $4::interval)
 			on conflict (name, node) do update set report = excluded.report, until = excluded.until`,
-			[]string{e.name, node, string(report), fmt.Sprintf("%d milliseconds", life.Milliseconds())}, nil)
+			[]string{e.name, node, string(report), fmt.Sprintf("%d milliseconds", life.Milliseconds())}, 0, nil)
 		if err != nil {
 			return err
 		}
-		return e.query(ctx, "delete from blockd_nodes where name = $1 and until < now() - interval '1 day'", []string{e.name}, nil)
+		return e.query(ctx, "delete from blockd_nodes where name = $1 and until < now() - interval '1 day'", []string{e.name}, 0, nil)
 	})
 }
 
@@ -297,8 +300,8 @@ func (e *Engine) Reports(ctx context.Context) (all map[string][]byte, err error)
 		all = map[string][]byte{}
 		octets := 0
 		return e.query(ctx, "select node, report from blockd_nodes where name = $1 and until > now() and octet_length(node) < 1000 and octet_length(report) <= $2::int order by until desc limit $3::int",
-			[]string{e.name, strconv.Itoa(shared.MaxReport), strconv.Itoa(shared.MostReports)}, func(v [][]byte) error {
-				if octets += len(v[1]); octets > shared.MaxAllReports {
+			[]string{e.name, strconv.Itoa(shared.MaxReport), strconv.Itoa(shared.MostReports)}, 2, func(v [][]byte) error {
+				if octets += len(v[0]) + len(v[1]); octets > shared.MaxAllReports {
 					return fmt.Errorf("the reports of nodes have more than %d octets", shared.MaxAllReports)
 				}
 				all[string(v[0])] = append([]byte(nil), v[1]...)
