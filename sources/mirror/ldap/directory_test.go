@@ -391,6 +391,18 @@ func TestWhateverAServerAnswers(t *testing.T) {
 				}
 			}
 		}, mirror.ClassTruncated, "more than 16 MiB"},
+		{"parts without end", nil, func(c net.Conn) {
+			c.Write([]byte("\x30\x84\x7f\xff\xff\xff\x02\x01\x02\x64\x84\x7f\xff\xff\xf0"))
+			for err := error(nil); err == nil; {
+				_, err = io.WriteString(c, strings.Repeat("\x30\x00", 1<<16)) // two octets each
+			}
+		}, mirror.ClassTruncated, "more than 524288 parts"},
+		{"parts of long tags without end", nil, func(c net.Conn) {
+			c.Write([]byte("\x30\x80"))
+			for err := error(nil); err == nil; {
+				_, err = io.WriteString(c, strings.Repeat("\x1f\x81\x01\x81\x01x", 1<<16))
+			}
+		}, mirror.ClassTruncated, "more than 524288 parts"},
 		{"a part of the values", nil, says(object(2, "mail;range=0-1499", "a@b.test"), result(2, searched, 0, "")), mirror.ClassTruncated, "only some values of an attribute, as mail;range=0-1499"},
 		{"no attributes", nil, staying(message(2, ldap.ApplicationSearchResultEntry, text("cn=x")), result(2, searched, 0, "")), mirror.ClassRefused, "cannot be read"},
 		{"time limit", nil, says(object(2, "mail", "a@b.test"), result(2, searched, 3, "")), mirror.ClassTruncated, "time limit exceeded (3)"},

@@ -70,7 +70,7 @@ func (s *Source) judge(w *wire, doing string, err error) (mirror.Class, string) 
 		return s.judgeResult(failed)
 	case errors.Is(why, os.ErrDeadlineExceeded):
 		return mirror.ClassTimeout, fmt.Sprintf("no answer from %s in %v", s.where.address, s.timeout)
-	case errors.Is(why, errTooLong):
+	case errors.Is(why, errTooLong), errors.Is(why, errTooMany):
 		return mirror.ClassTruncated, why.Error()
 	case unknown || strings.Contains(err.Error(), "x509: "):
 		return mirror.ClassAuth, s.said(err.Error()) + "; hint: tls_ca=FILE names the authority"

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	ber "github.com/go-asn1-ber/asn1-ber"
 	"github.com/go-ldap/ldap/v3"
 
 	"blockd/sources/mirror"
@@ -22,6 +23,9 @@ const (
 
 	// maxAnswer is what one answer may have, in octets: a page, that is some 32 KiB an object.
 	maxAnswer = 16 << 20
+
+	// maxElements bounds the parts of an answer. The library takes some 200 octets for one, which may have come as two.
+	maxElements = 1 << 19
 )
 
 // link is a connection on which the account has been accepted.
@@ -33,17 +37,88 @@ type link struct {
 // wire bounds what an answer may take, in time and in octets, and knows why it ended.
 type wire struct {
 	net.Conn
-	left atomic.Int64
-	end  atomic.Value // of ended
+	left     atomic.Int64
+	elements atomic.Int64
+	end      atomic.Value // of ended
+}
+
+// counted counts the parts of what comes, inside of TLS.
+type counted struct {
+	net.Conn
+	wire        *wire
+	skip        int  // octets of a value that are still to come
+	state       byte // of a part's head: what its next octet is
+	constructed bool // this part has parts
+	long        byte // octets of its length that are still to come
+	length      uint32
+}
+
+const (
+	inTag = byte(iota)
+	inLongTag
+	inLength
+	inLongLength
+)
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	for rest := p[:n]; len(rest) > 0; {
+		if skip := min(c.skip, len(rest)); skip > 0 {
+			rest, c.skip = rest[skip:], c.skip-skip
+			continue
+		}
+		c.next(rest[0])
+		rest = rest[1:]
+	}
+	if c.wire.elements.Load() > maxElements {
+		return 0, c.wire.note(errTooMany)
+	}
+	return n, err
+}
+
+// next takes in an octet of a part's head (X.690, sections 8.1.2 and 8.1.3).
+func (c *counted) next(octet byte) {
+	switch c.state {
+	case inTag:
+		c.wire.elements.Add(1)
+		c.constructed, c.length, c.state = octet&0x20 != 0, 0, inLength
+		if octet&0x1f == 0x1f {
+			c.state = inLongTag
+		}
+		return
+	case inLongTag:
+		if octet&0x80 == 0 {
+			c.state = inLength
+		}
+		return
+	case inLength:
+		if octet > 0x80 {
+			c.long, c.state = octet&0x7f, inLongLength
+			return
+		}
+		c.length = uint32(octet & 0x7f)
+	case inLongLength:
+		c.length = c.length<<8 | uint32(octet)
+		if c.long--; c.long > 0 {
+			return
+		}
+	}
+	if c.state = inTag; !c.constructed {
+		c.skip = int(c.length)
+	}
 }
 
 type ended struct{ error }
 
-var errTooLong = errors.New("an answer of more than 16 MiB")
+var (
+	errTooLong = errors.New("an answer of more than 16 MiB")
+	errTooMany = errors.New("an answer of more than 524288 parts")
+)
 
 // begin is called before each question.
 func (w *wire) begin(timeout time.Duration) {
 	w.left.Store(maxAnswer)
+	w.elements.Store(0)
 	w.SetDeadline(time.Now().Add(timeout))
 }
 
@@ -107,25 +182,23 @@ func (s *Source) connect(ctx context.Context) (*link, error) {
 	w := &wire{Conn: conn}
 	w.begin(s.timeout)
 	defer context.AfterFunc(ctx, func() { w.Conn.Close() })() // conn becomes another one below
-	if where.tls {
-		secured := tls.Client(w, config)
-		if err := secured.HandshakeContext(ctx); err != nil {
-			conn.Close()
-			return nil, s.fault(ctx, w, "TLS", err)
-		}
-		conn = secured
-	} else {
-		conn = w
-	}
-	l := &link{ldap.NewConn(conn, where.tls), w}
-	l.Start()
+	conn = w
 	if where.startTLS {
-		if err := l.StartTLS(config); err != nil {
+		if err := startTLS(w); err != nil {
 			w.Conn.Close()
-			l.Close()
 			return nil, s.fault(ctx, w, "StartTLS", err)
 		}
 	}
+	if where.tls || where.startTLS {
+		secured := tls.Client(w, config)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			w.Conn.Close()
+			return nil, s.fault(ctx, w, map[bool]string{true: "TLS", false: "StartTLS"}[where.tls], err)
+		}
+		conn = secured
+	}
+	l := &link{ldap.NewConn(&counted{Conn: conn, wire: w}, where.tls || where.startTLS), w}
+	l.Start()
 	if where.bindDN != "" {
 		w.begin(s.timeout)
 		if err := l.Bind(where.bindDN, where.password); err != nil {
@@ -135,6 +208,23 @@ func (s *Source) connect(ctx context.Context) (*link, error) {
 		}
 	}
 	return l, nil
+}
+
+// startTLS asks for TLS (RFC 4511, section 4.14). The library does it, too, and then reads through a connection that it makes itself,
+// inside of which nothing can be counted.
+func startTLS(w *wire) error {
+	const oid, id = "1.3.6.1.4.1.1466.20037", 1
+	name := append([]byte{0x80, byte(len(oid))}, oid...)
+	request := append([]byte{0x77, byte(len(name))}, name...)
+	message := append([]byte{0x02, 1, id}, request...)
+	if _, err := w.Write(append([]byte{0x30, byte(len(message))}, message...)); err != nil {
+		return err
+	}
+	answer, err := ber.ReadPacket(io.LimitReader(&counted{Conn: w, wire: w}, 64<<10))
+	if err != nil {
+		return err
+	}
+	return ldap.GetLDAPError(answer)
 }
 
 // tlsConfig is how the server proves itself.

@@ -256,6 +256,7 @@ func TestWhateverAStoreAnswers(t *testing.T) {
 			}
 			return true
 		}, mirror.ClassTruncated, ""},
+		{"a list of nothing without end", says(200, "<ListBucketResult>"+strings.Repeat("<Contents/>", maxTags+1)), mirror.ClassRefused, "an answer of more than 100000 tags"},
 		{"no right to an object", ofObject(failing(403, "AccessDenied")), mirror.ClassAuth, "get lists/a: AccessDenied"},
 		{"object cut", part(func(w http.ResponseWriter, _ *http.Request) { hangup(w) }), mirror.ClassTruncated, "after 5 of 9 octets"},
 		{"object hangs", part(hangs), mirror.ClassTimeout, "after 5 of 9 octets: no answer in time"},

@@ -21,7 +21,10 @@ const (
 	dialTimeout = 10 * time.Second
 
 	// maxAnswer is what a list of objects or an error may have, in octets: a thousand keys of 1024 octets, each octet as %XX.
-	maxAnswer = 16 << 20
+	maxAnswer = 4 << 20
+
+	// maxTags bounds the XML of such an answer, of which a key has some 20. The library takes some 400 octets for one of four.
+	maxTags = 100_000
 
 	listHead = 512 // octets, in which a list of objects says that it is one
 )
@@ -65,7 +68,7 @@ func (w *web) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || answer.StatusCode == http.StatusOK && r.URL.RawQuery == "" {
 		return answer, err
 	}
-	body := bufio.NewReader(io.LimitReader(answer.Body, maxAnswer))
+	body := bufio.NewReader(&tags{Reader: io.LimitReader(answer.Body, maxAnswer)})
 	if answer.StatusCode == http.StatusOK && r.URL.Query().Has("list-type") {
 		if head, _ := body.Peek(listHead); !bytes.Contains(head, []byte("<ListBucketResult")) {
 			answer.Body.Close()
@@ -89,6 +92,20 @@ func (w *web) loadAuthorities() {
 		w.fault = &mirror.Error{Class: mirror.ClassDisk, Err: fmt.Errorf("tls_ca: %w", err)}
 	}
 	w.TLSClientConfig.RootCAs = pool
+}
+
+// tags ends at too many tags.
+type tags struct {
+	io.Reader
+	n int
+}
+
+func (t *tags) Read(p []byte) (int, error) {
+	n, err := t.Reader.Read(p)
+	if t.n += bytes.Count(p[:n], []byte("<")); t.n > maxTags {
+		return 0, refused("an answer of more than %d tags", maxTags)
+	}
+	return n, err
 }
 
 type bounded struct {
