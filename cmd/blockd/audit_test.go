@@ -78,7 +78,7 @@ func TestAuditWithoutADaemon(t *testing.T) {
 var commandLines = map[string][]string{
 	"add": {audit.EntryAdd, audit.EntryChange}, "remove": {audit.EntryRemove}, "import": {audit.EntryAdd}, "junk": {audit.EntryAdd},
 	"pause": {audit.ListPause}, "resume": {audit.ListResume}, "rollback": {audit.ListRollback}, "adopt": {audit.ListAdopt}, "compile": {audit.ListAccept},
-	"token new": {audit.TokenAdd}, "token revoke": {audit.TokenRevoke}, "requests grant": {audit.RequestGrant}, "requests decline": {audit.RequestDecline},
+	"token new": {audit.TokenAdd}, "token rotate": {audit.TokenRotate}, "token revoke": {audit.TokenRevoke}, "requests grant": {audit.RequestGrant}, "requests decline": {audit.RequestDecline},
 	"proposals adopt": {audit.ProposalAdopt}, "proposals decline": {audit.ProposalDecline}, "complaints": {audit.ComplaintTake},
 	"quarantine release": {audit.QuarantineRelease}, "quarantine purge": {audit.QuarantineRemove}, "forget": {audit.PersonForget}, "learn": {audit.CorrespondentsAdd},
 	"report": {audit.ReportSend}, "publish": {audit.SnapshotPublish}, "publish halt": {audit.SnapshotHalt}, "fleet pin": {audit.FleetPin}, "fleet unpin": {audit.FleetUnpin},
