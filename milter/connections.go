@@ -23,6 +23,7 @@ type connections struct {
 	macros   func() []byte // Server.macros
 	begun    time.Time
 	spare    sync.Pool // of packets
+	apart    *apart    // connections of the peers that are not listener.Private
 
 	mu       sync.Mutex
 	open     map[*conn]struct{}
@@ -30,10 +31,33 @@ type connections struct {
 }
 
 func newConnections(s Settings, m *metrics, log *listener.CalmLog, macros func() []byte) *connections {
-	return &connections{settings: s, metrics: m, log: log, macros: macros, begun: time.Now(), open: map[*conn]struct{}{}, stopping: make(chan struct{})}
+	return &connections{settings: s, metrics: m, log: log, macros: macros, begun: time.Now(), open: map[*conn]struct{}{}, stopping: make(chan struct{}), apart: &apart{conns: make(chan net.Conn, s.MaxConnections)}}
 }
 
-// admitting is a listener whose Accept returns only admitted connections.
+// apart is a listener for connections that another one has accepted. It has room for all that may be open.
+type apart struct {
+	conns chan net.Conn
+	end   sync.Once
+}
+
+// Accept returns the next connection, until all were taken and the listener is closed.
+func (a *apart) Accept() (net.Conn, error) {
+	if c, ok := <-a.conns; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+// Close ends the listener, once: the library closes what it has served, too. Whoever hands it connections has ended.
+func (a *apart) Close() error {
+	a.end.Do(func() { close(a.conns) })
+	return nil
+}
+
+// Addr says what it is, for the library, which asks for a name.
+func (a *apart) Addr() net.Addr { return &net.UnixAddr{Name: "apart", Net: "unix"} }
+
+// admitting is a listener whose Accept returns only admitted connections of private peers. It hands on those of others.
 type admitting struct {
 	net.Listener
 	*connections
@@ -49,10 +73,14 @@ func (l admitting) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c := l.enter(nc); c != nil {
+		switch c := l.enter(nc); {
+		case c == nil:
+			nc.Close()
+		case listener.Private(nc):
 			return c, nil
+		default:
+			l.apart.conns <- c
 		}
-		nc.Close()
 	}
 }
 

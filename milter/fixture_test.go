@@ -85,6 +85,9 @@ func open(t testing.TB, s setup) *door {
 		if l, err = net.Listen(d.network, where); err != nil {
 			t.Fatal(err)
 		}
+		if s.unix {
+			testkit.Must(t, os.Chmod(where, 0o660))
+		}
 	}
 	d.address = l.Addr().String()
 	ctx, stop := context.WithCancel(context.Background())

@@ -3,12 +3,14 @@ package milter_test
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/domains"
@@ -20,6 +22,7 @@ import (
 	"blockd/policy"
 	"blockd/policy/rule"
 	"blockd/policy/verdict"
+	"blockd/records/correspondents"
 )
 
 const apart = "452 4.5.3 Send this recipient in a transaction of its own"
@@ -319,10 +322,40 @@ func (l *learning) want(t *testing.T, when, want string) {
 	testkit.Equal(t, fmt.Sprintf("%s: told of", when), strings.Join(l.told, " "), want)
 }
 
+// TestOnlyAPrivatePeerCounts: who may have come from any user of this machine speaks for no sender and for no correspondent, and its mail is
+// judged as any other.
+func TestOnlyAPrivatePeerCounts(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		unix    bool
+		counted bool
+	}{{"a socket for the group", true, true}, {"TCP of this machine", false, false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			known, _, err := correspondents.Open(correspondents.Settings{Path: filepath.Join(t.TempDir(), "c"), Keep: 24 * time.Hour, Own: []string{"here.example"}})
+			testkit.Must(t, err)
+			l := learn(t, setup{unix: tt.unix, lists: map[string]string{"bad": "bad.example\n"}, settings: milter.Settings{SkipAuthenticated: true}, policy: policy.Settings{Correspondents: policy.Correspondents{Known: known, Learn: true}}})
+			m := l.greet("192.0.2.1")
+			m.mail("friend@there.example", "friend@there.example")
+			m.rcpt("bob@here.example")
+			m.end()
+			m.mail("bob@here.example", "bob@here.example", "{auth_authen}", "bob")
+			m.rcpt("boss@my-spam.example")
+			m.end()
+			want := ""
+			if tt.counted {
+				want = "friend@there.example from 192.0.2.1"
+			}
+			l.want(t, tt.name, want)
+			boss, _ := addr.Parse("boss@my-spam.example")
+			testkit.Equal(t, "a correspondent", known.Has(boss), tt.counted)
+		})
+	}
+}
+
 // TestOnlyWholeMessagesCount: a message counts for its sender when it is complete and
 // accepted, and not before. After that, the sender's mail is accepted at MAIL again.
 func TestOnlyWholeMessagesCount(t *testing.T) {
-	l := learn(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
+	l := learn(t, setup{unix: true, lists: map[string]string{"bad": "bad.example\n"}})
 	m := l.greet("192.0.2.1")
 	for range 20 {
 		m.mail("friend@there.example", "friend@there.example")
@@ -353,7 +386,7 @@ func TestOnlyWholeMessagesCount(t *testing.T) {
 // if nothing in it is refused or marked.
 func TestWholeMessagesWhoseHeaderIsReadCount(t *testing.T) {
 	from := testkit.Value(verdict.ParseSources([]string{"envelope", "from"}))(t)
-	l := learn(t, setup{lists: map[string]string{"bad": "bad.example\n", "marked": "marked.example\n"},
+	l := learn(t, setup{unix: true, lists: map[string]string{"bad": "bad.example\n", "marked": "marked.example\n"},
 		rules: map[string]rule.List{"bad": {Match: from}, "marked": {Match: from, OnMatch: rule.Tag}}, settings: milter.Settings{}})
 	m := l.greet("192.0.2.1")
 	for sender, header := range map[string]string{"a@one.example": "x@bad.example", "b@two.example": "x@marked.example", "c@three.example": "x@fine.example"} {

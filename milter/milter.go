@@ -118,7 +118,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	if s.serving.Swap(true) {
 		return errors.New("milter server: Serve called twice")
 	}
-	server := s.library()
+	server, open := s.library(true), s.library(false)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var loops sync.WaitGroup
@@ -133,6 +133,8 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 			}
 		})
 	}
+	var apart sync.WaitGroup
+	apart.Go(func() { open.Serve(s.connections.apart) }) // until apart is closed
 	<-ctx.Done()
 	// When the library is told to stop, it closes the connections that it has accepted and not
 	// yet begun to read. Postfix would pass that mail unchecked (milter_default_action =
@@ -142,8 +144,10 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		l.Close()
 	}
 	loops.Wait()
+	s.connections.apart.Close()
+	apart.Wait()
 	s.connections.waitTaken(graceTime)
-	s.drain(server)
+	s.drain(server, open)
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
@@ -160,7 +164,7 @@ const cutTime = 5 * time.Second
 
 // drain waits for the SMTP sessions in progress. It closes silent connections after graceTime
 // and all others after DrainTimeout.
-func (s *Server) drain(server *milter.Server) {
+func (s *Server) drain(servers ...*milter.Server) {
 	all := func(*conn) bool { return true }
 	silent := time.AfterFunc(min(graceTime, s.settings.DrainTimeout), func() { s.connections.cut((*conn).silent) })
 	defer silent.Stop()
@@ -174,18 +178,24 @@ func (s *Server) drain(server *milter.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.settings.DrainTimeout+cutTime)
 	defer cancel()
 	// Serve has closed the listeners. The library closes them again and returns net.ErrClosed.
-	if err := server.Shutdown(ctx); err != nil && !errors.Is(err, net.ErrClosed) {
-		s.log.Warn("milter not stopped in time", slog.Any("error", err))
+	var stopping sync.WaitGroup
+	for _, server := range servers {
+		stopping.Go(func() {
+			if err := server.Shutdown(ctx); err != nil && !errors.Is(err, net.ErrClosed) {
+				s.log.Warn("milter not stopped in time", slog.Any("error", err))
+			}
+		})
 	}
+	stopping.Wait()
 	s.connections.cut(all) // the library may not know a connection that arrives while it stops
 }
 
-// library returns the server that speaks the protocol. NewServer panics if options contradict
-// each other; these options do not.
-func (s *Server) library() *milter.Server {
+// library returns the server that speaks the protocol, for peers that are listener.Private or for others: it does not tell a session whose
+// it is. NewServer panics if options contradict each other; these options do not.
+func (s *Server) library(private bool) *milter.Server {
 	return milter.NewServer(
 		milter.WithDynamicMilter(func(_ uint32, actions milter.OptAction, protocol milter.OptProtocol, _ milter.DataSize) milter.Milter {
-			return &recoverer{next: newSession(s, actions, protocol), server: s}
+			return &recoverer{next: newSession(s, private, actions, protocol), server: s}
 		}),
 		milter.WithActions(s.actions()),
 		milter.WithProtocols(s.protocol()),

@@ -46,7 +46,7 @@ type message struct {
 
 var _ milter.Milter = (*session)(nil)
 
-func newSession(server *Server, actions milter.OptAction, protocol milter.OptProtocol) *session {
+func newSession(server *Server, private bool, actions milter.OptAction, protocol milter.OptProtocol) *session {
 	set := server.settings
 	readable := protocol&(milter.OptNoHeaders|milter.OptNoEOH) == 0
 	s := &session{
@@ -62,6 +62,7 @@ func newSession(server *Server, actions milter.OptAction, protocol milter.OptPro
 		exact:         protocol&milter.OptHeaderLeadingSpace != 0,
 	}
 	s.tx.Begin(server.checker, &s.door, policy.Client{Line: s.line})
+	s.tx.Hearsay = !private
 	return s
 }
 

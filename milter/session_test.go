@@ -79,7 +79,7 @@ func TestClearSenderAllocatesNothing(t *testing.T) {
 	ix, reg, log := indexes.Build(t, indexes.Source(t, "bad", "bad.example\n")), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
 	server := New(Settings{SkipAuthenticated: true, Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 		policy.New(func() *index.Index { return ix }, policy.Settings{}, log, reg), reg, log)
-	s := &recoverer{next: newSession(server, 0, 0), server: server}
+	s := &recoverer{next: newSession(server, true, 0, 0), server: server}
 	var m milter.Modifier = bare{macros: map[string]string{milter.MacroMailAddr: "friend@there.example"}}
 	s.Connect("client.there.example", "tcp4", 25, "192.0.2.1", m)
 	if n := testing.AllocsPerRun(1000, func() {

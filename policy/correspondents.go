@@ -24,7 +24,7 @@ const maxSent = 1000
 // passes a message at MAIL says Sent of each of its recipients then, and Completed at its end.
 func (t *Transaction) Outgoing() bool {
 	c := &t.checker.partners
-	return c.Learn && c.Known != nil && (t.Client.Authenticated || t.Client.Trusted)
+	return c.Learn && c.Known != nil && !t.Hearsay && (t.Client.Authenticated || t.Client.Trusted)
 }
 
 // From begins a message of a client of which no list is asked, for a door that does not call Mail then.

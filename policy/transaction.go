@@ -19,6 +19,9 @@ import (
 // for one goroutine at a time.
 type Transaction struct {
 	Client Client // may change between two messages
+	// Hearsay: any user of this machine may be the door's peer. Its messages are judged as all are, and prove nothing: they speak for no
+	// sender at the gate, and make nobody a correspondent.
+	Hearsay bool
 
 	from     *Checker
 	checker  *checks // of the message, and else of the client's last one
@@ -130,7 +133,7 @@ func (t *Transaction) Mail(m Mail) Decision {
 // use.
 func (t *Transaction) passed() Decision {
 	d := Decision{Passed: !t.reads && !t.newDomain && t.personal == nil && passes(t.verdicts),
-		WantsCompleted: t.newDomain && t.checker.first.marks() || t.checker.wantsCompleted(t.verdicts...)}
+		WantsCompleted: t.newDomain && t.checker.first.marks() || !t.Hearsay && t.checker.wantsCompleted(t.verdicts...)}
 	if d.Passed {
 		t.checker.recordPassed(t.door, "", t.verdicts)
 	}
@@ -321,7 +324,9 @@ func (t *Transaction) TurnDown(recipient string, r reply.Reply) Decision {
 // says it where it knows most: a milter at the end of the message.
 func (t *Transaction) Completed() {
 	if t.settled.Outcome == Accept {
-		t.checker.completed(t.verdicts...)
+		if !t.Hearsay {
+			t.checker.completed(t.verdicts...)
+		}
 		t.noteDomain()
 	}
 	if t.settled.Outcome == Accept || t.settled.Outcome == Mark {

@@ -39,5 +39,10 @@ func TestOnlyRequestsAtTheEndOfAMessageCount(t *testing.T) {
 	ask("protocol_state=END-OF-MESSAGE", "sender=b@other.example", "instance=4", "recipient=", "recipient_count=2", "client_address=2001:db8::1")
 	client.Close()
 	<-done
+	stranger, _, ended := r.dialAs(r.service(Policy), false)
+	client = stranger
+	ask("protocol_state=END-OF-MESSAGE", "sender=mallory@my-spam.example", "instance=5") // as any user of this machine may
+	client.Close()
+	<-ended
 	testkit.Equal(t, "told", strings.Join(told, " "), "a@there.example from 192.0.2.1 b@other.example from 2001:db8::1")
 }

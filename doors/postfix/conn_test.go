@@ -247,7 +247,7 @@ func (*panicking) answer(_, _ []byte) ([]byte, error) { panic("defect") }
 func TestConnectionSurvivesADefect(t *testing.T) {
 	r := newRig(t, badList())
 	s := r.service(Policy)
-	s.speak = func(sv *service) dialect { return &panicking{delegation{service: sv}} }
+	s.speak = func(sv *service, _ bool) dialect { return &panicking{delegation{service: sv}} }
 	client, _, ended := r.dial(s)
 	go io.WriteString(client, request())
 	testkit.Got(readAction(bufio.NewReader(client)))(t, "the action", "action=DUNNO", nil)
@@ -267,7 +267,7 @@ func TestConnectionThatFailsIsNoFault(t *testing.T) {
 	s := r.service(Policy)
 	near, far := net.Pipe()
 	defer near.Close()
-	newConn(&s.service, s.speak(&s.service), errAfter{far}).Run()
+	newConn(&s.service, s.speak(&s.service, true), errAfter{far}).Run()
 	if r.log.Len() > 0 {
 		t.Errorf("log: %s", &r.log)
 	}

@@ -33,9 +33,10 @@ type transaction struct {
 	named, queueID []byte // the instance, the queue ID
 }
 
-func newDelegation(s *service) *delegation {
+func newDelegation(s *service, private bool) *delegation {
 	d := &delegation{service: s}
 	d.tx.Begin(s.checker, &s.door, policy.Client{Line: d.line})
+	d.tx.Hearsay = !private
 	return d
 }
 

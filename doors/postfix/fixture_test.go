@@ -84,7 +84,7 @@ func (r *rig) service(make func(Settings, *policy.Checker, *Metrics, *slog.Logge
 // speak is one connection of a service, without a network.
 func (r *rig) speak(make func(Settings, *policy.Checker, *Metrics, *slog.Logger) *Server) dialect {
 	s := r.service(make)
-	return s.speak(&s.service)
+	return s.speak(&s.service, true)
 }
 
 // ask gives one whole request to a dialect and returns its answer.
@@ -102,8 +102,13 @@ func ask(t *testing.T, d dialect, request string) string {
 // dial is a connection to a service over an in-memory pipe; ended is closed when
 // the service has done with it.
 func (r *rig) dial(s *Server) (client net.Conn, c *conn, ended <-chan struct{}) {
+	return r.dialAs(s, true)
+}
+
+// dialAs is dial of a peer that is listener.Private, or not.
+func (r *rig) dialAs(s *Server, private bool) (client net.Conn, c *conn, ended <-chan struct{}) {
 	near, far := net.Pipe()
-	c = newConn(&s.service, s.speak(&s.service), far)
+	c = newConn(&s.service, s.speak(&s.service, private), far)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

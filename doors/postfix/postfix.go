@@ -75,21 +75,21 @@ func Policy(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) *Server
 	// not count.
 	door := policy.Door{Name: "policy", Log: log, Marks: true, Quarantines: true, Holds: true,
 		SkipAuthenticated: s.SkipAuthenticated, ProofTimeout: s.withDefaults().ProofTimeout}
-	return newServer(door, s, c, m, log, func(s *service) dialect { return newDelegation(s) })
+	return newServer(door, s, c, m, log, func(s *service, private bool) dialect { return newDelegation(s, private) })
 }
 
 // Socketmap returns a server of socketmap_table(5). The map "senders" is the whole
 // decision, one named as a list is that list alone.
 func Socketmap(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) *Server {
-	return newServer(tableDoor("socketmap", log), s, c, m, log, func(s *service) dialect { return &socketmap{newTable(s)} })
+	return newServer(tableDoor("socketmap", log), s, c, m, log, func(s *service, _ bool) dialect { return &socketmap{newTable(s)} })
 }
 
 // TCPTable returns a server of tcp_table(5), for the whole decision.
 func TCPTable(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) *Server {
-	return newServer(tableDoor("tcp", log), s, c, m, log, func(s *service) dialect { return &tcpTable{newTable(s)} })
+	return newServer(tableDoor("tcp", log), s, c, m, log, func(s *service, _ bool) dialect { return &tcpTable{newTable(s)} })
 }
 
-func newServer(door policy.Door, s Settings, c *policy.Checker, m *Metrics, log *slog.Logger, speak func(*service) dialect) *Server {
+func newServer(door policy.Door, s Settings, c *policy.Checker, m *Metrics, log *slog.Logger, speak func(s *service, private bool) dialect) *Server {
 	s = s.withDefaults()
 	return &Server{
 		service: service{door: door, settings: s, checker: c, metrics: m.of(door.Name), log: log, faults: listener.NewCalmLog(log)},

@@ -11,7 +11,7 @@ import (
 // Server serves one protocol. Serve is called once.
 type Server struct {
 	service
-	speak func(*service) dialect
+	speak func(s *service, private bool) dialect
 }
 
 // stopTimeout bounds a stop: a request that has begun may take requestTime to arrive whole,
@@ -27,7 +27,9 @@ const stopTimeout = requestTime + writeTime + 5*time.Second
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	server := listener.Server{
 		Name: s.door.Name, Log: s.log, AllowFrom: s.settings.AllowFrom, Strangers: s.settings.Strangers, MaxConnections: s.settings.MaxConnections, StopTimeout: stopTimeout,
-		Open:        func(nc net.Conn) listener.Session { return newConn(&s.service, s.speak(&s.service), nc) },
+		Open: func(nc net.Conn) listener.Session {
+			return newConn(&s.service, s.speak(&s.service, listener.Private(nc)), nc)
+		},
 		TurnAway:    func(_ net.Conn, why string) { s.metrics.refused.WithLabelValues(s.door.Name, why).Inc() },
 		Connections: s.metrics.connections, AcceptErrors: s.metrics.acceptErrors,
 	}

@@ -3,6 +3,7 @@ package listener
 import (
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 )
 
@@ -21,6 +22,20 @@ func Admits(networks []netip.Prefix, peer net.Addr) bool {
 		return peer != nil && peer.Network() == "unix"
 	}
 	return Within(networks, tcp.AddrPort().Addr())
+}
+
+// Private reports whether no other user of this machine can be at the other end of an accepted connection: it came by a Unix socket that
+// its owner and group alone may open, or by TCP from another machine. By TCP from this one anybody may have come.
+func Private(c net.Conn) bool {
+	switch local := c.LocalAddr().(type) {
+	case *net.UnixAddr:
+		info, err := os.Stat(local.Name)
+		return err == nil && info.Mode().Perm()&0o007 == 0
+	case *net.TCPAddr:
+		peer, ok := c.RemoteAddr().(*net.TCPAddr)
+		return ok && !peer.IP.IsLoopback() && !peer.IP.Equal(local.IP)
+	}
+	return false
 }
 
 // Network is what counts as one client: an IPv4 address or an IPv6 /64, the smallest network

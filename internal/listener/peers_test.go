@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,46 @@ import (
 	"blockd/internal/listener"
 	"blockd/internal/testkit"
 )
+
+// By TCP of this machine, or by a socket that is open to all, any user may have come.
+func TestPrivate(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	for _, c := range []struct {
+		name, network, address string
+		mode                   os.FileMode
+		want                   bool
+	}{
+		{"a socket for its owner", "unix", socket + "1", 0o600, true}, {"a socket for a group", "unix", socket + "2", 0o660, true},
+		{"a socket for all", "unix", socket + "3", 0o666, false}, {"a socket that all may write to", "unix", socket + "4", 0o662, false},
+		{"loopback", "tcp", "127.0.0.1:0", 0, false}, {"any address", "tcp", "0.0.0.0:0", 0, false}, {"IPv6", "tcp", "[::1]:0", 0, false},
+	} {
+		l := testkit.Value(net.Listen(c.network, c.address))(t)
+		if c.mode != 0 {
+			testkit.Must(t, os.Chmod(c.address, c.mode))
+		}
+		testkit.Value(net.Dial(c.network, l.Addr().String()))(t)
+		conn := testkit.Value(l.Accept())(t)
+		testkit.Equal(t, c.name, listener.Private(conn), c.want)
+		conn.Close()
+		l.Close()
+	}
+	for _, c := range []struct {
+		name, local, peer string
+		want              bool
+	}{{"another machine", "192.0.2.1", "192.0.2.7", true}, {"another container", "172.20.0.3", "172.20.0.2", true}, {"its own address", "192.0.2.1", "192.0.2.1", false},
+		{"its own address as IPv6", "192.0.2.1", "::ffff:192.0.2.1", false}, {"loopback", "192.0.2.1", "127.0.0.1", false}} {
+		testkit.Equal(t, c.name, listener.Private(between{local: tcp(c.local), peer: tcp(c.peer)}), c.want)
+	}
+}
+
+// between is a connection of two addresses.
+type between struct {
+	net.Conn
+	local, peer net.Addr
+}
+
+func (b between) LocalAddr() net.Addr  { return b.local }
+func (b between) RemoteAddr() net.Addr { return b.peer }
 
 func TestAdmits(t *testing.T) {
 	office := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("fe80::/10")}
