@@ -377,6 +377,21 @@ func TestNullSenderMatchesNoPattern(t *testing.T) {
 	testkit.Equal(t, "Lookup(a@b.test)", len(testkit.Value(ix.Lookup(nil, sender(t, "a@b.test"), testTime))(t)), 2)
 }
 
+// Expressions that are small enough each, and in each file, are bounded in all lists together.
+func TestTooCostlyPatternsRefuseTheirSource(t *testing.T) {
+	costly := func(name string) Source {
+		var text strings.Builder
+		for i := range 120 {
+			fmt.Fprintf(&text, "/^\\pL{4}@%s%d[.]example$/\n", name, i)
+		}
+		s := plain(name, testkit.File(t, name, text.String()))
+		s.Settings.Patterns = true
+		return s
+	}
+	_, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), []Source{costly("a.txt"), costly("b.txt")}, seeded(1))
+	testkit.Has(t, fmt.Sprint(err), "b.txt: too-big: with it the expressions of all lists have 6", "steps and ranges of characters, at most 500000 can be held")
+}
+
 func TestTooManyPatternsRefuseTheirSource(t *testing.T) {
 	free := func(name string) Source {
 		s := plain(name, testkit.File(t, name, "bulk.test\n"+strings.Repeat("/^[0-9]{9}@/\n", 60)))

@@ -106,6 +106,14 @@ func (it *Item) Personal() bool { return it.Owner.Text != "" || it.Kind == Recip
 // hold, so that it is tried on every sender. Only few of those can be held.
 func (it *Item) Free() bool { return it.pattern != nil && it.pattern.Free() }
 
+// Steps is pattern.Pattern.Steps of a regular expression; 0 for every other entry.
+func (it *Item) Steps() int {
+	if it.pattern == nil {
+		return 0
+	}
+	return it.pattern.Steps()
+}
+
 // EntryName is Item.Name of an entry that is no Item (any more): only what its
 // kind says is looked at.
 func EntryName(k Kind, key addr.Key, net netip.Prefix, pattern string) string {

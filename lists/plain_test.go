@@ -446,6 +446,9 @@ func TestPatternsAreBounded(t *testing.T) {
 	if _, sum, err := items(t, numbered(700, `/@promo%d(a?b?c?d?){100}x/`), s); err == nil || sum.Why != "too-big: expressions of more than 500000 steps in one file" {
 		t.Errorf("700 expressions of some 800 steps each: %v, why %q", err, sum.Why)
 	}
+	if _, sum, err := items(t, numbered(200, `/^\pL{4}@promo%d[.]example$/`), s); err == nil || sum.Why != "too-big: expressions of more than 500000 steps in one file" {
+		t.Errorf("200 expressions of some 2,700 ranges each: %v, why %q", err, sum.Why)
+	}
 	got, sum, err := items(t, strings.Repeat("/^[0-9]{9}@/\n", 101), s)
 	if err != nil || sum.Entries != 100 || got[100] != "err too-broad" {
 		t.Fatalf("101 patterns without a text: %d entries, %v, %s", sum.Entries, err, got[100])

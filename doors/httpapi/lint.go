@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -15,6 +16,7 @@ import (
 // The bounds of a text that is linted, in octets, and of the findings that are shown.
 const (
 	maxLint   = 1 << 20
+	lintTime  = 2 * time.Second // a megabyte of addresses takes a tenth
 	mostFound = 200
 )
 
@@ -112,10 +114,15 @@ func (s *Server) lint(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
-	answer, err := lintText(r.Context(), text, set)
-	if err == nil {
+	ctx, cancel := context.WithTimeout(r.Context(), lintTime)
+	defer cancel()
+	answer, err := lintText(ctx, text, set)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		fail(w, http.StatusRequestEntityTooLarge, "this text takes longer to read than a request may: give less of it, or ask blockd lint FILE")
+	case err == nil:
 		send(w, http.StatusOK, typeJSON, answer)
-	} else if r.Context().Err() == nil {
+	case r.Context().Err() == nil:
 		fail(w, http.StatusInternalServerError, err.Error())
 	}
 }

@@ -58,6 +58,11 @@ func TestLint(t *testing.T) {
 	if l := post("", "\xff\xfe\x00 no text at all"); l.Summary.Verdict != "refused" {
 		t.Errorf("no text: %+v", l)
 	}
+	// What costs much to read costs a request no more than others, and its answer is no longer than its text.
+	costly := f.ask("POST", "/v1/lint?format=plain", strings.Repeat(`/^\pL{1000}[0-9]{1,30}@evil[.]example$/`+"\n", 25_000), bearFirst)
+	if costly.Code != http.StatusOK && costly.Code != http.StatusRequestEntityTooLarge || costly.Body.Len() > 1<<20 {
+		t.Errorf("costly: %d, %d octets", costly.Code, costly.Body.Len())
+	}
 	for query, fault := range map[string]string{"format=none": "format:", "action=no": "action:", "list=other": "list:", "list=hosts&action=block": "action:", "colour=red": "colour: no such parameter"} {
 		wantProblem(t, f.ask("POST", "/v1/lint?"+query, "a.example\n", bearFirst), http.StatusBadRequest, fault)
 	}

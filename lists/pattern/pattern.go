@@ -40,6 +40,10 @@ const (
 	// thousand. On the longest sender such a program takes some 0.3 ms.
 	maxProgram = 1100
 
+	// maxCost bounds its instructions and the ranges of its classes, of which \pL has 660: each takes some 2 µs to compile, and a range that is
+	// repeated is compiled as often. [a-z]{1000} has 5,000 of both.
+	maxCost = 6000
+
 	// maxFreeProgram is the bound for patterns without a usable literal, which run
 	// for every sender.
 	maxFreeProgram = 150
@@ -61,7 +65,7 @@ type Pattern struct {
 	glob  glob           // of a glob
 	lead  []string       // of a regular expression: texts that come first, in order
 	re    *regexp.Regexp // and what comes anywhere behind them
-	cost  int            // of re in memory, in instructions
+	cost  int            // of re in memory and to compile: instructions, and ranges of classes
 }
 
 // Need is a set of texts of which every match of a pattern holds one at least.
@@ -96,6 +100,10 @@ func (p *Pattern) compile() error {
 	if err != nil {
 		return refusal(p.text, err)
 	}
+	// What a repetition is written out to is not made before it is known to be small.
+	if cost := weigh(tree); cost > 2*maxCost {
+		return tooCostly(cost)
+	}
 	tree = trimAny(lowerTree(tree)).Simplify()
 	prog, err := syntax.Compile(tree)
 	if err != nil {
@@ -103,14 +111,43 @@ func (p *Pattern) compile() error {
 	}
 	p.needs = needsOf(tree)
 	p.lead, tree = cutLead(tree)
+	if limit := p.limit(); len(prog.Inst) > limit {
+		return fmt.Errorf("%w: a program of %d steps, at most %d are run; write shorter repetitions", ErrUnsupported, len(prog.Inst), limit)
+	}
 	p.cost = len(prog.Inst)
-	if limit := p.limit(); p.cost > limit {
-		return fmt.Errorf("%w: a program of %d steps, at most %d are run; write shorter repetitions", ErrUnsupported, p.cost, limit)
+	for i := range prog.Inst {
+		p.cost += len(prog.Inst[i].Rune) / 2
+	}
+	if p.cost > maxCost {
+		return tooCostly(p.cost)
 	}
 	if p.re, err = regexp.Compile(tree.String()); err != nil {
-		return fmt.Errorf("%w: %w", ErrSyntax, err)
+		return refusal(p.text, err)
 	}
 	return nil
+}
+
+func tooCostly(cost int) error {
+	return fmt.Errorf("%w: a program with %d steps and ranges of characters, at most %d; write shorter repetitions, or [a-z] for \\pL", ErrUnsupported, cost, maxCost)
+}
+
+// weigh is about what an expression takes once its repetitions are written out: steps, and ranges of its classes.
+func weigh(re *syntax.Regexp) int {
+	const enough = 1 << 20 // the product of two is no overflow
+	cost := 1
+	switch re.Op {
+	case syntax.OpLiteral:
+		cost = len(re.Rune)
+	case syntax.OpCharClass:
+		cost += len(re.Rune) / 2
+	}
+	for _, sub := range re.Sub {
+		cost = min(cost+weigh(sub), enough)
+	}
+	if re.Op == syntax.OpRepeat {
+		cost = min(cost*max(re.Min, re.Max, 1), enough)
+	}
+	return cost
 }
 
 func (p *Pattern) limit() int {
@@ -126,6 +163,7 @@ func refusal(text string, err error) error {
 	if !ok {
 		return fmt.Errorf("%w: %w", ErrSyntax, err)
 	}
+	e = &syntax.Error{Code: e.Code, Expr: clipped(e.Expr)}
 	hint := ""
 	switch e.Code {
 	case syntax.ErrInvalidPerlOp:
@@ -145,6 +183,19 @@ func refusal(text string, err error) error {
 		return fmt.Errorf("%w: %s", ErrSyntax, e)
 	}
 	return fmt.Errorf("%w: %s: %s", ErrUnsupported, e.Expr, hint)
+}
+
+// maxQuoted bounds what an error has of an expression, in characters.
+const maxQuoted = 60
+
+func clipped(text string) string {
+	at := 0
+	for i := range text {
+		if at++; at > maxQuoted {
+			return text[:i] + "…"
+		}
+	}
+	return text
 }
 
 // Kind returns the pattern's kind.
@@ -171,7 +222,8 @@ func (p *Pattern) Needs() []Need { return p.needs }
 func (p *Pattern) Free() bool { return len(p.needs) == 0 }
 
 // Steps is the length of an expression's program, to which the time of a match is
-// proportional, times the address's length; 0 for a glob.
+// proportional, times the address's length, and the ranges of its classes, which take
+// memory and time to compile; 0 for a glob.
 func (p *Pattern) Steps() int { return p.cost }
 
 // Match reports whether the pattern matches an address in canonical form. It does

@@ -77,6 +77,8 @@ func TestParseRefuses(t *testing.T) {
 		{"repetition too long", `a{1001}`, ErrUnsupported, "unsupported pattern: {1001}: write shorter repetitions, at most 1000"},
 		{"program too large", `abc[0-9]{999}[a-f]{999}`, ErrUnsupported, "unsupported pattern: a program of 2003 steps, at most 1100 are run; write shorter repetitions"},
 		{"program too large to run always", `[0-9]{200}`, ErrUnsupported, "unsupported pattern: a program of 202 steps, at most 150 are run; write shorter repetitions"},
+		{"classes of many ranges", `^\pL{20}@evil[.]example$`, ErrUnsupported, "unsupported pattern: a program with 13256 steps and ranges of characters, at most 6000; write shorter repetitions, or [a-z] for \\pL"},
+		{"an expression of many octets that is none", strings.Repeat("(é", 300), ErrSyntax, "no pattern: error parsing regexp: missing closing ): `" + strings.Repeat("(é", 30) + "…`"},
 		{"open group", `(abc`, ErrSyntax, "no pattern: error parsing regexp: missing closing ): `(abc`"},
 		{"open class", `[abc`, ErrSyntax, "no pattern: error parsing regexp: missing closing ]: `[abc`"},
 		{"nothing to repeat", `*abc`, ErrSyntax, "no pattern: error parsing regexp: missing argument to repetition operator: `*`"},
@@ -90,6 +92,24 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 	testkit.Fails(Parse(Glob, strings.Repeat("a", 1001)))(t, "a glob of 1001 octets", ErrTooLong)
+}
+
+// What is costly is refused before it is written out: neither its time nor its memory nor the error's text follow the repetitions.
+func TestCostlyExpressionsAreRefusedAtOnce(t *testing.T) {
+	for _, text := range []string{`^\pL{1000}[0-9]{1,30}@evil[.]example$`, `^\PL{999}@evil[.]example$`, `^[^\pN]{1,900}@evil[.]example$`, `^(\pL|\pN){500}@evil[.]example$`,
+		`^((\pL{10}){10}){9}@evil[.]example$`, `^(?:\pL?){700}@evil[.]example$`, `^\pL{800,}@evil[.]example$`, `(?i)^\p{Latin}{1000}@evil[.]example$`, strings.Repeat("a{1000}", 142),
+		strings.Repeat(`\pL`, 300) + "@evil", `^[\pL\pM\pN\pP\pS\pZ]{1000}@evil[.]example$`} {
+		before := testing.AllocsPerRun(1, func() { Parse(Regexp, text) })
+		_, err := Parse(Regexp, text)
+		if !errors.Is(err, ErrUnsupported) || len(err.Error()) > 250 || before > 20_000 {
+			t.Errorf("%s: %v, %v allocations", text, err, before)
+		}
+	}
+	for _, text := range []string{`^[a-z]{1000}@evil[.]example$`, `^\pL+[.]\pL+@evil[.]example$`, `^\w{1,64}@evil[.]example$`, `^[^@]{1,64}@evil[.]example$`, `^\p{Cyrillic}{3,20}@evil[.]example$`} {
+		if _, err := Parse(Regexp, text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
 }
 
 func TestTooBroad(t *testing.T) {

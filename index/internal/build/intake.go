@@ -306,6 +306,7 @@ func (w *worker) addPattern(expiry int64, it *lists.Item) error {
 		return fmt.Errorf("pattern of %d octets with scope %d", len(it.Pattern), it.Scope)
 	}
 	w.Patterns++
+	w.Steps += it.Steps()
 	if it.Free() {
 		w.Free++
 	}
@@ -323,6 +324,8 @@ func (b *Builder) boundPatterns(number int) error {
 	case c.Free > format.MaxFreePatterns:
 		err = fmt.Errorf("with it all lists have %d patterns without a text of three octets that a sender must hold, at most %d can be tried on every sender",
 			c.Free, format.MaxFreePatterns)
+	case c.Steps > format.MaxSteps:
+		err = fmt.Errorf("with it the expressions of all lists have %d steps and ranges of characters, at most %d can be held", c.Steps, format.MaxSteps)
 	default:
 		return nil
 	}

@@ -26,7 +26,7 @@ import (
 // is uvarint length of its key, the key, uvarint line, u8 flags, and by these the
 // number of its reason among the source's and when it ends, in Unix seconds, as uvarints. A line's entries are in one chunk.
 const (
-	version   = 4
+	version   = 5
 	chunkSize = 256 << 10
 	tailSize  = 40
 	maxMeta   = 1 << 30
@@ -62,6 +62,7 @@ type Counts struct {
 	Networks int
 	Patterns int
 	Free     int // patterns that are tried on every sender
+	Steps    int // lists.Item.Steps of all
 }
 
 // Add takes in what another goroutine has counted.
@@ -70,6 +71,7 @@ func (c *Counts) Add(o Counts) {
 	c.Networks += o.Networks
 	c.Patterns += o.Patterns
 	c.Free += o.Free
+	c.Steps += o.Steps
 }
 
 // Test is one test of a source that its text has.
@@ -206,7 +208,7 @@ func (m *Meta) append(b []byte) []byte {
 	b = format.AppendText(b, s.Format, format.MaxText)
 	b = format.AppendText(b, s.Why, format.MaxText)
 	b = append(b, s.Hash[:]...)
-	for _, n := range []int{int(s.Size), s.Lines, s.Entries, s.Errors, s.Skipped, m.Networks, m.Patterns, m.Free} {
+	for _, n := range []int{int(s.Size), s.Lines, s.Entries, s.Errors, s.Skipped, m.Networks, m.Patterns, m.Free, m.Steps} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	b = format.AppendDropped(b, &s.Dropped)
@@ -325,7 +327,7 @@ func (m *Meta) decode(c *format.Cursor) bool {
 	s.Format, s.Why = string(c.Text(format.MaxText)), string(c.Text(format.MaxText))
 	c.Bytes(s.Hash[:])
 	s.Size = int64(c.Uvarint(math.MaxInt64))
-	for _, n := range []*int{&s.Lines, &s.Entries, &s.Errors, &s.Skipped, &m.Networks, &m.Patterns, &m.Free} {
+	for _, n := range []*int{&s.Lines, &s.Entries, &s.Errors, &s.Skipped, &m.Networks, &m.Patterns, &m.Free, &m.Steps} {
 		*n = int(c.Uvarint(math.MaxInt))
 	}
 	s.Dropped = c.Dropped()

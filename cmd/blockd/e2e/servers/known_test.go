@@ -22,7 +22,9 @@ import (
 // excuse = true and proof. forget leaves no file that names one.
 func TestCorrespondents(t *testing.T) {
 	swaks := testkit.Peer(t, "swaks")
-	policy, milter, world := e2e.FreeAddress(t), e2e.FreeAddress(t), e2e.Sink(t)
+	// Sockets for Postfix's group: what comes by TCP of this machine makes nobody a correspondent.
+	sockets, world := publicDir(t), e2e.Sink(t)
+	policy, milter := "unix:"+filepath.Join(sockets, "policy"), "unix:"+filepath.Join(sockets, "milter")
 	mta := func(options ...string) *e2e.Postfix {
 		p := saslPostfix(t, "PLAIN", "anna", append(options, "smtpd_tls_auth_only=no")...)
 		p.Add(t, "main.cf", "relayhost = [127.0.0.1]:"+strings.TrimPrefix(world, "127.0.0.1:")+"\n")
@@ -32,11 +34,12 @@ func TestCorrespondents(t *testing.T) {
 	}
 	post := sealed.NewPost(t, nameserver.Zone{"TXT spf.example": {"v=spf1 ip4:127.0.0.0/8 -all"}})
 	next := mta()
-	asks := mta(e2e.Restrictions("smtpd_recipient_restrictions", "check_policy_service inet:"+policy+", permit"))
-	filters := mta("smtpd_milters=inet:" + milter)
-	d := e2e.Configure(t, e2e.Setup{Upstream: "smtp://" + next.SMTP, Milter: fmt.Sprintf("listen = %q", milter), Postfix: fmt.Sprintf("policy_listen = %q", policy),
-		SMTP:  "client_info = \"xclient\"\nauth = \"forward\"\ntls_cert = \"cert.pem\"\ntls_key = \"key.pem\"\n",
-		Lists: fmt.Sprintf("[auth]\nresolver = %q\n[correspondents]\nexcuse = false\n[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", post.Address), Files: map[string]string{"bad.txt": "bulk.example\n"}})
+	asks := mta(e2e.Restrictions("smtpd_recipient_restrictions", "check_policy_service "+policy+", permit"))
+	filters := mta("smtpd_milters=" + milter)
+	d := e2e.Configure(t, e2e.Setup{Upstream: "smtp://" + next.SMTP, Milter: fmt.Sprintf("listen = %q\nsocket_group = \"postfix\"", milter),
+		Postfix: fmt.Sprintf("policy_listen = %q\nsocket_group = \"postfix\"", policy),
+		SMTP:    "client_info = \"xclient\"\nauth = \"forward\"\ntls_cert = \"cert.pem\"\ntls_key = \"key.pem\"\n",
+		Lists:   fmt.Sprintf("[auth]\nresolver = %q\n[correspondents]\nexcuse = false\n[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", post.Address), Files: map[string]string{"bad.txt": "bulk.example\n"}})
 	selfsigned.New(t, "filter.here.example").Write(t, d.Dir)
 	d.Start(t)
 
