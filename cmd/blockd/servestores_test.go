@@ -290,8 +290,8 @@ func storeText(t *testing.T, dir string) string {
 	source := testkit.Value(daemon.OpenSource(c.Lists[len(c.Lists)-1]))(t)
 	defer source.Close()
 	switch s := source.(type) {
-	case interface{ DDL() string }:
-		return s.DDL()
+	case interface{ DDL() (string, error) }:
+		return testkit.Value(s.DDL())(t)
 	case interface{ Lua() string }:
 		return s.Lua()
 	}
@@ -330,7 +330,7 @@ func sendersIn(t *testing.T, dir string) *sql.DB {
 	db := testkit.Value(sql.Open("sqlite", "file:"+filepath.Join(dir, "senders.db")+"?_busy_timeout=60000"))(t)
 	t.Cleanup(func() { db.Close() })
 	edit(t, db, "create table senders (id integer primary key, entry text not null unique, reason text)")
-	edit(t, db, source.(interface{ DDL() string }).DDL())
+	edit(t, db, testkit.Value(source.(interface{ DDL() (string, error) }).DDL())(t))
 	edit(t, db, "insert into senders (entry, reason) values ('bulk.example', 'ticket 7')")
 	return db
 }

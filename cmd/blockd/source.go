@@ -237,7 +237,7 @@ The LIST "live" is the table of the live entries that a fleet shares (live.share
 			return sourceError(l, err)
 		}
 		defer source.Close()
-		printer, ok := source.(interface{ DDL() string })
+		printer, ok := source.(interface{ DDL() (string, error) })
 		switch {
 		case l.Source.Kind == "redis":
 			return fmt.Errorf("a Redis has no SQL; blockd source lua %s prints the script that it needs", l.Name)
@@ -247,7 +247,11 @@ The LIST "live" is the table of the live entries that a fleet shares (live.share
 		if l.Source.FoundBy() != "log" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: this is for changes = \"log\"; list %q has %q\n", cmd.CommandPath(), l.Name, l.Source.FoundBy())
 		}
-		_, err = io.WriteString(cmd.OutOrStdout(), printer.DDL())
+		ddl, err := printer.DDL()
+		if err != nil {
+			return fmt.Errorf("list %q: %w", l.Name, err)
+		}
+		_, err = io.WriteString(cmd.OutOrStdout(), ddl)
 		return err
 	})
 }

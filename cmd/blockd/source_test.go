@@ -36,6 +36,13 @@ dsn = "sqlite:mail.db"
 query = "select id, address as entry, action from senders"
 changes = "log"
 [[list]]
+name = "joined"
+[list.source]
+kind = "sqlite"
+dsn = "sqlite:mail.db"
+query = "select address as entry from senders join others using (id)"
+changes = "log"
+[[list]]
 name = "store"
 [list.source]
 kind = "redis"
@@ -69,6 +76,7 @@ dsn = "redis://127.0.0.1:1/0"
 	check(2, `no list "dest", did you mean desk?`, "test", "dest")
 	check(2, "want the name of one LIST", "test")
 	check(1, "a Redis has no SQL", "ddl", "store")
+	check(1, `list "joined": the query has join, so that its rows are not those of one table`, "ddl", "joined")
 	check(1, `the script is for kind "redis"`, "lua", "desk")
 	check(0, "{blockd:store}:e", "lua", "store")
 	check(1, "unreachable", "test", "store")

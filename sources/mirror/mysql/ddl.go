@@ -25,22 +25,25 @@ create table if not exists blockd_log (
   key (list, rev)) engine = InnoDB;
 `
 
-// DDL is what the database needs for changes = "log", for the client mysql or mariadb.
-func (s *Source) DDL() string {
-	t := s.options.Table()
-	var b strings.Builder
-	b.WriteString(logTables)
-	if t.Guessed {
-		b.WriteString("\n" + t.Words())
+// DDL is what the database needs for changes = "log", for the client mysql or mariadb. The error says why triggers cannot log the
+// query.
+func (s *Source) DDL() (string, error) {
+	t, err := s.options.Table()
+	if err != nil {
+		return "", err
 	}
+	var b, removal strings.Builder
+	b.WriteString(logTables)
 	mode := ""
 	if strings.Contains(t.Name+t.Entry+t.Owner, `"`) {
 		mode = "ANSI_QUOTES"
 	}
-	fmt.Fprintf(&b, "\n-- Triggers keep the mode in which they are made. In this one no value makes them fail, nor the change that they are about.\n"+
+	fmt.Fprintf(&b, "\n-- Triggers keep the mode in which they are made. In this one no value makes them fail. Whatever else does (a column has another\n"+
+		"-- name, the log was dropped) does not fail the change that they are about: blockd is told to read everything.\n"+
 		"set @blockd_sql_mode = @@sql_mode, sql_mode = '%s';\ndelimiter //\n", mode)
 	for _, event := range []string{"insert", "update", "delete"} {
-		fmt.Fprintf(&b, "create trigger %s_%s after %s on %s for each row begin\n", t.Prefix, event, event, t.Name)
+		fmt.Fprintf(&b, "create trigger %s_%s after %s on %s for each row begin\n%s", t.Prefix, event, event, t.Name, caught(t))
+		fmt.Fprintf(&removal, "--   drop trigger if exists %s%s_%s;\n", schemaOf(t.Name), t.Prefix, event)
 		if event != "insert" {
 			b.WriteString(logged(t, "old.", 1))
 		}
@@ -52,7 +55,21 @@ func (s *Source) DDL() string {
 	b.WriteString("delimiter ;\nset sql_mode = @blockd_sql_mode;\n")
 	fmt.Fprintf(&b, "\n-- TRUNCATE fires no trigger. After one:\n--   %s\n", afterTruncate(t))
 	fmt.Fprintf(&b, "\n-- blockd's user needs no more than:\n--   grant select on %s to …;\n--   grant select on blockd_log to …;\n--   grant select on blockd_log_rev to …;\n", t.Name)
-	return b.String()
+	fmt.Fprintf(&b, "\n-- To remove all this again:\n%s--   delete from blockd_log where list = %s;\n-- and with the last list: drop table blockd_log, blockd_log_rev;\n", removal.String(), t.List)
+	return b.String(), nil
+}
+
+// schemaOf is the name of a table's database with the dot, "" if it has none.
+func schemaOf(table string) string { return table[:strings.LastIndexByte(table, '.')+1] }
+
+// caught are the handlers of a trigger. Who has waited in vain for the number of another transaction does not wait again: reconcile finds
+// that change. A deadlock is not caught, since the server has undone the whole transaction, and must say so.
+func caught(t query.Table) string {
+	const retry = "    update blockd_log_rev set rev = last_insert_id(rev + 1);\n" +
+		"    insert into blockd_log (rev, list, entry, gone) values (last_insert_id(), %s, '', 1);\n"
+	return fmt.Sprintf("  declare exit handler for 1205 begin end;\n"+
+		"  declare exit handler for sqlexception begin\n"+
+		"    declare exit handler for sqlexception begin end; -- there is no log\n"+retry+"  end;\n", t.List)
 }
 
 // afterTruncate are statements that tell blockd that anything may have changed.

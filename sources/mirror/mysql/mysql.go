@@ -97,8 +97,8 @@ func (s *Source) Fingerprint(ctx context.Context) (print string, err error) {
 
 // table is the name of the table that the query reads; "" if it is not known, or in another database.
 func (s *Source) table() string {
-	t := s.options.Table()
-	if t.Guessed || strings.Contains(t.Name, ".") {
+	t, err := s.options.Table()
+	if err != nil || strings.Contains(t.Name, ".") {
 		return ""
 	}
 	return strings.Trim(t.Name, "`\"")

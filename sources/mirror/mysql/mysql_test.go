@@ -49,6 +49,7 @@ func TestServer(t *testing.T) {
 		{"TLS", testTLS},
 		{"rubbish", testRubbish},
 		{"driver", testDriver},
+		{"triggers fail nothing", testTriggersFailNothing},
 		{"follows", testFollows},
 		{"follows owners", testFollowsOwners},
 	} {
@@ -87,7 +88,7 @@ func (d *database) source(t testing.TB, o Options) *Source {
 	s := d.bare(t, o)
 	if o.Changes == "log" {
 		client := exec.Command(testkit.Peer(t, "mariadb"), "--no-defaults", "--socket="+d.Socket, "--user=root", d.name)
-		client.Stdin = strings.NewReader(s.DDL())
+		client.Stdin = strings.NewReader(testkit.Value(s.DDL())(t))
 		if out, err := client.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -353,7 +354,7 @@ func testOtherTable(t *testing.T, d *database) {
 	before, err := s.Fingerprint(t.Context())
 	testkit.Must(t, err)
 	_, mark := mirrortest.Rows(t, s)
-	d.do(t, "truncate table senders; "+afterTruncate(s.options.Table()))
+	d.do(t, "truncate table senders; "+afterTruncate(testkit.Value(s.options.Table())(t)))
 	mirrortest.WantTooOld(t, "after TRUNCATE", s, mark)
 	testkit.Eventually(t, "a second after the table was made", func() bool { // by the clock of files, which is some milliseconds late
 		var later bool
@@ -460,4 +461,38 @@ func testRubbish(t *testing.T, d *database) {
 		cancel()
 		s.Close()
 	}
+}
+
+// testTriggersFailNothing: whatever becomes of table and log, what the application writes is written, and blockd hears of it.
+func testTriggersFailNothing(t *testing.T, d *database) {
+	s := d.source(t, Options{Changes: "log", Query: "select senders.address entry from " + d.name + ".senders"})
+	logged := func() (entries string) {
+		testkit.Must(t, d.DB.QueryRow("select coalesce(group_concat(entry order by rev), 'none') from "+d.name+".blockd_log").Scan(&entries))
+		return entries
+	}
+	write := func(what, want string, sql ...string) {
+		t.Helper()
+		for _, statement := range sql {
+			if _, err := d.DB.Exec("use " + d.name + ";" + statement); err != nil {
+				t.Errorf("%s: %s fails: %v", what, statement, err)
+			}
+		}
+		if got := logged(); want != "" && got != want {
+			t.Errorf("%s: the log has %q, want %q", what, got, want)
+		}
+	}
+	write("as it was made", "a.example", "insert into senders (id, address) values (1, 'a.example'), (2, null)")
+	write("the log refuses", "a.example", "alter table blockd_log add constraint none check (rev < 0 or list = 'abuse-desk' and rev < 2)", "insert into senders (id, address) values (3, 'b.example')")
+	write("and takes again", "a.example,c.example", "alter table blockd_log drop constraint none", "insert into senders (id, address) values (4, 'c.example')")
+	write("no owner in the log", "a.example,c.example,d.example", "alter table blockd_log drop column owner", "insert into senders (id, address) values (5, 'd.example')")
+	write("no list in the log", "", "alter table blockd_log change list lists varchar(255)", "insert into senders (id, address) values (6, 'e.example')", "alter table blockd_log change lists list varchar(255)")
+	write("no number", "", "delete from blockd_log_rev", "insert into senders (id, address) values (7, 'f.example')", "insert into senders (id, address) values (8, 'g.example')")
+	write("the log has gone", "", "rename table blockd_log to kept", "insert into senders (id, address) values (9, 'h.example')", "update senders set address = 'i.example' where id = 9", "delete from senders where id = 9", "rename table kept to blockd_log")
+	write("its numbers have gone", "", "drop table blockd_log_rev", "insert into senders (id, address) values (10, 'j.example')", "delete from senders")
+	ddl := testkit.Value(s.DDL())(t)
+	_, removal, _ := strings.Cut(ddl, "To remove all this again:\n")
+	removal, _, _ = strings.Cut(removal, "-- and with the last list")
+	write("after the removal", "none", strings.ReplaceAll(removal, "--   ", ""), "insert into senders (id, address) values (11, 'k.example')")
+	d.source(t, Options{Changes: "log"}) // it can be made again
+	write("made again", ",,,,", "alter table senders change address sender varchar(200)", "insert into senders (id, sender) values (12, 'l.example')", "update senders set sender = 'm.example'", "delete from senders")
 }

@@ -2,70 +2,15 @@ package postgres
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"blockd/sources/mirror/query"
 )
 
-// placeholder stands where DDL cannot know the name of a table.
+// placeholder stands for a table that is not known, where nothing but a right to read it is needed.
 const placeholder = "YOUR_TABLE"
-
-// simple is a query whose rows are those of one table: what it selects, the table, its alias, and the rest.
-var simple = regexp.MustCompile(`(?is)^\s*select\s+(.+?)\s+from\s+((?:[\w$]+|"[^"]+")(?:\.(?:[\w$]+|"[^"]+"))?)(?:\s+(?:as\s+)?([\w$]+))?\s*(?:where\b(.*))?$`)
-
-// joined are words of a query whose rows are more, or others, than those of one table.
-var joined = regexp.MustCompile(`(?i)\b(join|union|intersect|except|group|having|limit|offset|lateral)\b`)
-
-// source is the part of the query that the triggers repeat: a table, and what of its row are the entry and its owner.
-func source(q string) (table, alias, entry, owner string) {
-	table, alias, entry, owner = placeholder, "t", "entry", "owner"
-	m := simple.FindStringSubmatch(q)
-	if m == nil || joined.MatchString(q) || strings.EqualFold(m[3], "where") {
-		return table, alias, entry, owner
-	}
-	table, alias = m[2], cmp.Or(m[3], lastName(m[2]))
-	for _, item := range items(m[1]) {
-		expression, name := item, lastName(item)
-		if i := strings.LastIndex(strings.ToLower(item), " as "); i >= 0 {
-			expression, name = strings.TrimSpace(item[:i]), strings.TrimSpace(item[i+len(" as "):])
-		}
-		switch strings.ToLower(strings.Trim(name, `"`)) {
-		case "entry":
-			entry = expression
-		case "owner":
-			owner = expression
-		}
-	}
-	return table, alias, entry, owner
-}
-
-// lastName is the last part of a name with dots.
-func lastName(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
-
-// items are the items of a select, between commas that are not in brackets or quotes.
-func items(text string) (all []string) {
-	depth, from := 0, 0
-	var quote byte
-	for i := range len(text) {
-		switch c := text[i]; {
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case c == '\'' || c == '"':
-			quote = c
-		case c == '(' || c == '[':
-			depth++
-		case c == ')' || c == ']':
-			depth--
-		case c == ',' && depth == 0:
-			all, from = append(all, strings.TrimSpace(text[from:i])), i+1
-		}
-	}
-	return append(all, strings.TrimSpace(text[from:]))
-}
 
 // literal is a text in SQL.
 func literal(text string) string {
@@ -77,10 +22,19 @@ func literal(text string) string {
 }
 
 // DDL is what the database needs, as statements for psql: the log, the triggers that fill it, and a role that reads.
-// It may be executed twice. Of the URL it holds the name of the role alone.
-func (s *Source) DDL() string {
+// It may be executed twice. Of the URL it holds the name of the role alone. The error says why triggers cannot log the query.
+//
+// A statement of the application never fails for a trigger: what fails within one is caught, and noted as "read everything".
+func (s *Source) DDL() (string, error) {
 	o := s.options
-	table, alias, entry, owner := source(o.Query)
+	f, err := query.FormOf(o.Query)
+	if err == nil && o.PerRecipient && f.Owner == "" {
+		err = errors.New("the query selects no column named owner; the triggers of this list want it")
+	}
+	if err != nil && o.Changes == query.Log {
+		return "", err
+	}
+	table := cmp.Or(f.Table, placeholder)
 	var b strings.Builder
 	fmt.Fprintf(&b, "-- What blockd needs to follow the list %s. Execute it as the owner of the tables.\n", strings.Join(strings.Fields(o.List), " "))
 	role, usage := quoted(cmp.Or(s.config.User, "blockd")), ""
@@ -96,9 +50,12 @@ func (s *Source) DDL() string {
 		if o.Changes == query.Watermark {
 			fmt.Fprintf(&b, "\n-- Changed rows are found by this index.\ncreate index if not exists blockd_watermark on %s (%s);\n", table, quoted(o.Watermark))
 		}
-		return b.String()
+		return b.String(), nil
 	}
 	fmt.Fprintf(&b, `
+-- What follows is made as a whole, or not at all.
+begin;
+
 -- The log: which entries have changed. It is one table for all lists.
 create table if not exists blockd_log (
   rev   bigint generated always as identity primary key,
@@ -115,21 +72,22 @@ grant select on blockd_log to %s;
 	name, list, notify := identifier("blockd", "log", o.List), literal(o.List), ""
 	if o.Notify != "" {
 		notify = "\n  perform pg_notify(" + literal(o.Notify) + ", '');"
+		b.WriteString("\n-- Programs that use PREPARE TRANSACTION cannot write to a table whose changes are notified: leave the key notify out then.\n")
 	}
-	columns, values, selected, there := "entry", "changed.entry", "("+entry+")::text as entry", "changed.entry <> ''"
+	columns, values, selected, there := "entry", "changed.entry", "("+f.Entry+")::text as entry", "changed.entry <> ''"
 	if o.PerRecipient {
 		columns, values = columns+", owner", values+", changed.owner"
-		selected, there = selected+", ("+owner+")::text as owner", there+" and changed.owner <> ''"
-	}
-	if table == placeholder {
-		b.WriteString("\n-- The query reads more than one table, or blockd cannot tell which. Put the name of each table that it reads for " + placeholder + ",\n-- and for \"" + entry + "\" what of a row of it is the entry.")
-		if o.PerRecipient {
-			b.WriteString(" \"" + owner + "\" is whose it is.")
-		}
+		selected, there = selected+", ("+f.Owner+")::text as owner", there+" and changed.owner <> ''"
 	}
 	fmt.Fprintf(&b, `
+-- This fails, and with it everything, if a row has no such entry.
+do $blockd$ begin
+  perform %[4]s from %[1]s as %[5]s limit 0;
+end $blockd$;
+
 -- Each statement that changes %[1]s writes its entries into the log, old and new ones, in the same transaction. It runs
--- with the rights of its creator, so programs that write to the table need no right on the log.
+-- with the rights of its creator, so programs that write to the table need no right on the log. Whatever fails here (a
+-- column has another name, the log was dropped) does not fail the statement: blockd is told to read everything.
 create or replace function %[2]s() returns trigger language plpgsql
 security definer set search_path from current as $blockd$
 begin
@@ -145,28 +103,44 @@ begin
     select %[3]s, %[8]s, false from (select distinct %[4]s from blockd_new as %[5]s) as changed where %[9]s;
   end if;%[6]s
   return null;
+exception when others then
+  raise log 'blockd cannot log changes of the list %%: %%', %[3]s, sqlerrm;
+  begin
+    insert into blockd_log (list, entry, gone) values (%[3]s, '', true);%[10]s
+  exception when others then
+    null; -- there is no log
+  end;
+  return null;
 end $blockd$;
-`, table, name, list, selected, alias, notify, columns, values, there)
-	for _, event := range []struct{ suffix, when, rows string }{
-		{"insert", "insert", " referencing new table as blockd_new"},
-		{"update", "update", " referencing old table as blockd_old new table as blockd_new"},
-		{"delete", "delete", " referencing old table as blockd_old"},
-		{"truncate", "truncate", ""},
+`, table, name, list, selected, f.Alias, notify, columns, values, there, strings.ReplaceAll(notify, "\n", "\n  "))
+	var removal strings.Builder
+	for _, event := range []struct{ when, rows string }{
+		{"insert", " referencing new table as blockd_new"},
+		{"update", " referencing old table as blockd_old new table as blockd_new"},
+		{"delete", " referencing old table as blockd_old"},
+		{"truncate", ""},
 	} {
-		fmt.Fprintf(&b, "create or replace trigger %s after %s on %s%s\n  for each statement execute function %s();\n",
-			identifier("blockd", event.suffix, o.List), event.when, table, event.rows, name)
+		trigger := identifier("blockd", event.when, o.List)
+		fmt.Fprintf(&b, "create or replace trigger %s after %s on %s%s\n  for each statement execute function %s();\n", trigger, event.when, table, event.rows, name)
+		fmt.Fprintf(&removal, "--   drop trigger if exists %s on %s;\n", trigger, table)
 	}
 	fmt.Fprintf(&b, `
 -- The log never lacks a row of the list, so that blockd can tell an empty log from one that was emptied.
 insert into blockd_log (list, entry, gone)
 select %[1]s, '', true where not exists (select from blockd_log where list = %[1]s);
+commit;
 
 -- Once a day: what is older than any transaction and any time that blockd may be down. The newest row of each list stays. A blockd
 -- that was away for longer reads everything again.
 --   delete from blockd_log as old where at < now() - interval '7 days'
 --     and exists (select from blockd_log as newer where newer.list = old.list and newer.rev > old.rev);
-`, list)
-	return b.String()
+
+-- To remove all this again:
+%[2]s--   drop function if exists %[3]s();
+--   delete from blockd_log where list = %[1]s;
+-- and with the last list: drop table blockd_log;
+`, list, removal.String(), name)
+	return b.String(), nil
 }
 
 // identifier is a quoted name, within the 63 octets that PostgreSQL has for one.

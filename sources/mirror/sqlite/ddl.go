@@ -19,14 +19,17 @@ create table if not exists blockd_log (
 create index if not exists blockd_log_list on blockd_log (list, rev);
 `
 
-// DDL is what the database needs for changes = "log".
-func (s *Source) DDL() string {
-	t := s.options.Table()
-	var b strings.Builder
-	b.WriteString(logTable)
-	if t.Guessed {
-		b.WriteString("\n" + t.Words())
+// DDL is what the database needs for changes = "log". The error says why triggers cannot log the query.
+//
+// SQLite catches nothing that fails within a trigger. These have nothing that a value makes fail; what their tables and columns are
+// called SQLite keeps by itself when they are renamed, and refuses to drop a column that they name.
+func (s *Source) DDL() (string, error) {
+	t, err := s.options.Table()
+	if err != nil {
+		return "", err
 	}
+	var b, removal strings.Builder
+	b.WriteString(logTable)
 	for _, event := range []string{"insert", "update", "delete"} {
 		fmt.Fprintf(&b, "\ncreate trigger if not exists %s_%s after %s on %s begin\n", t.Prefix, event, event, t.Name)
 		if event != "insert" {
@@ -36,8 +39,11 @@ func (s *Source) DDL() string {
 			b.WriteString(logged(t, "new.", 0))
 		}
 		b.WriteString("end;\n")
+		fmt.Fprintf(&removal, "--   drop trigger if exists %s_%s;\n", t.Prefix, event)
 	}
-	return b.String()
+	fmt.Fprintf(&b, "\n-- To remove all this again, and before this column or blockd_log is dropped, since SQLite would then refuse changes of %s:\n"+
+		"%s--   delete from blockd_log where list = %s;\n-- and with the last list: drop table blockd_log;\n", t.Name, removal.String(), t.List)
+	return b.String(), nil
 }
 
 func logged(t query.Table, row string, gone int) string {

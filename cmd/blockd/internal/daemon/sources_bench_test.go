@@ -89,7 +89,7 @@ func BenchmarkRowActs(b *testing.B) {
 			server.Exec(b, "postgres", fmt.Sprintf("insert into senders select 'user.' || substr(md5(i::text), 1, 10) || '@mail' || i || '.bulk.example' from generate_series(1, %d) as i", rows))
 			options := postgres.Options{DSN: server.URL("postgres", "postgres"), Query: "select entry from senders", Changes: query.Log, List: "a", Notify: o.channel}
 			source := testkit.Value(postgres.Open(options))(b)
-			server.Exec(b, "postgres", source.DDL())
+			server.Exec(b, "postgres", testkit.Value(source.DDL())(b))
 			source.Close()
 			changesAct(b, rows, mirror.List{Every: o.every, Open: func() (mirror.Source, error) { return postgres.Open(options) }},
 				func(n int) {
