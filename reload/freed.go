@@ -4,16 +4,18 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"blockd/index"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/records/history"
 )
 
-// freedFrom is the number of refusals from which on a share of them says something.
+// freedFrom is the number of refused senders from which on a share of them says something.
 const freedFrom = 20
 
 // Past are the refusals of the last days, by list.
@@ -38,8 +40,8 @@ func (r *Reloader) readRefusals(ctx context.Context) func() Past {
 	})
 }
 
-// freed finds the lists of a draft that would lift more of the refusals of the last days than
-// they may, by exceptions that have come or blocks that have gone.
+// freed finds the lists of a draft whose new exceptions would lift more of the refusals of the last
+// days than they may. That a block has gone is its owner's will, and counts nowhere.
 func (r *Reloader) freed(old, draft *index.Index) []problem {
 	if r.settings.Judge == nil || r.refusals == nil {
 		return nil
@@ -53,21 +55,21 @@ func Freed(all []List, old, draft *index.Index, past Past, judge Judge) []Differ
 	return differences(freed(all, old, draft, past, judge))
 }
 
-// lifting is the refusals that one list would lift.
+// lifting is what the new exceptions of one list would lift.
 type lifting struct {
-	all, own float64 // refusals: of all lists, and of itself
+	all, own map[string]bool // refused senders: by any list, and by itself
 	examples []string
-	entries  map[freeing]float64 // refusals by what has come or gone
+	entries  map[freeing]float64 // refusals by exception
 	path     string
 }
 
-// freeing is an entry whose coming or going lifts refusals.
+// freeing is an exception that lifts refusals.
 type freeing struct {
 	text string
 	line int
 }
 
-// freed is Freed as problems.
+// freed is Freed as problems. A sender counts once, however often it was refused: one partner who tries again and again is not many.
 func freed(all []List, old, draft *index.Index, past Past, judge Judge) (odd []problem) {
 	total := 0.
 	for _, of := range past {
@@ -82,23 +84,31 @@ func freed(all []List, old, draft *index.Index, past Past, judge Judge) (odd []p
 		if f == nil || !sameSettings(l.Name, old.Lists(), draft.Lists()) {
 			continue
 		}
-		what, lifted, of := "", f.all, total
+		what, lifted, of := "", f.all, refusedSenders(past)
 		if l.reach() != index.AllExceptions {
-			what, lifted, of = " of this list", f.own, 0
-			if own := past[l.Name]; own != nil {
-				of = own.Count
-			}
+			what, lifted, of = " of this list", f.own, refusedSenders(Past{l.Name: past[l.Name]})
 		}
-		if of >= freedFrom && lifted > l.MaxFreed*of {
+		if of >= freedFrom && float64(len(lifted)) > l.MaxFreed*float64(of) {
 			odd = append(odd, fileProblem(l.Name, f.path, &lists.FileError{Path: f.path, Class: lists.Frees,
-				Err: fmt.Errorf("would lift %.0f of the %.0f refusals%s of the last 7 days, more than max_freed = %v of them: %s; by %s, which has come or gone",
-					math.Round(lifted), of, what, l.MaxFreed, strings.Join(f.examples, ", "), f.shownEntries())}))
+				Err: fmt.Errorf("would lift %d of the %d refusals%s of the last 7 days, more than max_freed = %v of them: %s; by %s, which has come (a sender counts once)",
+					len(lifted), of, what, l.MaxFreed, strings.Join(f.examples, ", "), f.shownEntries())}))
 		}
 	}
 	return odd
 }
 
-// lifted finds, by list, the refusals that a draft does not repeat.
+// refusedSenders counts the senders of some refusals.
+func refusedSenders(past Past) int {
+	seen := map[string]bool{}
+	for _, of := range past {
+		for i := 0; of != nil && i < len(of.Sample); i++ {
+			seen[shownRefusal(&of.Sample[i])] = true
+		}
+	}
+	return len(seen)
+}
+
+// lifted finds, by list, the refusals that a draft does not repeat because of an exception.
 func lifted(old, draft *index.Index, past Past, judge Judge) map[string]*lifting {
 	found := map[string]*lifting{}
 	for list, of := range past {
@@ -110,14 +120,15 @@ func lifted(old, draft *index.Index, past Past, judge Judge) map[string]*lifting
 			}
 			l := found[by.List]
 			if l == nil {
-				l = &lifting{entries: map[freeing]float64{}, path: by.Path}
+				l = &lifting{all: map[string]bool{}, own: map[string]bool{}, entries: map[freeing]float64{}, path: by.Path}
 				found[by.List] = l
 			}
-			if l.all += refusal.Weight; by.List == list {
-				l.own += refusal.Weight
+			sender := shownRefusal(refusal)
+			if !l.all[sender] && len(l.examples) < shownExamples {
+				l.examples = append(l.examples, sender)
 			}
-			if len(l.examples) < shownExamples {
-				l.examples = append(l.examples, shownRefusal(refusal))
+			if l.all[sender] = true; by.List == list {
+				l.own[sender] = true
 			}
 			l.entries[freeing{strings.Clone(m.Name()), m.Line}] += refusal.Weight
 		}
@@ -125,18 +136,31 @@ func lifted(old, draft *index.Index, past Past, judge Judge) map[string]*lifting
 	return found
 }
 
-// freedBy returns the entry that lifts a refusal, and the source that it stands in: the block
-// that has gone, unless an exception has come.
+// freedBy returns the exception that has come and lifts a refusal, and the source that it stands in. What only serves again because
+// a block has gone is lifted by none, whichever exception says so then.
 func freedBy(old, draft *index.Index, refusal *history.Refusal, judge Judge) (by index.Source, m index.Match, freed bool) {
-	before, blocked, _ := judge(old, refusal)
-	if !blocked {
+	if _, blocked, _ := judge(old, refusal); !blocked {
 		return by, m, false
 	}
-	after, still, excepted := judge(draft, refusal)
-	if excepted {
-		return draft.Lists()[after.Row].Source, after, !still
+	m, still, excepted := judge(draft, refusal)
+	if still || !excepted {
+		return by, m, false
 	}
-	return old.Lists()[before.Row].Source, before, !still
+	before, after := covering(old, refusal), covering(draft, refusal)
+	by = draft.Lists()[m.Row].Source
+	had := slices.ContainsFunc(before, func(b index.Match) bool {
+		return b.Action == m.Action && b.Kind == m.Kind && b.Scope == m.Scope && b.Name() == m.Name() && old.Lists()[b.Row].Source.List == by.List
+	})
+	blocks := slices.ContainsFunc(after, func(b index.Match) bool { return !b.Action.Allows() })
+	return by, m, !had && blocks
+}
+
+// covering returns all entries of ix about the sender and the client of a refusal; of an unreadable index those that were read.
+func covering(ix *index.Index, refusal *history.Refusal) []index.Match {
+	sender, _ := addr.Parse(refusal.Sender) // what is no sender is covered by none
+	matches, _ := ix.Lookup(nil, sender, time.Now())
+	matches, _ = ix.LookupClient(matches, refusal.Client.WithZone("").Unmap(), time.Now())
+	return matches
 }
 
 // shownEntries names the entries that lift most.

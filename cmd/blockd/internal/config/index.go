@@ -54,8 +54,8 @@ type Index struct {
 	// Beyond it the entries that would refuse them are held back (blockd lint --held); beyond a tenth the
 	// list is refused.
 	MaxRecentBlocked float64 `toml:"max_recent_blocked" want:"0 to 1"`
-	// The share of the refusals of the last 7 days that one load of a list may lift, by new exceptions or
-	// by blocks that go; the rule begins at 20 refusals.
+	// The share of the senders refused in the last 7 days that one load of a list may let in by new
+	// exceptions; the rule begins at 20 senders. Blocks that go count nowhere.
 	MaxFreed float64 `toml:"max_freed" want:"0 to 1"`
 	// How many of the contents that a list had last are kept, that which serves included, for blockd diff and
 	// blockd rollback (docs/undo.md).
