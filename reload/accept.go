@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"blockd/internal/durable"
 	"blockd/lists"
@@ -15,12 +16,25 @@ import (
 type Difference struct {
 	List       string
 	Err        error
-	Acceptable bool // an operator may override it, because the change may be meant
+	Acceptable bool      // an operator may override it, because the change may be meant
+	Rests      time.Time // when it ends by itself, if the file does not change any more; zero: it does not
+	command    string
+}
+
+// Told is the difference, with the command that lets the list in all the same.
+func (d Difference) Told() string { return told(d.Err.Error(), d.command) }
+
+// told is why a list is refused, with the command that lets it in; "": nothing does.
+func told(why, command string) string {
+	if command == "" {
+		return why
+	}
+	return why + "; " + command + " takes it all the same"
 }
 
 func differences(odd []problem) (all []Difference) {
 	for _, p := range odd {
-		all = append(all, Difference{p.list, p.err, acceptable(p.class)})
+		all = append(all, Difference{p.list, p.err, acceptable(p.class), p.rests(), p.command()})
 	}
 	return all
 }

@@ -49,7 +49,7 @@ func (r *Reloader) build(ctx context.Context, v view) (outcome, []problem) {
 // the index and not of a list.
 func (r *Reloader) draft(ctx context.Context, sources []index.Source, faults []problem) (d *index.Draft, g *generation, why []problem, failed error) {
 	options := index.Options{
-		KeepGoing: r.live.Load() == nil || len(r.lacks) > 0,
+		KeepGoing: true, // the gate says what must not be missing
 		Cache:     r.settings.Path + index.CacheSuffix,
 		LastGood:  true,
 		Hold:      map[int]error{},
@@ -78,9 +78,9 @@ func (r *Reloader) draft(ctx context.Context, sources []index.Source, faults []p
 		if len(odd) == 0 {
 			return nil, nil, g.problems(), nil
 		}
-		// The loop ends because each round holds at least one more list. A list may be found
+		// The loop ends because each round holds at least one more file. A list may be found
 		// odd only when another is held, because both would refuse the same senders.
-		hold := holdBack(table, odd)
+		hold := holdBack(r.settings.Lists, table, odd)
 		if !news || len(hold) == 0 {
 			return nil, nil, odd, nil
 		}
@@ -100,16 +100,17 @@ func release(hold map[int]error, table []index.ListInfo) (released bool) {
 	return released
 }
 
-// holdBack returns the rows of which a build must take the last good content: all files of
-// the lists that the gate refuses.
-func holdBack(table []index.ListInfo, odd []problem) map[int]error {
-	hold := map[int]error{}
+// holdBack returns the rows of which a build must take the last good content, or nothing if there is none: all files of
+// the lists that the gate refuses, but of a list of owners' files only the one that it names.
+func holdBack(all []List, table []index.ListInfo, odd []problem) map[int]error {
+	hold, byName := map[int]error{}, listsByName(all)
 	for _, p := range odd {
 		if !p.gate {
 			continue
 		}
 		for i, row := range table {
-			if row.Source.List == p.list && hold[i] == nil && row.Refused == nil {
+			one := byName[p.list].Named && p.path != byName[p.list].Path
+			if row.Source.List == p.list && hold[i] == nil && row.Refused == nil && (!one || row.Source.Path == p.path) {
 				hold[i] = p.err
 			}
 		}

@@ -2,6 +2,7 @@ package reload
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"blockd/index"
@@ -27,18 +28,91 @@ func Compare(all []List, old *index.Index, now []index.ListInfo) []Difference {
 	return differences(odd)
 }
 
-// compare is Compare without the age. A list is more often emptied by accident, such as a
+// compare is Compare without the age. A long list is more often emptied by accident, such as a
 // failed download, than by intent, and more often replaced by another list than made ten times
-// as long. So the intent must be stated.
+// as long. So the intent must be stated. Of a short one people take the last lines out themselves:
+// that counts as soon as its files rest, since some programs empty a file before they write it.
 func compare(all []List, old, now []index.ListInfo) (odd []problem) {
-	was, is := entries(old), entries(now)
 	for _, l := range all {
-		if e := l.compare(was[l.Name], is[l.Name]); e != nil {
-			e.Path = l.Path
-			odd = append(odd, fileProblem(l.Name, l.Path, e))
+		for _, c := range l.changed(old, now) {
+			e := l.compare(c.was, c.is)
+			if e != nil && e.Class == lists.Empty && c.was < shrinkFrom {
+				if e.Err = settle(e.Err, c.files, time.Now()); e.Err == nil {
+					e = nil
+				}
+			}
+			if e != nil {
+				e.Path = c.path
+				odd = append(odd, fileProblem(l.Name, c.path, e))
+			}
 		}
 	}
 	return append(odd, turned(old, now)...)
+}
+
+// resized is what is compared of a list: all of it, or one owner's file.
+type resized struct {
+	path    string
+	was, is int      // entries
+	files   []string // that had some, "" for one that cannot be read now
+}
+
+// changed are the parts of a list that are compared, each by itself. Where each file is one owner's, no owner's change keeps those
+// of others away; that many of the files have gone at once is judged of the whole.
+func (l List) changed(old, now []index.ListInfo) (parts []resized) {
+	all, of := resized{path: l.Path}, map[file]int{}
+	for _, row := range now {
+		if row.Source.List == l.Name {
+			of[fileOf(row)] = row.Entries()
+			all.is += row.Entries()
+		}
+	}
+	for _, row := range old {
+		if row.Source.List != l.Name {
+			continue
+		}
+		is, there := of[fileOf(row)]
+		part := resized{path: row.Source.Path, was: row.Entries(), is: is}
+		switch {
+		case part.was == 0:
+		case there:
+			part.files = []string{part.path}
+		default:
+			part.files = []string{""}
+		}
+		if l.Named && there {
+			parts = append(parts, part)
+			all.is += part.was - part.is
+		}
+		all.was += part.was
+		all.files = append(all.files, part.files...)
+	}
+	return append(parts, all)
+}
+
+// youngError is about a file without entries, which counts as soon as its writer is surely done.
+type youngError struct {
+	error
+	rests time.Time
+}
+
+func (e youngError) Error() string {
+	return e.error.Error() + "; its file has just been written, and counts when it rests"
+}
+
+// settle returns err, that a short list has no entry any more, where a file of it that had some has gone; a youngError where one
+// may still be written; and nil if all rest.
+func settle(err error, files []string, clock time.Time) error {
+	for _, path := range files {
+		info, gone := os.Stat(path)
+		if gone != nil {
+			return err
+		}
+		if clock.Sub(info.ModTime()).Abs() < coarse {
+			return youngError{err, info.ModTime().Add(coarse)}
+		}
+	}
+	return nil
 }
 
 // compare judges the list by its number of entries then and now.

@@ -383,3 +383,80 @@ func BenchmarkNamed(b *testing.B) {
 		b.Errorf("%d found", found)
 	}
 }
+
+// TestTheLastLineCanBeTakenOut: what people take out of a short list does not act any more, as soon as its file rests. A file that has
+// gone or is torn, and a long list, stay as they were.
+func TestTheLastLineCanBeTakenOut(t *testing.T) {
+	short := "old.example\n" + numbered(0, 98)
+	for _, tt := range []struct {
+		rule    string
+		before  string
+		change  func(*daemon)
+		problem string // "": the removal acts
+	}{
+		{"the only line", "old.example\n", func(d *daemon) { d.write("lists/1.txt", "") }, ""},
+		{"but a comment", "old.example\n", func(d *daemon) { d.write("lists/1.txt", "# old.example\n\n") }, ""},
+		{"an exception", "!old.example\n", func(d *daemon) { d.write("lists/1.txt", "") }, ""},
+		{"99 lines", short, func(d *daemon) { d.write("lists/1.txt", "") }, ""},
+		{"100 lines", short + "more.example\n", func(d *daemon) { d.write("lists/1.txt", "") }, "list a: %s: empty: no entry is left of 100"},
+		{"of one file of two", short, func(d *daemon) { d.write("lists/2.txt", "") }, ""},
+		{"a file that has gone", "old.example\n", func(d *daemon) { d.write("lists/2.txt", ""); d.remove("lists/1.txt") }, "list a: %s: empty: no entry is left of 1"},
+		{"a torn file", "old.example\n", func(d *daemon) { d.write("lists/1.txt", packed(d.t, numbered(0, 50))[:40]) }, "list a: "},
+	} {
+		for _, from := range []uint64{0, 1} { // keys from which on a change is an update in memory
+			t.Run(fmt.Sprint(tt.rule, "/updates from ", from), func(t *testing.T) {
+				d := newDaemon(t, map[string]string{"a.txt": "", "b.txt": "always.example\n"})
+				d.write("lists/1.txt", tt.before)
+				d.settings.Lists[0].Path, d.settings.updateFrom = d.path("lists/*.txt"), from
+				d.settings.Lists[0].MaxShrink, d.settings.Quiet = 0.5, time.Second
+				d.open()
+				tt.change(d)
+				d.write("b.txt", "always.example\nnext.example\n")
+				d.look(t.Context(), true)
+				if !strings.Contains(tt.rule, "of two") {
+					d.serves("it may still be written", "x@old.example")
+				}
+				for _, name := range []string{"lists/1.txt", "lists/2.txt"} {
+					if _, err := os.Stat(d.path(name)); err == nil {
+						d.old(name)
+					}
+				}
+				d.look(t.Context(), true)
+				problems := strings.Join(d.Status().Problems, "\n")
+				if !strings.Contains(tt.rule, "has gone") {
+					d.serves("the other list acts", "x@next.example")
+				}
+				if tt.problem == "" {
+					testkit.Equal(t, "problems", problems, "")
+					if d.listed("x@old.example") == !strings.Contains(tt.rule, "of two") {
+						t.Errorf("it does not act; log:\n%s", d.log)
+					}
+					return
+				}
+				d.serves("it is to stay", "x@old.example")
+				if want := strings.ReplaceAll(tt.problem, "%s", d.settings.Lists[0].Path); !strings.HasPrefix(problems, want) {
+					t.Errorf("problems %q, want %q", problems, want)
+				}
+				for i, r := range d.Status().Refusals {
+					if want := r.Text + "; blockd compile --accept a takes it all the same"; (d.Status().Told()[i] == want) != acceptable(r.Class) {
+						t.Errorf("told %q", d.Status().Told())
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestAFileThatIsWritten is empty for a moment, and none of its entries is gone for one. Nobody is told of it either.
+func TestAFileThatIsWritten(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open().watching()
+	for i := range 3 {
+		d.write("a.txt", "")
+		d.looks(1)
+		d.serves("while it is written", "x@old.example")
+		d.served("a.txt", fmt.Sprintf("old.example\nnew%d.example\n", i), fmt.Sprintf("x@new%d.example", i))
+	}
+	d.write("a.txt", "")
+	d.waitUnlisted("x@old.example")
+	d.waitWell()
+}

@@ -14,7 +14,7 @@ import (
 //
 // What serves now must not be missing from the next generation: a file that is refused has
 // its last good content there, or the generation is not taken. A file that was never good may
-// be missing again. The build has judged each file by itself (lists.Guard, self-tests). Here
+// be missing again, and so may one that has just come. The build has judged each file by itself (lists.Guard, self-tests). Here
 // the lists are compared with those in force, see compare and stale, and with past mail, see
 // holdEntries and freed.
 func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []problem) (*generation, []problem) {
@@ -39,7 +39,7 @@ func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []pro
 	}
 	for _, p := range g.without {
 		g.lacks[p.file()] = byName[p.list].Optional
-		lost = lost || r.live.Load() != nil && !r.lacks.has(p.file())
+		lost = lost || r.live.Load() != nil && !r.lacks.has(p.file()) && !r.comes(p.file(), table)
 	}
 	if lost {
 		return nil, g.problems()
@@ -63,6 +63,21 @@ func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []pro
 		}
 	}
 	return g, nil
+}
+
+// comes reports whether a file of a list is one that has come to those which serve, and did not take the place of one of them: what
+// is in no owner's file is no other owner's.
+func (r *Reloader) comes(f file, table []index.ListInfo) bool {
+	isIn := func(table []index.ListInfo, f file) bool {
+		return slices.ContainsFunc(table, func(row index.ListInfo) bool { return fileOf(row) == f })
+	}
+	serving := r.live.Load().Lists()
+	if isIn(serving, f) || !isIn(table, f) {
+		return false
+	}
+	return listsByName(r.settings.Lists)[f[0]].Named || !slices.ContainsFunc(serving, func(row index.ListInfo) bool {
+		return row.Source.List == f[0] && !isIn(table, fileOf(row))
+	})
 }
 
 // rowProblem says why a build has refused a source.

@@ -151,7 +151,7 @@ func (r *Reloader) look(ctx context.Context, forced bool) (next state, err error
 	before := r.live.Load()
 	defer func() {
 		// A file that is being written, or a build that has given way, is looked at again in a moment: they wait for that.
-		if swapped := r.live.Load() != before; swapped || next == resting || len(r.problems) > 0 {
+		if swapped := r.live.Load() != before; len(r.young) == 0 && (swapped || next == resting || len(r.problems) > 0) {
 			for _, done := range r.askers {
 				done <- swapped
 			}
@@ -199,7 +199,7 @@ func (r *Reloader) decide(ctx context.Context) (outcome, []problem) {
 	asBefore := r.decidedOn != nil && slices.Equal(v.contents, r.decidedOn)
 	noted := r.noteMoved()
 	switch {
-	case asBefore && len(r.problems) == 0 && len(v.faults) == 0 && !r.owes() && !noted:
+	case asBefore && len(r.problems) == 0 && len(r.young) == 0 && len(v.faults) == 0 && !r.owes() && !noted:
 		return same, nil
 	case noted && r.adopt(v):
 		return adopted, nil
@@ -211,7 +211,9 @@ func (r *Reloader) decide(ctx context.Context) (outcome, []problem) {
 		return unchanged, nil
 	case r.adopt(v):
 		return adopted, nil
-	case asBefore && r.told(v.faults):
+	case asBefore && slices.ContainsFunc(r.young, func(p problem) bool { return began.Before(p.rests()) }):
+		return same, r.young
+	case asBefore && r.told(v.faults) && len(r.young) == 0:
 		return same, r.problems
 	case r.rests(began) && slices.Equal(v.contents, r.failedOn):
 		return same, r.problems
@@ -239,11 +241,16 @@ const maxUnfinished = 4
 // conclude makes an outcome known, unless it may pass by itself. It returns the loop's next
 // state. tell is whether nobody else says that nothing has changed.
 func (r *Reloader) conclude(out outcome, problems []problem, forced, tell bool) (next state) {
-	next = outcomes[out].next
+	next, r.young = outcomes[out].next, nil
+	if slices.ContainsFunc(problems, func(p problem) bool { return !p.rests().IsZero() }) {
+		r.young = problems
+	}
 	if !slices.ContainsFunc(problems, problem.passes) {
 		r.unfinished = 0
 	} else {
-		next, r.decidedOn = probing, nil
+		if next = probing; r.young == nil {
+			r.decidedOn = nil
+		}
 		if r.unfinished++; r.unfinished < maxUnfinished && outcomes[out].count != "swapped" {
 			return outcomes[unfinished].next
 		}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"time"
 
 	"blockd/index"
+	"blockd/internal/term"
 	"blockd/lists"
 )
 
@@ -61,12 +63,31 @@ func buildProblems(err error) []problem {
 
 // passes reports whether p will pass by itself, and soon.
 func (p problem) passes() bool {
-	return errors.Is(p.err, lists.ErrChanged) || errors.Is(p.err, index.ErrLocked)
+	return errors.Is(p.err, lists.ErrChanged) || !p.rests().IsZero() || errors.Is(p.err, index.ErrLocked)
 }
+
+// rests is when p will pass because its file has not changed any more; zero: it will not.
+func (p problem) rests() time.Time {
+	young, _ := errors.AsType[youngError](p.err)
+	return young.rests
+}
+
+// command lets the list in all the same; "" where nothing does.
+func (p problem) command() string {
+	if p.passes() || !acceptable(p.class) {
+		return ""
+	}
+	return p.accept()
+}
+
+// accept is the command that lets the list in.
+func (p problem) accept() string { return "blockd compile --accept " + term.Word(p.list) }
 
 // hint says what an operator can do about p; "" if the error says it all.
 func (p problem) hint() string {
 	switch {
+	case !p.rests().IsZero():
+		return "" // it says so itself
 	case errors.Is(p.err, index.ErrLocked):
 		return "wait for the other build, or end it: blockd compile writes the same file"
 	case p.class == "":
@@ -82,17 +103,17 @@ func (p problem) hint() string {
 	case lists.Changed, lists.Truncated, lists.Gzip:
 		return "write the file under another name in the same folder, then rename it"
 	case lists.Empty:
-		return "if it is meant, set allow_empty = true, or run blockd compile --accept once"
+		return "if it is meant, run " + p.accept() + " once, or set allow_empty = true"
 	case lists.Shrunk:
-		return "if it is meant, run blockd compile --accept once, or lower max_shrink of the list"
+		return "if it is meant, run " + p.accept() + " once, or lower max_shrink of the list"
 	case lists.Grown:
-		return "if it is meant, run blockd compile --accept once, or raise max_grow of the list"
+		return "if it is meant, run " + p.accept() + " once, or raise max_grow of the list"
 	case lists.Stale:
-		return "see where the file came from: an old backup? If it is meant, run blockd compile --accept once, or raise max_age of the list"
+		return "see where the file came from: an old backup? If it is meant, run " + p.accept() + " once, or raise max_age of the list"
 	case lists.Recent:
-		return "see who changed the list; if these senders are to be refused, run blockd compile --accept once, or raise max_recent_blocked of the list"
+		return "see who changed the list; if these senders are to be refused, run " + p.accept() + " once, or raise max_recent_blocked of the list"
 	case lists.Frees:
-		return "see who changed the list; if this mail is to pass, run blockd compile --accept once, or raise max_freed of the list"
+		return "see who changed the list; if this mail is to pass, run " + p.accept() + " once, or raise max_freed of the list"
 	case lists.Kept:
 		return "what was kept of the list is missing or damaged: blockd adopt lets in what its file has now"
 	case lists.BadRatio:
@@ -120,7 +141,7 @@ func (r *Reloader) report(problems []problem, asked bool) (news bool) {
 	r.problems = problems
 	for i, p := range problems {
 		if r.settings.Refused != nil && p.list != "" && !slices.Contains(before, texts[i]) {
-			r.settings.Refused(Refusal{p.list, p.path, p.class, texts[i]})
+			r.settings.Refused(Refusal{p.list, p.path, p.class, texts[i], p.command()})
 		}
 		if asked || !slices.Contains(before, texts[i]) {
 			r.log.LogAttrs(context.Background(), slog.LevelError, "lists refused", r.attrs(p)...)
@@ -137,7 +158,7 @@ func (s *Status) showProblems(problems []problem) {
 	s.Problems, s.Refusals = textsOf(problems), nil
 	for i, p := range problems {
 		if p.list != "" {
-			s.Refusals = append(s.Refusals, Refusal{p.list, p.path, p.class, s.Problems[i]})
+			s.Refusals = append(s.Refusals, Refusal{p.list, p.path, p.class, s.Problems[i], p.command()})
 		}
 	}
 }

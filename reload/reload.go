@@ -54,9 +54,9 @@ type List struct {
 	// back.
 	MaxRecentBlocked float64
 
-	// MaxFreed is the share of Settings.Refusals that one load of the list may lift, 0 to 1;
-	// judged from 20 of them on. Where the list's exceptions reach no other list, it is the
-	// share of the list's own refusals.
+	// MaxFreed is the share of the senders in Settings.Refusals that new exceptions of one load of
+	// the list may let in, 0 to 1; judged from 20 of them on. Where the list's exceptions reach no
+	// other list, it is the share of the senders that the list itself refused.
 	MaxFreed float64
 
 	Review bool // a load is a proposal until an operator adopts it
@@ -149,6 +149,7 @@ type Reloader struct {
 	putOff     int       // looks for which proposals have waited for other lists
 	decidedOn  []content // what led to the last outcome; nil: look again
 	problems   []problem
+	young      []problem          // of the last look, where a file without entries is so young that it does not count yet
 	unfinished int                // looks in a row that met a file being written
 	yielded    int                // builds in a row that gave way to a change
 	torn       int                // updates in a row that were of two moments
@@ -218,6 +219,19 @@ type Refusal struct {
 	File  string      // or the pattern that the list has for a path
 	Class lists.Class // "" where the fault is the system's
 	Text  string      // as Status.Problems has it
+
+	Command string // that lets the list in all the same; "" where it is to be put right first
+}
+
+// Told are the problems, each with the command that lets its list in all the same.
+func (s Status) Told() []string {
+	lines := slices.Clone(s.Problems)
+	for i, text := range lines {
+		if k := slices.IndexFunc(s.Refusals, func(r Refusal) bool { return r.Text == text }); k >= 0 {
+			lines[i] = told(text, s.Refusals[k].Command)
+		}
+	}
+	return lines
 }
 
 // Open makes the first generation serve: the index at Settings.Path if it was built from

@@ -15,6 +15,7 @@ import (
 	"blockd/bloom"
 	"blockd/index/internal/format"
 	"blockd/index/internal/segment"
+	"blockd/lists"
 )
 
 const (
@@ -119,7 +120,11 @@ func Workers(o Options) int {
 func (b *Builder) Begin(ctx context.Context) error {
 	b.Segments = segment.Open(b.Cache)
 	for row, why := range b.Hold {
-		b.lastGood(row, why)
+		if !b.lastGood(row, why) && b.KeepGoing {
+			left := format.ListInfo{Source: b.sources[row], Guard: b.sources[row].Settings.Guard.ID(), Refused: why}
+			left.Summary.Verdict, left.Summary.Why = lists.Refused, why.Error()
+			b.left[row] = left
+		}
 	}
 	if err := b.open(); err != nil {
 		return err

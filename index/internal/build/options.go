@@ -11,7 +11,7 @@ import (
 // Options of a build. The zero value is what the daemon uses.
 type Options struct {
 	BitsPerKey float64        // of the filter; 0 = 12, bounds 8 to 20
-	KeepGoing  bool           // leave refused sources out instead of failing (first start only)
+	KeepGoing  bool           // leave refused sources out instead of failing
 	Hashes     digest.Set     // digests by which addresses can be asked for too; each is one more key an address
 	SipHash    bool           // the keyed hash from the start, instead of when XXH3 is attacked
 	Progress   func(Progress) `json:"-"` // called often, from one goroutine at a time; nil = silence
@@ -30,7 +30,8 @@ type Options struct {
 	// refused as ever.
 	LastGood bool
 	// Hold names sources, by their place, that LastGood is to replace unread, and
-	// why: who has judged the whole of them has found them wanting.
+	// why: who has judged the whole of them has found them wanting. With KeepGoing
+	// one that never was good is left out.
 	Hold map[int]error
 }
 
