@@ -12,10 +12,12 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/control"
 	"blockd/cmd/blockd/internal/daemon"
 	"blockd/index"
 	"blockd/internal/machine"
@@ -35,7 +37,7 @@ func newCompile() *cobra.Command {
 		Short: "build the index file of the lists",
 		Long: `Build an index file: the lists of a configuration, or those on the command line.
 A daemon that serves the same configuration takes the new file up by itself, within
-index.poll (30 s), or at once by SIGHUP. What root compiles belongs to the owner of
+index.poll (30 s), or at once by SIGHUP; with --accept it is asked to at once. What root compiles belongs to the owner of
 the index's folder, as whom the daemon runs.
 
 The old file stays as it is until the new one is whole, and when any list is refused:
@@ -69,6 +71,9 @@ Ends with 0 when the file was written, 1 when it was not, 2 on wrong usage.`,
 			report, err := job.run(ctx, cmd.ErrOrStderr())
 			if err != nil {
 				return err
+			}
+			if accept && out == "" { // it is to act now; a daemon that cannot be asked looks by itself
+				_, _ = control.Reload(ctx, path, userName())
 			}
 			if asJSON {
 				return report.json(cmd.OutOrStdout())
@@ -248,8 +253,20 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 		return compileReport{}, err
 	}
 	defer draft.Discard()
-	if err := j.gate(ctx, draft, stderr); err != nil {
+	again, err := j.gate(ctx, draft, stderr)
+	if err != nil {
 		return compileReport{}, err
+	}
+	if !again.IsZero() {
+		draft.Discard()
+		rest := time.NewTimer(time.Until(again))
+		defer rest.Stop()
+		select {
+		case <-ctx.Done():
+			return compileReport{}, ctx.Err()
+		case <-rest.C:
+		}
+		return j.run(ctx, stderr)
 	}
 	ix := draft.Index()
 	if j.accept {
@@ -321,11 +338,12 @@ func (j *job) fetch(ctx context.Context, stderr io.Writer) error {
 }
 
 // gate holds what was built against the index at the job's path, as the daemon
-// does before it swaps. What --accept takes is told all the same.
-func (j *job) gate(ctx context.Context, draft *index.Draft, stderr io.Writer) error {
+// does before it swaps. What --accept takes is told all the same. again is when a file that was emptied a moment ago rests, and
+// is to be read once more; zero: all do.
+func (j *job) gate(ctx context.Context, draft *index.Draft, stderr io.Writer) (again time.Time, err error) {
 	old, err := index.Open(j.path)
 	if err != nil {
-		return nil // there is no generation to compare with
+		return again, nil // there is no generation to compare with
 	}
 	refused, acceptable := 0, true
 	odd := reload.Compare(j.lists, old, draft.Report.Lists)
@@ -337,6 +355,9 @@ func (j *job) gate(ctx context.Context, draft *index.Draft, stderr io.Writer) er
 		}
 	}
 	for _, d := range odd {
+		if again = d.Rests; !again.IsZero() && !j.accepts(d.List) {
+			return again, nil
+		}
 		how := ""
 		if d.Acceptable && j.accepts(d.List) {
 			how = "accepted: "
@@ -347,13 +368,13 @@ func (j *job) gate(ctx context.Context, draft *index.Draft, stderr io.Writer) er
 		fmt.Fprintf(stderr, "%s%v\n", how, d.Err)
 	}
 	if refused == 0 {
-		return nil
+		return time.Time{}, nil
 	}
 	hint := ""
 	if acceptable {
 		hint = "; --accept takes it this once"
 	}
-	return fmt.Errorf("%s refused; %s stays as it is%s", term.Counted(refused, "list"), term.Path(j.path), hint)
+	return time.Time{}, fmt.Errorf("%s refused; %s stays as it is%s", term.Counted(refused, "list"), term.Path(j.path), hint)
 }
 
 // ofOneCopy reports whether two files are of the copy of one list.

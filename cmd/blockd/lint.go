@@ -15,7 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/control"
 	"blockd/index"
+	"blockd/index/kept"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/reload"
@@ -35,6 +37,7 @@ a file was refused, 2 on wrong usage.
 
 A list that the configuration names is read as its [[list]] says (format, action,
 protected domains and so on), unless a flag says otherwise; any other as the flags say.
+Of such a list it also says whether the gate refuses it, compared with what it had.
 
 With --held, show the entries that the daemon holds back, because they would refuse
 senders who wrote lately, or correspondents, to whom users of this server write: of
@@ -108,6 +111,9 @@ func lint(ctx context.Context, files []string, sources *lintSources, out lintOut
 		if refused := (*lists.FileError)(nil); err != nil && !errors.As(err, &refused) {
 			return false, err // the output's error, or ctx's
 		}
+		if why := sources.refused(ctx, file, sum); why != "" {
+			sum.Verdict, sum.Why = lists.Refused, why
+		}
 		if sum.Errors > 0 || sum.Verdict == lists.Refused {
 			good = false
 		}
@@ -142,6 +148,7 @@ type lintSources struct {
 	flags      index.Source
 	given      func(flag string) bool
 	configured []configuredFile
+	config     config.Config // with configured
 }
 
 // configuredFile is a file of a configured list that is there.
@@ -173,6 +180,7 @@ func newLintSources(flags *listFlags, path string, asked bool, stderr io.Writer)
 		fmt.Fprintf(stderr, "%s: note: %s has faults, so what it says of lists does not count; blockd config --check names them\n", flags.cmd.CommandPath(), term.Path(path))
 		return s, nil
 	}
+	s.config = c
 	sources, _ := reload.Sources(c.Reload().Lists) // a list that is missing has no file to be linted
 	for _, source := range sources {
 		if info, err := os.Stat(source.Path); err == nil {
@@ -185,16 +193,60 @@ func newLintSources(flags *listFlags, path string, asked bool, stderr io.Writer)
 // of is the source of a file, in whatever way its path is written.
 func (s *lintSources) of(file string) index.Source {
 	source := s.flags
-	if info, err := os.Stat(file); err == nil {
-		for _, c := range s.configured {
-			if os.SameFile(c.info, info) {
-				source = s.overridden(c.source)
-				break
-			}
-		}
+	if c := s.configuredAs(file); c != nil {
+		source = s.overridden(c.source)
 	}
 	source.List, source.Path = "lint", file
 	return source
+}
+
+// configuredAs is the file of a configured list that a path leads to; nil if it is of none.
+func (s *lintSources) configuredAs(file string) *configuredFile {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil
+	}
+	for i := range s.configured {
+		if os.SameFile(s.configured[i].info, info) {
+			return &s.configured[i]
+		}
+	}
+	return nil
+}
+
+// refused says why the gate keeps a file of a configured list out that is good by itself, with the command that takes it all the
+// same: by its size, compared with what the index has, and by what a daemon that runs says of the list. "": it does not, or is not known to.
+func (s *lintSources) refused(ctx context.Context, file string, sum lists.Summary) string {
+	c := s.configuredAs(file)
+	if c == nil || sum.Verdict == lists.Refused {
+		return ""
+	}
+	if pins, err := s.config.Kept().Pins(); err == nil && slices.ContainsFunc(pins, func(p kept.Pin) bool { return p.List == c.source.List }) {
+		return "" // it does not follow its files: a change waits
+	}
+	if ix, err := index.Open(s.config.Index.Path); err == nil {
+		now := slices.Clone(ix.Lists())
+		for i := range now {
+			if now[i].Source.List == c.source.List && now[i].Source.Path == c.source.Path {
+				now[i].Summary = sum
+			}
+		}
+		for _, d := range reload.Compare(s.config.Reload().Lists, ix, now) {
+			if d.List == c.source.List && d.Rests.IsZero() {
+				return d.Told()
+			}
+		}
+	}
+	table, err := control.Lists(ctx, s.config, false)
+	if err != nil {
+		return ""
+	}
+	for _, w := range table.Worth {
+		if w.List == c.source.List && w.Accept != "" {
+			return strings.Join(w.Problems, "; ") + "; " + w.Accept + " takes it all the same"
+		}
+	}
+	return ""
 }
 
 // overridden is a configured source with what flags say otherwise.

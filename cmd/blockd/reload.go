@@ -22,8 +22,9 @@ func newReload() *cobra.Command {
 and say what has changed. A configuration with a fault changes nothing: its faults are
 printed, each with its line.
 
-It ends with 0 if all is taken up, or nothing had changed; with 1 if the configuration is
-not taken up; with 2 if no daemon answers.`,
+It ends with 0 if all is taken up, or nothing had changed; with 1 if the configuration or a
+list is not taken up; with 2 if no daemon answers. A list that the gate refuses, compared
+with what it had, is named with the command that takes it all the same.`,
 		Example: `  blockd reload -c /etc/blockd/config.toml`,
 		Args:    noArgs,
 		RunE: answering(func(cmd *cobra.Command, _ []string) error {
@@ -32,7 +33,11 @@ not taken up; with 2 if no daemon answers.`,
 				return err
 			}
 			showReload(cmd.OutOrStdout(), said)
-			if len(said.Faults) == 0 {
+			switch {
+			case len(said.Faults) > 0:
+			case len(said.Problems) > 0:
+				return reloadError{errors.New("not all is taken up: what was there before serves on")}
+			default:
 				return nil
 			}
 			for _, f := range said.Faults {
@@ -45,7 +50,7 @@ not taken up; with 2 if no daemon answers.`,
 	return cmd
 }
 
-// reloadError is a configuration that the daemon has refused.
+// reloadError is a configuration, or a list, that the daemon has refused.
 type reloadError struct{ error }
 
 func (reloadError) exitCode() int { return exitFault }

@@ -117,6 +117,7 @@ type ListWorth struct {
 	Stale    bool       `json:"stale"`
 	State    ListState  `json:"state"`
 	Problems []string   `json:"problems"` // of those above: this list's
+	Accept   string     `json:"accept,omitempty" doc:"the command that takes the list as it is, where the gate refuses it compared with what it had"`
 
 	Pinned  *PinnedList `json:"pinned"`  // null: it follows its file
 	Percent float64     `json:"percent"` // of senders that its blocks count for; 100: all
@@ -317,7 +318,7 @@ func NewListTable(status reload.Status, counts []hits.List) ListTable {
 	for _, r := range status.Refusals {
 		w := of(r.List) // of a pattern without a file there is none yet
 		w.State = worse(w.State, refusalState(r.Class))
-		w.Problems = append(w.Problems, r.Text)
+		w.Problems, w.Accept = append(w.Problems, r.Text), cmp.Or(w.Accept, r.Command)
 	}
 	for list, n := range status.Held {
 		if w := byList[list]; w != nil {

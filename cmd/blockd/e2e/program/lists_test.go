@@ -464,3 +464,37 @@ func TestPercent(t *testing.T) {
 	}
 	mail("550 ")
 }
+
+// What an operator takes out of his list acts, also if that was the last line. A long list that is empty at once is refused, and every
+// command that tells of it names the one that takes it all the same.
+func TestTakenOut(t *testing.T) {
+	long := ""
+	for i := range 120 {
+		long += fmt.Sprintf("n%d.example\n", i)
+	}
+	d := e2e.Serve(t, e2e.Setup{Lists: e2e.List("own") + e2e.List("long"), Files: map[string]string{"own.txt": "friend@there.example\n", "long.txt": long}})
+	blocks := func(sender string) bool {
+		return strings.HasPrefix(e2e.DialSMTP(t, d.SMTP).Send(sender, "you@here.example", []byte("Subject: hello\r\n\r\nhello\r\n")), "550 ")
+	}
+	testkit.Write(t, d.Path("own.txt"), "")
+	if code, out := d.Reloaded(t); code != 0 || blocks("friend@there.example") {
+		t.Errorf("the last line is out: %d, %s", code, out)
+	}
+	d.Ends(t, 0, "lint", d.Path("own.txt"))
+
+	testkit.Write(t, d.Path("long.txt"), "")
+	code, out := d.Reloaded(t)
+	if code != 1 || !blocks("x@n7.example") {
+		t.Errorf("a long list is empty: %d, %s", code, out)
+	}
+	const command = "blockd compile --accept long"
+	testkit.Has(t, out, command+" takes it all the same")
+	testkit.Has(t, d.Ends(t, 1, "lint", d.Path("long.txt")), command+" takes it all the same")
+	_, found, _ := d.Command(t, "doctor")
+	testkit.Has(t, found, command)
+	d.Must(t, "compile", "--accept", "long")
+	if blocks("x@n7.example") {
+		t.Error("what was accepted does not act at once")
+	}
+	d.Ends(t, 0, "reload")
+}

@@ -57,7 +57,7 @@ func (u *upgrading) ready(ctx context.Context, d *daemon) error {
 		return err
 	}
 	status := d.lists.Status()
-	counters, err := u.predecessor.Ready(strings.Join(append([]string{status.Generation}, status.Problems...), "\n"))
+	counters, err := u.predecessor.Ready(strings.Join(append([]string{status.Generation}, status.Told()...), "\n"))
 	if err != nil {
 		d.log.Error("the process before does not answer: its counters are not known", slog.Any("error", err))
 	} else {

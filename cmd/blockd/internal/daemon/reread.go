@@ -103,7 +103,7 @@ func (d *daemon) takeUp(ctx context.Context, by string) (answer httpapi.Reloaded
 	d.resp.renewUsers(d.log)
 	answer.Swapped, err = d.lists.Look(ctx)
 	status := d.lists.Status()
-	answer.Generation, answer.Problems = status.Generation, append([]string{}, status.Problems...)
+	answer.Generation, answer.Problems = status.Generation, append([]string{}, status.Told()...)
 	if err == nil && answer.Nothing() {
 		d.log.Info("nothing changed", slog.String("generation", answer.Generation))
 	}

@@ -83,6 +83,10 @@ func (d *doctor) judgeList(r *report, l config.List, w httpapi.ListWorth) {
 	if len(w.Problems) > 0 {
 		why = ": " + strings.Join(w.Problems, "; ")
 	}
+	if w.Accept != "" {
+		r.fault("if that is meant: "+w.Accept, "list %s is %s%s; what was loaded before serves on", l.Name, w.State, why)
+		return
+	}
 	switch w.State {
 	case httpapi.ListOK:
 		d.judgeAge(r, l, w.Modified)
