@@ -39,7 +39,7 @@ func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []pro
 	}
 	for _, p := range g.without {
 		g.lacks[p.file()] = byName[p.list].Optional
-		lost = lost || r.live.Load() != nil && !r.lacks.has(p.file()) && !r.comes(p.file(), table)
+		lost = lost || r.live.Load() != nil && !r.lacks.has(p.file()) && !comes(p.file(), byName[p.list].Named, r.live.Load().Lists(), table)
 	}
 	if lost {
 		return nil, g.problems()
@@ -65,17 +65,16 @@ func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []pro
 	return g, nil
 }
 
-// comes reports whether a file of a list is one that has come to those which serve, and did not take the place of one of them: what
-// is in no owner's file is no other owner's.
-func (r *Reloader) comes(f file, table []index.ListInfo) bool {
+// comes reports whether a file of a list is one that has come to those which serve, and did not take the place of one of them. Files
+// that are named after their owners never take each other's place.
+func comes(f file, named bool, serving, table []index.ListInfo) bool {
 	isIn := func(table []index.ListInfo, f file) bool {
 		return slices.ContainsFunc(table, func(row index.ListInfo) bool { return fileOf(row) == f })
 	}
-	serving := r.live.Load().Lists()
 	if isIn(serving, f) || !isIn(table, f) {
 		return false
 	}
-	return listsByName(r.settings.Lists)[f[0]].Named || !slices.ContainsFunc(serving, func(row index.ListInfo) bool {
+	return named || !slices.ContainsFunc(serving, func(row index.ListInfo) bool {
 		return row.Source.List == f[0] && !isIn(table, fileOf(row))
 	})
 }
