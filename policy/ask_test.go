@@ -180,14 +180,14 @@ func TestUnasked(t *testing.T) {
 		{"that another list blocks", block("asked", "a@bad.example"), nil, false, "a@bad.example", policy.Refuse, verdict.Blocked, verdict.Blocked},
 		{"in shadow mode", block("asked", "a@b.example").shadow(), func(o *ask.Options) { o.Defers = true }, false, "a@b.example", policy.Accept, verdict.Clear, verdict.Clear},
 		{"exceptions, and nothing blocks", allow("asked", "a@b.example"), nil, false, "a@b.example", policy.Accept, verdict.Unknown, verdict.Unknown},
-		{"exceptions, and another list blocks", allow("asked", "a@bad.example"), nil, false, "a@bad.example", policy.Defer, verdict.Blocked, verdict.Blocked},
+		{"exceptions, and another list blocks", allow("asked", "a@bad.example"), nil, false, "a@bad.example", policy.Defer, verdict.Unknown, verdict.Unknown},
 		{"exceptions that are not about the sender", allow("asked", "a@b.example"), nil, false, "a@bad.example", policy.Refuse, verdict.Blocked, verdict.Blocked},
 		{"exceptions in shadow mode", allow("asked", "a@bad.example").shadow(), nil, false, "a@bad.example", policy.Refuse, verdict.Blocked, verdict.Blocked},
-		{"a list that may hold exceptions for all", list{name: "asked", text: "a@bad.example", exceptions: index.AllExceptions}, nil, false, "a@bad.example", policy.Defer, verdict.Blocked, verdict.Blocked},
+		{"a list that may hold exceptions for all", list{name: "asked", text: "a@bad.example", exceptions: index.AllExceptions}, nil, false, "a@bad.example", policy.Defer, verdict.Unknown, verdict.Unknown},
 		{"a list that cannot hold any", list{name: "asked", text: "a@bad.example", exceptions: index.AllExceptions}, func(o *ask.Options) { o.Actions = false }, false, "a@bad.example", policy.Refuse, verdict.Blocked, verdict.Blocked},
-		{"what an exception of another list allows", block("asked", "x@own.example"), func(o *ask.Options) { o.Defers = true }, false, "x@own.example", policy.Defer, verdict.Allowed, verdict.Allowed},
+		{"what an exception of another list allows", block("asked", "x@own.example"), func(o *ask.Options) { o.Defers = true }, false, "x@own.example", policy.Defer, verdict.Unknown, verdict.Unknown},
 		{"no filter", block("asked", "a@b.example"), func(o *ask.Options) { o.Defers = true }, true, "a@clear.example", policy.Accept, verdict.Clear, verdict.Unknown},
-		{"exceptions without a filter", allow("asked", "a@b.example"), nil, true, "a@bad.example", policy.Defer, verdict.Blocked, verdict.Blocked},
+		{"exceptions without a filter", allow("asked", "a@b.example"), nil, true, "a@bad.example", policy.Defer, verdict.Unknown, verdict.Unknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			set, store := askedList(t, tt.asked, tt.change)
@@ -229,6 +229,9 @@ func TestUnasked(t *testing.T) {
 			v := askSender(c, tt.sender)
 			if v.Kind != tt.program || v.Kind == verdict.Unknown && (!v.Internal() || !errors.Is(v.Err, verdict.ErrUnasked)) {
 				t.Errorf("a program is told %s (%v), want %s", v.Kind, v.Err, tt.program)
+			}
+			if tt.want == policy.Defer && v.Kind != verdict.Unknown {
+				t.Errorf("mail is put off, and a program is told %s", v.Kind)
 			}
 		})
 	}

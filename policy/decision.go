@@ -65,7 +65,7 @@ func (c *checks) recipientAt(door *Door, v verdict.Verdict, recipient string) De
 // recipient is recipientAt for a verdict that is the recipient's.
 func (c *checks) recipient(door *Door, v *verdict.Verdict, recipient string) Decision {
 	switch {
-	case v.Kind == verdict.Blocked && c.isExempt(recipient):
+	case (v.Kind == verdict.Blocked || v.Unlifted) && c.isExempt(recipient):
 		return Decision{Ref: c.newRef(), Exempt: true}
 	case v.Kind == verdict.Blocked && c.unsure && v.Unsure != 0:
 		ref := c.newRef()

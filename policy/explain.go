@@ -73,7 +73,9 @@ func (b *Batch) Explain(v *verdict.Verdict) Explanation {
 		e.Correspondent = last.Format(time.DateOnly)
 	}
 	e.Decision = c.decideAsked(*v, b.index, v.Recipient)
-	if v.Kind == verdict.Blocked {
+	if d := e.Decision; d.Outcome == Defer && v.Internal() {
+		e.Reply = unchecked(v, "ID").String()
+	} else if v.Kind == verdict.Blocked {
 		if o := c.consequence(&questions, v).Outcome; o == Refuse || o == Defer {
 			e.Reply = c.words(v, o, v.ListName(v.Decider), "ID").String()
 		}

@@ -368,7 +368,7 @@ func (t *Transaction) Holds() bool {
 		return true
 	}
 	t.finish(context.Background())
-	return len(t.verdicts) > 0 && t.verdicts[0].Kind == verdict.Blocked
+	return len(t.verdicts) > 0 && (t.verdicts[0].Kind == verdict.Blocked || t.verdicts[0].Unlifted)
 }
 
 // Verdict is that of the sender, for what else a door says about it.

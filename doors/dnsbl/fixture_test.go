@@ -39,7 +39,7 @@ type rig struct {
 
 // testLists are the lists of a rig, by name.
 var testLists = map[string]string{
-	"one": "bulk.example\n*.sub.example\nspammer@person.example\n!good.bulk.example\n",
+	"one": "bulk.example\nbad.example\n*.sub.example\nspammer@person.example\n!good.bulk.example\n",
 	"two": "ads.example\nxn--mller-kva.example\n192.0.2.7\n198.51.100.0/24\n2001:db8::/32\n127.0.0.0/8\n",
 }
 

@@ -296,10 +296,16 @@ func TestListThatIsAsked(t *testing.T) {
 	checker := policy.New(func() *index.Index { return ix }, policy.Settings{Stores: s.Sets(t, "bad", asked.Name)}, log, reg)
 	f := &fixture{Server: New(Settings{Fast: true}, checker, func() reload.Status { return reload.Status{Ready: true} }, reg, log)}
 	s.Door(t, func(domain string) string {
-		var got struct{ Verdict string }
-		testkit.Must(t, json.Unmarshal(f.ask("GET", "/v1/check?sender=ann@"+domain, "").Body.Bytes(), &got))
+		var got struct {
+			Verdict string
+			Explain struct{ Reply string }
+		}
+		testkit.Must(t, json.Unmarshal(f.ask("GET", "/v1/check?explain=1&sender=ann@"+domain, "").Body.Bytes(), &got))
+		if reply := got.Explain.Reply; got.Verdict != "blocked" && strings.HasPrefix(reply, "550") || got.Verdict == "blocked" && !strings.HasPrefix(reply, "550") {
+			t.Errorf("%s: %s, and a reply %q", domain, got.Verdict, reply)
+		}
 		return got.Verdict
-	}, asked.Answers{Listed: "blocked", Clear: "clear", Unknown: "unknown", Others: map[string]string{"bad.example": "blocked"}})
+	}, asked.Answers{Listed: "blocked", Clear: "clear", Excepted: "allowed", Unknown: "unknown", Others: map[string]string{"bad.example": "blocked"}})
 }
 
 // FuzzQuestion holds the short way to a sender against encoding/json: where it

@@ -130,6 +130,9 @@ func ask(in *set, text []byte) (q policy.Question, network netip.Prefix) {
 // judge says what a client hears. The match is the one of v that says so, of a listed text; it is
 // -1 for others.
 func (q *question) judge(v *verdict.Verdict) (_ answer, match int) {
+	if q.in.raw && v.Unlifted && !slices.Contains(v.UnaskedLists(), q.in.list) {
+		return q.entry(v) // what a file has is certain, whatever lifts it
+	}
 	if v.Internal() {
 		return errored, -1
 	}
@@ -144,7 +147,9 @@ func (q *question) judge(v *verdict.Verdict) (_ answer, match int) {
 	}
 	if q.network.IsValid() {
 		v.Matches = holding(v, q.network)
-		v.Decide(q.in.only)
+		if v.Decide(q.in.only); v.Internal() {
+			return errored, -1
+		}
 	}
 	if v.Kind != verdict.Blocked {
 		return unlisted, -1

@@ -10,7 +10,7 @@ type Answer struct {
 	Client     string        `json:"client,omitempty" doc:"the client's IP address, if it is known"`
 	Domain     string        `json:"domain,omitempty" doc:"canonical: of a question about a domain, or of a sender of which only the domain can be read; \"?\" stands for labels that cannot be"`
 	Recipient  string        `json:"recipient,omitempty" doc:"the recipient that the answer is about, as asked"`
-	Verdict    Kind          `json:"verdict" enum:"blocked,allowed,clear,unknown" doc:"blocked: an entry that counts blocks, defers or discards; allowed: an allow entry decides; clear: nothing that counts matches; unknown: no sender, or the store cannot be read"`
+	Verdict    Kind          `json:"verdict" enum:"blocked,allowed,clear,unknown" doc:"blocked: an entry that counts blocks, defers or discards; allowed: an allow entry decides; clear: nothing that counts matches; unknown: no sender, or a store cannot be read, so that nobody knows whether it is listed or excepted"`
 	Outcome    string        `json:"outcome,omitempty" enum:"accept,refuse,defer,quarantine,tag" doc:"with a recipient: what becomes of the mail; accept also where the verdict is blocked and everybody may write to the recipient"`
 	Matches    []AnswerMatch `json:"matches" doc:"all entries that cover what was asked about, the most specific first"`
 	Generation string        `json:"generation" doc:"of the index that the answer comes from"`

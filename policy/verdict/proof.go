@@ -184,7 +184,7 @@ func (v *Verdict) objection(i int) string {
 		return "allow needs proof: " + needs.String() + ", which is about a domain, and this entry is not"
 	case !s.stands(v.Proved()):
 		return "allow needs proof: " + s.needs.String()
-	case reach == index.OwnExceptions && v.Kind == Blocked:
+	case reach == index.OwnExceptions && (v.Kind == Blocked || v.Unlifted):
 		return `exceptions = "own": it lifts what list ` + list + " blocks, and nothing else"
 	}
 	return ""

@@ -30,7 +30,8 @@ func (v *Verdict) unasked(only map[string]bool, which func(*Unasked) bool) bool 
 	return false
 }
 
-// doubt says what follows from the lists that could not be asked, for a verdict that is decided by all others.
+// doubt says what follows from the lists that could not be asked, for a verdict that is decided by all others. Where mail is put off, the
+// verdict is Unknown: no door says yes or no. Decider stays the entry that would decide.
 func (v *Verdict) doubt(only map[string]bool) {
 	switch {
 	case len(v.Unasked) == 0 || v.Kind == Unknown || v.Frees():
@@ -39,10 +40,13 @@ func (v *Verdict) doubt(only map[string]bool) {
 			reach := v.Lists[u.Row].Source.Reach()
 			return u.Allows && (reach == index.AllExceptions || reach == index.OwnExceptions && v.Lists[u.Row].Source.List == v.ListName(v.Decider))
 		})
+		if v.Unlifted {
+			v.Kind = Unknown
+		}
 	default:
 		counts := func(u *Unasked) bool { return !u.Faint && v.rests(v.Lists[u.Row].Source.List, false) == "" }
 		v.PutOff = v.unasked(only, func(u *Unasked) bool { return u.Defers && counts(u) })
-		if v.Kind == Clear && v.unasked(only, counts) {
+		if v.PutOff || v.Kind == Clear && v.unasked(only, counts) {
 			v.Kind = Unknown
 		}
 	}

@@ -79,7 +79,7 @@ type Verdict struct {
 
 	// Of lists that are asked in their stores (package ask).
 	Unasked  []Unasked // those that could not be asked; nil = none
-	Unlifted bool      // Blocked, and an exception of such a list could have lifted it
+	Unlifted bool      // Unknown, since an exception of such a list could lift what Matches[Decider] blocks
 	PutOff   bool      // nothing blocks, and such a list wants mail to be put off
 
 	// Err says why v is Unknown. *addr.Error: no sender or no domain; digest.ErrText: no
@@ -407,7 +407,7 @@ func (v Verdict) Prove(e Evidence) Verdict {
 
 // For returns v as it is for a recipient for whom the lists only count.
 func (v Verdict) For(only map[string]bool) Verdict {
-	if v.Kind == Blocked {
+	if v.Kind == Blocked || v.Unlifted {
 		v.excused = v.Decider + 1
 	}
 	v.Decide(only)
@@ -457,7 +457,7 @@ func (v *Verdict) AboutClient(i int) bool {
 // Internal reports whether v is Unknown for a fault of ours: an unreadable
 // store or a defect, and not a text that is no sender.
 func (v Verdict) Internal() bool {
-	return v.Kind == Unknown && !errors.As(v.Err, new(*addr.Error)) && !errors.Is(v.Err, digest.ErrText)
+	return v.Unlifted || v.PutOff || v.Kind == Unknown && !errors.As(v.Err, new(*addr.Error)) && !errors.Is(v.Err, digest.ErrText)
 }
 
 // AppendLog adds the fields that a decision's log line has of its verdict: the entry that

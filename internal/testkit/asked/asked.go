@@ -2,6 +2,7 @@
 package asked
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,7 +20,10 @@ import (
 // Name is the name of the list that is asked.
 const Name = "asked"
 
-// Store is a store that has listed.example, or is away.
+// Excepted is a name that other lists block, and of which a store that is away may have an exception.
+const Excepted = "excepted.bad.example"
+
+// Store is a store that has listed.example, and an exception for Excepted, or is away.
 type Store struct{ away atomic.Bool }
 
 // Ask implements ask.Store.
@@ -32,6 +36,9 @@ func (s *Store) Ask(_ context.Context, texts []string) (all []ask.Answer, _ erro
 		if text == "listed.example" {
 			a.Rows = []mirror.Row{{Entry: text}}
 		}
+		if text == Excepted {
+			a.Rows = []mirror.Row{{Entry: text, Action: "allow"}}
+		}
 		all = append(all, a)
 	}
 	return all, nil
@@ -43,13 +50,14 @@ func (s *Store) Close() error { return nil }
 // Sets is the list of the store among others, all of them in their order. Nothing is kept of an answer.
 func (s *Store) Sets(t testing.TB, lists ...string) *ask.Sets {
 	t.Helper()
-	return sets(t, ask.Options{Store: s, Timeout: time.Minute, Cache: 1, Positive: 1, Negative: 1}, []string{"listed.example", "clear.example"}, lists)
+	return sets(t, ask.Options{Store: s, Actions: true, Timeout: time.Minute, Cache: 1, Positive: 1, Negative: 1, Source: index.Source{Exceptions: index.AllExceptions}},
+		[]string{"listed.example", "clear.example", Excepted}, lists)
 }
 
 // sets is one list over a store, whose filter has some entries.
 func sets(t testing.TB, o ask.Options, entries, names []string) *ask.Sets {
 	t.Helper()
-	o.Source = index.Source{List: Name, Path: "a store"}
+	o.Source.List, o.Source.Path = Name, "a store"
 	set := ask.New(o, slog.New(slog.DiscardHandler))
 	t.Cleanup(set.Close)
 	f := ask.NewFilter(10)
@@ -65,6 +73,7 @@ func sets(t testing.TB, o ask.Options, entries, names []string) *ask.Sets {
 // Answers are what a door says of a domain.
 type Answers struct {
 	Listed, Clear string
+	Excepted      string            // of that name, "" = as Clear
 	Unknown       string            // the store is away, and no other list decides
 	Others        map[string]string // of domains that other lists decide
 }
@@ -80,9 +89,11 @@ func (s *Store) Door(t *testing.T, ask func(domain string) string, want Answers)
 	}
 	check("listed.example", want.Listed)
 	check("clear.example", want.Clear)
+	check(Excepted, cmp.Or(want.Excepted, want.Clear))
 	s.away.Store(true)
 	check("listed.example", want.Unknown)
 	check("clear.example", want.Unknown)
+	check(Excepted, want.Unknown)      // mail hears 451
 	check("other.example", want.Clear) // the filter says no
 	for domain, answer := range want.Others {
 		check(domain, answer)
