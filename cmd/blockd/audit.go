@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -133,12 +135,14 @@ type verified struct {
 	Origin string     `json:"origin,omitempty"` // where older lines have been removed by [audit] max or keep
 	Hash   string     `json:"hash,omitempty"`
 	Fault  string     `json:"fault,omitempty"`
+
+	Gone map[string]int64 `json:"gone,omitempty"` // lines that gave room to those of others, by who was authenticated
 }
 
 func verifyAudit(cmd *cobra.Command, c config.Config, known string, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	chain, err := control.VerifyAudit(cmd.Context(), c, known)
-	v := verified{Whole: true, Lines: chain.Lines, Origin: chain.Origin, Hash: chain.Hash}
+	v := verified{Whole: true, Lines: chain.Lines, Origin: chain.Origin, Hash: chain.Hash, Gone: chain.Gone}
 	if chain.Lines > 0 {
 		v.First, v.Last = &chain.First, &chain.Last
 	}
@@ -161,6 +165,11 @@ func verifyAudit(cmd *cobra.Command, c config.Config, known string, asJSON bool)
 		_, err = fmt.Fprintf(out, "whole: %s from %s to %s\nthe last line has the hash %s\n", term.Counted(int(v.Lines), "line"), term.Moment(chain.First), term.Moment(chain.Last), v.Hash)
 		if v.Origin != "" && err == nil {
 			_, err = io.WriteString(out, "older lines are gone by audit.max or audit.keep\n")
+		}
+		for _, who := range slices.Sorted(maps.Keys(v.Gone)) {
+			if err == nil {
+				_, err = fmt.Fprintf(out, "the oldest lines of %s are gone by audit.max: %s\n", term.Visible(who), term.Grouped(v.Gone[who]))
+			}
 		}
 	}
 	if chain.Unfinished && v.Whole {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"slices"
 	"strings"
 	"time"
@@ -16,9 +15,11 @@ import (
 	"blockd/cmd/blockd/internal/control"
 	"blockd/doors/httpapi"
 	"blockd/index/live"
+	"blockd/internal/access"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/mail/addr"
+	"blockd/records/audit"
 )
 
 func newAdd() *cobra.Command {
@@ -56,7 +57,7 @@ file, and acts when one starts.`,
 			}
 			changes := make([]httpapi.EntryChange, len(entries))
 			for i, text := range entries {
-				changes[i].LiveEntry = httpapi.LiveEntry{Owner: owner, Entry: text, Action: action, Why: why, Author: cmp.Or(author, userName()), Expires: expires, Force: force, Require: require}
+				changes[i].LiveEntry = httpapi.LiveEntry{Owner: owner, Entry: text, Action: action, Why: why, Author: authorNamed(cmp.Or(author, os.Getenv("SUDO_USER"))), Expires: expires, Force: force, Require: require}
 			}
 			return changeEntries(cmd, path, changes, nil, owner, "", asJSON)
 		},
@@ -173,14 +174,12 @@ func expiry(life, until string) (*time.Time, error) {
 }
 
 // userName is who uses this program: behind sudo, who called it.
-func userName() string {
-	if name := os.Getenv("SUDO_USER"); name != "" {
-		return name
-	}
-	if u, err := user.Current(); err == nil {
-		return u.Username
-	}
-	return ""
+func userName() string { return authorNamed(os.Getenv("SUDO_USER")) }
+
+// authorNamed is the author of a change by this process, who calls himself so; "" = by the user's name.
+func authorNamed(says string) string {
+	self := access.Self()
+	return audit.Author(self.Number(), cmp.Or(says, self.String()))
 }
 
 // changeEntries adds, or else removes, by the daemon if it runs, and says what has

@@ -1,11 +1,14 @@
 package httpapi
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -22,6 +25,7 @@ import (
 	"blockd/doors/httpapi/session"
 	"blockd/doors/receipt"
 	"blockd/index/live"
+	"blockd/internal/access"
 	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/records/audit"
@@ -223,5 +227,61 @@ func TestEveryChangeHasItsLine(t *testing.T) {
 		c = fullAll[name]
 		target, _, _ = strings.Cut(target, "?")
 		testkit.Has(t, full.ask(method, target+c.target, c.body, full.write, "Content-Type: application/json").Body.String(), "the audit journal cannot be written")
+	}
+}
+
+// TestWhoHasChanged: each change says who was authenticated, apart from what he calls himself, by whatever he came: nobody signs as another.
+func TestWhoHasChanged(t *testing.T) {
+	f := newAuditFixture(t)
+	f.settings.First = firstFile(t)
+	f.serve(f.settings)
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Skipf("no Unix socket in a folder of this name: %v", err)
+	}
+	f.running(t, l)
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
+	defer client.CloseIdleConnections()
+	first := "Authorization: Bearer " + testkit.Value(ReadToken(f.settings.First))(t)
+	uid := access.Self().Number()
+	for _, c := range []struct{ header, author, by, who string }{
+		{f.write, "", "helpdesk", "helpdesk"},
+		{f.write, "jo", "jo (helpdesk)", "helpdesk"},
+		{f.write, "anna (boss)", "anna (boss) (helpdesk)", "helpdesk"},
+		{f.write, "boss (helpdesk)", "boss (helpdesk)", "helpdesk"},
+		{first, "", "the token of the daemon", "the token of the daemon"},
+		{first, "anna (boss)", "anna (boss) (the token of the daemon)", "the token of the daemon"},
+		{first, "boss", "boss (the token of the daemon)", "the token of the daemon"},
+		{"", "", access.Self().String() + " (" + uid + ")", uid},
+		{"", "anna (boss)", "anna (boss) (" + uid + ")", uid},
+	} {
+		for _, do := range []string{"pause", "resume"} {
+			body := testkit.Value(json.Marshal(map[string]string{"author": c.author}))(t)
+			if c.header != "" {
+				f.ask("POST", "/v1/lists/bad/"+do, string(body), c.header)
+			} else {
+				resp := testkit.Value(client.Post("http://localhost/v1/lists/bad/"+do, "application/json", bytes.NewReader(body)))(t)
+				resp.Body.Close()
+			}
+			line := f.lines(t, "?limit=1").Lines[0]
+			testkit.Got(line.Action, line.By, line.Who)(t, c.author, "list."+do, c.by, c.who)
+		}
+	}
+	for _, text := range []string{"?by=" + strings.ReplaceAll(uid, " ", "%20"), "?by=boss"} {
+		testkit.AtLeast(t, text, len(f.lines(t, text).Lines), 2)
+	}
+}
+
+// Two people may have one name at an identity provider, or that of a token: the subject says who it was.
+func TestWhoAPersonIs(t *testing.T) {
+	person := func(subject, name string) string {
+		return caller{name: name, known: true, session: &session.Session{Person: &session.Person{Subject: subject, Name: name}}}.author("", nil)
+	}
+	for subject, name := range map[string]string{"1": "helpdesk", "2": "anna (boss)", "3 (boss)": "anna", "4": "the token of the daemon", "5": "uid 0"} {
+		author := person(subject, name)
+		testkit.Equal(t, author, audit.WhoOf(author), "person "+strings.NewReplacer("(", "[", ")", "]").Replace(subject))
 	}
 }

@@ -126,7 +126,7 @@ func (s *Server) haltChannel(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusConflict, "there is no sequence before the newest to stop at")
 		return
 	}
-	line := audit.Line{By: authorOf(q.Author, s.callerOf(r)), Action: audit.SnapshotHalt, Subject: state.Channel, Why: q.Why, Detail: fmt.Sprintf("sequence %d", state.Sequence)}
+	line := audit.Line{By: s.callerOf(r).author(q.Author, r), Action: audit.SnapshotHalt, Subject: state.Channel, Why: q.Why, Detail: fmt.Sprintf("sequence %d", state.Sequence)}
 	s.changeChannel(w, r, line, func(ctx context.Context) error { return s.settings.Channel.Halt(ctx, time.Now().Add(life)) })
 }
 
@@ -145,7 +145,7 @@ func (s *Server) publishAgain(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, fmt.Sprintf("sequence %d is not kept, or was never published; /v1/fleet/sequences has those that are", q.Sequence))
 		return
 	}
-	line := audit.Line{By: authorOf(q.Author, s.callerOf(r)), Action: audit.SnapshotPublish, Subject: state.Channel, Why: q.Why, Detail: fmt.Sprintf("what sequence %d had", q.Sequence)}
+	line := audit.Line{By: s.callerOf(r).author(q.Author, r), Action: audit.SnapshotPublish, Subject: state.Channel, Why: q.Why, Detail: fmt.Sprintf("what sequence %d had", q.Sequence)}
 	s.changeChannel(w, r, line, func(ctx context.Context) error { return s.settings.Channel.Again(ctx, q.Sequence, q.Now) })
 }
 

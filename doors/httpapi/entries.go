@@ -19,6 +19,7 @@ import (
 	"blockd/index/live"
 	"blockd/lists"
 	"blockd/mail/addr"
+	"blockd/records/audit"
 )
 
 // maxChanges is how many entries one request may add or remove.
@@ -142,7 +143,7 @@ func (s *Server) add(w http.ResponseWriter, r *http.Request, owner *addr.Key) {
 			fail(w, http.StatusBadRequest, err.Error())
 			return
 		}
-		changes[i].Author = authorOf(changes[i].Author, s.callerOf(r))
+		changes[i].Author = s.callerOf(r).author(changes[i].Author, r)
 		if says := changes[i].Owner; says != "" {
 			named, err := s.readOwner(says)
 			if err == nil && owner != nil && named != *owner {
@@ -220,15 +221,10 @@ func (c *EntryChange) Change(now time.Time) (live.Change, error) {
 	return change, nil
 }
 
-// authorOf is the author of a change: the name that the request gives, and the token's name.
-func authorOf(says string, by caller) string {
-	if by.name == "" || says == by.name || strings.HasSuffix(says, "("+by.name+")") {
-		return says // the last is what an answer had, sent back
-	}
-	if says == "" {
-		return by.name
-	}
-	return says + " (" + by.name + ")"
+// author is the author of a change: the name that the request gives, and who was authenticated.
+func (c caller) author(says string, r *http.Request) string {
+	who := c.who(r)
+	return audit.Author(who, cmp.Or(says, c.calls(who)))
 }
 
 // removeEntries removes those that the query names.
@@ -270,7 +266,7 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request, owner *addr.Key)
 	}
 	changes := make([]live.Change, len(names))
 	for i, name := range names {
-		changes[i] = live.Change{Entry: name, Remove: true, IfRev: rev, Why: v["why"], Author: authorOf(v["author"], s.callerOf(r))}
+		changes[i] = live.Change{Entry: name, Remove: true, IfRev: rev, Why: v["why"], Author: s.callerOf(r).author(v["author"], r)}
 		if owner != nil {
 			changes[i].Owner = owner.Text
 		}

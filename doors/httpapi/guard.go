@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"os/user"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -21,8 +22,10 @@ import (
 
 	"blockd/doors/httpapi/session"
 	"blockd/index/live/shared"
+	"blockd/internal/access"
 	"blockd/mail/addr"
 	"blockd/policy/verdict"
+	"blockd/records/audit"
 )
 
 // The lengths of a token: shorter ones can be guessed, longer ones are a wrong
@@ -77,6 +80,45 @@ func (c caller) identity() string {
 		return "person " + c.session.Person.Subject // no token's name has a blank
 	}
 	return cmp.Or(c.name, theToken)
+}
+
+// who was authenticated: a token's name, a person by the subject that the identity provider gives nobody else, or a user of this machine
+// who has opened the Unix socket.
+func (c caller) who(r *http.Request) string {
+	switch {
+	case c.session != nil && c.session.Person != nil:
+		return c.identity()
+	case c.name != "":
+		return c.name
+	case c.known:
+		return audit.ItsToken
+	case c.local:
+		return userOf(r)
+	}
+	return "nobody known"
+}
+
+// calls is what a caller is called where he gives no name; "" = as who he is.
+func (c caller) calls(who string) string {
+	if c.session != nil && c.session.Person != nil {
+		return c.session.Person.Name
+	}
+	if uid, is := strings.CutPrefix(who, audit.UserBegin); is {
+		if known, err := user.LookupId(uid); err == nil {
+			return known.Username
+		}
+	}
+	return ""
+}
+
+// userOf is the number of the user at the other end of a Unix socket, by the kernel.
+func userOf(r *http.Request) string {
+	if c, ok := r.Context().Value(connectionKey{}).(*connection); ok {
+		if uid, gid, _, err := access.Peer(c.Conn); err == nil {
+			return access.ByID(uid, gid).Number()
+		}
+	}
+	return "a user of the socket"
 }
 
 // guard admits only callers that may ask, as often as they may, and sets the header of

@@ -118,7 +118,7 @@ func (s *Server) moved(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = zeroOrOne(v, "undo", "force")
 	}
-	q := junk.Question{User: owner, Undo: v["undo"] == "1", Force: v["force"] == "1", Author: authorOf(v["author"], s.callerOf(r))}
+	q := junk.Question{User: owner, Undo: v["undo"] == "1", Force: v["force"] == "1", Author: s.callerOf(r).author(v["author"], r)}
 	if err == nil && owner.Kind != addr.Address {
 		err = errors.New("owner: want the mailbox of the user")
 	}
@@ -235,7 +235,7 @@ func (s *Server) complain(w http.ResponseWriter, r *http.Request) {
 	desk := s.settings.Junk
 	ctx, cancel := context.WithTimeout(r.Context(), complaintTime)
 	defer cancel()
-	a, err := TakeComplaint(ctx, desk.Box, bytes.NewReader(text), s.settings.Mailbox, s.settings.History.Search, time.Now().Add(-desk.Life), authorOf(v["author"], s.callerOf(r)), func(l audit.Line) error {
+	a, err := TakeComplaint(ctx, desk.Box, bytes.NewReader(text), s.settings.Mailbox, s.settings.History.Search, time.Now().Add(-desk.Life), s.callerOf(r).author(v["author"], r), func(l audit.Line) error {
 		if s.settings.Audit == nil {
 			return nil
 		}

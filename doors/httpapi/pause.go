@@ -97,7 +97,7 @@ func (s *Server) pausing(w http.ResponseWriter, r *http.Request) (list *ListWort
 			return nil, q, false
 		}
 	}
-	q.Author = authorOf(q.Author, s.callerOf(r))
+	q.Author = s.callerOf(r).author(q.Author, r)
 	return list, q, true
 }
 

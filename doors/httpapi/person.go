@@ -80,7 +80,7 @@ func (s *Server) learn(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, fmt.Sprintf("sent: %d messages, want %d at most", len(q.Sent), MostLearned))
 		return
 	}
-	if !s.record(w, LearnLine(authorOf(q.Author, s.callerOf(r)), len(q.Sent))) {
+	if !s.record(w, LearnLine(s.callerOf(r).author(q.Author, r), len(q.Sent))) {
 		return
 	}
 	l := LearnFrom(s.settings.Person.Correspondents, q.Sent)
@@ -116,7 +116,7 @@ func (s *Server) forget(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "address: "+err.Error())
 		return
 	}
-	author := authorOf(q.Author, s.callerOf(r))
+	author := s.callerOf(r).author(q.Author, r)
 	if !s.record(w, ForgetLine(s.settings.Person, a, author, q.Why)) {
 		return
 	}

@@ -134,7 +134,7 @@ func (s *Server) adoptProposal(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	now, by := time.Now(), authorOf(v["author"], s.callerOf(r))
+	now, by := time.Now(), s.callerOf(r).author(v["author"], r)
 	life, err := live.ParseLife(cmp.Or(v["for"], DefaultAdoption))
 	if err != nil {
 		fail(w, http.StatusBadRequest, "for: "+err.Error())
@@ -171,7 +171,7 @@ func (s *Server) declineProposal(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	by := authorOf(v["author"], s.callerOf(r))
+	by := s.callerOf(r).author(v["author"], r)
 	if !s.record(w, DeclineProposalLine(p, by)) {
 		return
 	}

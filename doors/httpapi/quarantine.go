@@ -180,7 +180,7 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request) {
 	_ = control.SetWriteDeadline(time.Now().Add(releaseTimeout + requestTimeout)) // where there is none, nothing ends the wait but the caller
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), releaseTimeout)
 	defer cancel()
-	by := authorOf(v["author"], s.callerOf(r))
+	by := s.callerOf(r).author(v["author"], r)
 	detail := ""
 	if v["again"] == "1" {
 		detail = "again"
@@ -224,7 +224,7 @@ func (s *Server) removeQuarantined(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(releaseTimeout))
-	by, about := authorOf(v["author"], s.callerOf(r)), v["id"]
+	by, about := s.callerOf(r).author(v["author"], r), v["id"]
 	if about == "" {
 		about = "all before " + before.UTC().Format(time.RFC3339)
 	}

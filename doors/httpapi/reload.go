@@ -37,7 +37,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	answer := s.settings.Reload(r.Context(), authorOf(v["author"], s.callerOf(r)))
+	answer := s.settings.Reload(r.Context(), s.callerOf(r).author(v["author"], r))
 	if r.Context().Err() != nil {
 		return // nobody listens
 	}

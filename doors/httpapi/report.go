@@ -89,7 +89,7 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) sendReport(w http.ResponseWriter, r *http.Request) {
 	l, v, ok := s.letter(w, r, "author")
-	if !ok || !s.record(w, ReportLine(authorOf(v["author"], s.callerOf(r)), s.settings.Report.To)) {
+	if !ok || !s.record(w, ReportLine(s.callerOf(r).author(v["author"], r), s.settings.Report.To)) {
 		return
 	}
 	all, err := s.settings.Report.Send(r.Context(), &l)

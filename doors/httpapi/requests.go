@@ -105,7 +105,7 @@ func (s *Server) grant(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	now, by := time.Now(), authorOf(v["author"], s.callerOf(r))
+	now, by := time.Now(), s.callerOf(r).author(v["author"], r)
 	life, err := live.ParseLife(cmp.Or(v["for"], DefaultGrant))
 	if err != nil {
 		fail(w, http.StatusBadRequest, "for: "+err.Error())
@@ -166,7 +166,7 @@ func (s *Server) decline(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	by := authorOf(v["author"], s.callerOf(r))
+	by := s.callerOf(r).author(v["author"], r)
 	if !s.record(w, audit.Line{By: by, Action: audit.RequestDecline, Subject: q.Ref, Detail: "for " + cmp.Or(q.Sender, q.Client)}) {
 		return
 	}

@@ -167,7 +167,7 @@ func (s *Server) makeToken(w http.ResponseWriter, r *http.Request) {
 	}
 	row := rowOf(Token{Name: q.Name, Scope: scope, Made: time.Now().UTC().Format(time.DateOnly), Owners: owners})
 	var token string
-	by := authorOf("", s.callerOf(r))
+	by := s.callerOf(r).author("", r)
 	if row.Fleet = s.settings.Shared != nil && !q.Local; row.Fleet {
 		token, err = NewFleetToken(r.Context(), s.settings.Shared, q.Name, scope, s.journal(), by, owners...)
 	} else if err = s.wantTokenFile(); err == nil {
@@ -214,7 +214,7 @@ func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) {
 		}
 		ofFleet = slices.ContainsFunc(all, func(t Token) bool { return t.Name == v["name"] })
 	}
-	by, found := authorOf("", s.callerOf(r)), false
+	by, found := s.callerOf(r).author("", r), false
 	switch {
 	case ofFleet:
 		found, err = RevokeFleetToken(r.Context(), s.settings.Shared, v["name"], s.journal(), by)
@@ -294,7 +294,7 @@ func (s *Server) endSessions(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "no such session")
 		return
 	}
-	by := authorOf("", s.callerOf(r))
+	by := s.callerOf(r).author("", r)
 	for _, name := range ids {
 		if !s.record(w, audit.Line{By: by, Action: audit.SessionEnd, Subject: name, Detail: "ended by another"}) {
 			return

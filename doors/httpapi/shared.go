@@ -154,7 +154,7 @@ func (s *Server) whoAsks(w http.ResponseWriter, r *http.Request) (q LiveWho, ok 
 		fail(w, http.StatusBadRequest, err.Error())
 		return q, false
 	}
-	q.Author = authorOf(q.Author, s.callerOf(r))
+	q.Author = s.callerOf(r).author(q.Author, r)
 	return q, true
 }
 

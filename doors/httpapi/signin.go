@@ -224,7 +224,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, way string, right
 	s.ended.WithLabelValues(endedCrowded).Add(float64(len(crowded)))
 	s.signIns.WithLabelValues(way, signInDone).Inc()
 	http.SetCookie(w, s.cookie(r, secret))
-	s.noteSession(r, audit.SessionBegin, s.nameOf(rights), "by "+way)
+	s.noteSession(r, audit.SessionBegin, rights, "by "+way)
 }
 
 // cookie carries a secret; "" takes it away. It goes when the browser is closed, at the latest.
@@ -250,20 +250,25 @@ func (s *Server) nameOf(of session.Session) string {
 	if !c.known {
 		return "a revoked token"
 	}
-	return cmp.Or(c.name, "the token of the daemon")
+	return cmp.Or(c.name, audit.ItsToken)
 }
 
 // noteSession writes a line of the journal. A sign-in is not refused where that fails: who is to mend the machine may need it, and changes
 // are refused there in any case.
-func (s *Server) noteSession(r *http.Request, action, name, detail string) {
+func (s *Server) noteSession(r *http.Request, action string, of session.Session, detail string) {
+	name := s.nameOf(of)
+	by := name
+	if of.Person != nil {
+		by = audit.Author(caller{session: &of}.identity(), name)
+	}
 	if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		detail += ", from " + from.Addr().Unmap().String()
 	}
-	s.log.Info("session", slog.String("action", action), slog.String("by", name))
+	s.log.Info("session", slog.String("action", action), slog.String("by", by))
 	if s.settings.Audit == nil {
 		return
 	}
-	if err := s.settings.Audit.Log.Add(audit.Line{By: name, Action: action, Subject: name, Detail: detail}); err != nil {
+	if err := s.settings.Audit.Log.Add(audit.Line{By: by, Action: action, Subject: name, Detail: detail}); err != nil {
 		s.log.Error("a sign-in or sign-out is not in the audit journal", slog.Any("error", err))
 	}
 }
@@ -280,7 +285,7 @@ func (s *Server) end(r *http.Request) {
 	}
 	if len(ended) > 0 {
 		s.ended.WithLabelValues(endedSignOut).Inc()
-		s.noteSession(r, audit.SessionEnd, s.nameOf(found), "signed out")
+		s.noteSession(r, audit.SessionEnd, found, "signed out")
 	}
 }
 

@@ -111,7 +111,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
 	if !s.subscribing(w, r, &q, true) {
 		return
 	}
-	s.changeSubscription(w, r, SubscriptionChange{Do: Subscribe, What: q.What, By: authorOf(q.Author, s.callerOf(r))}, audit.ListAdd, q.Why)
+	s.changeSubscription(w, r, SubscriptionChange{Do: Subscribe, What: q.What, By: s.callerOf(r).author(q.Author, r)}, audit.ListAdd, q.Why)
 }
 
 func (s *Server) enforce(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,7 @@ func (s *Server) enforce(w http.ResponseWriter, r *http.Request) {
 	if !s.subscribing(w, r, &q, false) {
 		return
 	}
-	s.changeSubscription(w, r, SubscriptionChange{Do: Enforce, List: r.PathValue("list"), By: authorOf(q.Author, s.callerOf(r))}, audit.ListEnforce, q.Why)
+	s.changeSubscription(w, r, SubscriptionChange{Do: Enforce, List: r.PathValue("list"), By: s.callerOf(r).author(q.Author, r)}, audit.ListEnforce, q.Why)
 }
 
 func (s *Server) unsubscribe(w http.ResponseWriter, r *http.Request) {
@@ -132,7 +132,7 @@ func (s *Server) unsubscribe(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	s.changeSubscription(w, r, SubscriptionChange{Do: Unsubscribe, List: r.PathValue("list"), By: authorOf(v["author"], s.callerOf(r))}, audit.ListRemove, v["why"])
+	s.changeSubscription(w, r, SubscriptionChange{Do: Unsubscribe, List: r.PathValue("list"), By: s.callerOf(r).author(v["author"], r)}, audit.ListRemove, v["why"])
 }
 
 // subscribing reads the body of a change. If it is wrong, subscribing has answered.

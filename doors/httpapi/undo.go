@@ -165,7 +165,7 @@ func (s *Server) undoing(w http.ResponseWriter, r *http.Request) (list string, q
 		fail(w, http.StatusBadRequest, err.Error())
 		return list, q, false
 	}
-	q.Author = authorOf(q.Author, s.callerOf(r))
+	q.Author = s.callerOf(r).author(q.Author, r)
 	return list, q, true
 }
 

@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"blockd/lists"
+	"blockd/records/audit"
 )
 
 // ListName is the name of the list of live entries, in verdicts and in the index.
@@ -29,7 +30,7 @@ const ListName = "live"
 const (
 	MaxEntries = 1_000_000
 	MaxWhy     = 400 // octets, as a list's reasons
-	MaxAuthor  = 128
+	MaxAuthor  = audit.MaxAuthor
 	mostLife   = 100 * 365 * 24 * time.Hour
 )
 
@@ -126,7 +127,7 @@ func newEntry(c Change, guard *lists.Guard, now time.Time) (*Entry, error) {
 	if err := errors.Join(oneLine("why", c.Why, MaxWhy), oneLine("author", c.Author, MaxAuthor)); err != nil {
 		return nil, err
 	}
-	e := &Entry{Why: c.Why, Author: c.Author, NeedsProof: c.NeedsProof, Added: now.UTC().Truncate(time.Second), Expires: c.Expires.UTC().Truncate(time.Second)}
+	e := &Entry{Why: c.Why, Author: audit.Shown(c.Author), NeedsProof: c.NeedsProof, Added: now.UTC().Truncate(time.Second), Expires: c.Expires.UTC().Truncate(time.Second)}
 	if c.Expires.IsZero() {
 		e.Expires = time.Time{}
 	} else if life := e.Expires.Sub(now); life <= 0 || life > mostLife {

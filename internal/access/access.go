@@ -109,6 +109,9 @@ func Process(pid int) (User, error) {
 // String is the name of the user, or its number.
 func (u User) String() string { return userName(u.UID) }
 
+// Number is the user by its number, which nobody chooses.
+func (u User) Number() string { return "uid " + strconv.Itoa(u.UID) }
+
 // Group is the name of its first group, or the number.
 func (u User) Group() string {
 	if len(u.Groups) == 0 {

@@ -1,7 +1,7 @@
 // Package audit keeps a journal of what people and tokens have changed: who, when, what and why. A line is on disk before
 // the change acts, and each has the hash of the one before it, so that a line which is altered, left out or put in
 // between is found by who reads the journal again (Haber and Stornetta, How to Time-Stamp a Digital Document, 1991).
-// What a chain cannot show is an end that is cut off, or a journal written anew from some line on: for these somebody
+// Who has changed most gives room first, and a line tells of what has gone (share.go). What a chain cannot show is an end that is cut off, or a journal written anew from some line on: for these somebody
 // else has to have noted a hash of it (Chain.Has).
 package audit
 
@@ -44,7 +44,7 @@ const (
 	ReportSend        = "report.send"
 	TokenAdd          = "token.add"
 	TokenRevoke       = "token.revoke"
-	TokenRotate       = "token.rotate" // another one for the same name
+	TokenRotate       = "token.rotate"  // another one for the same name
 	SessionBegin      = "session.begin" // a browser has signed in
 	SessionEnd        = "session.end"   // it was signed out; one that ends by time has no line
 	RequestGrant      = "request.grant"
@@ -69,7 +69,8 @@ const (
 // Line is one change. Texts that are longer than their bounds are cut.
 type Line struct {
 	Time    time.Time `json:"time"`
-	By      string    `json:"by"`               // who: a person's or a token's name, or both: "anna (helpdesk)"; 200 octets
+	By      string    `json:"by"`               // what the author calls himself, and who he is: an Author; 200 octets
+	Who     string    `json:"who"`              // who was authenticated; Add takes it from By where it is ""; 200 octets
 	Action  string    `json:"action"`           // one of the actions above; 64 octets
 	Subject string    `json:"subject"`          // what it is about: an entry, a list, a request; 1000 octets
 	Why     string    `json:"why"`              // in the person's words; 1000 octets
@@ -92,7 +93,7 @@ func (l Line) append(b []byte, previous string) ([]byte, string) {
 	for _, text := range []struct {
 		of  *string
 		max int
-	}{{&l.By, 200}, {&l.Action, 64}, {&l.Subject, 1000}, {&l.Why, 1000}, {&l.Detail, 2000}} {
+	}{{&l.By, 200}, {&l.Who, 200}, {&l.Action, 64}, {&l.Subject, 1000}, {&l.Why, 1000}, {&l.Detail, 2000}} {
 		*text.of = clip(*text.of, text.max)
 	}
 	var object bytes.Buffer
@@ -136,7 +137,7 @@ func parse(text []byte) (l Line, err error) {
 // Settings are where the journal is, and how much of it is kept.
 type Settings struct {
 	Folder string        // of its files; the first Add makes it
-	Max    int64         // octets of all files; the oldest file goes first. 16 files at the most are that long
+	Max    int64         // octets of all files, which those who change things share. 16 files at the most are that long
 	Keep   time.Duration // a file whose lines are all older goes
 }
 
@@ -146,8 +147,9 @@ type Log struct {
 	problem  atomic.Pointer[error] // of the last Add
 	written  atomic.Int64          // lines
 
-	mu   sync.Mutex
-	last end // what this process has written last
+	mu    sync.Mutex
+	last  end              // what this process has written last
+	holds map[int]holdings // of older files, by their numbers
 }
 
 // end is where a file of the journal goes on.
@@ -209,7 +211,8 @@ func (l *Log) add(lines []Line) error {
 	}
 	now, text := time.Now(), []byte(nil)
 	for _, line := range lines {
-		line.Time = cmp.Or(line.Time, now)
+		line.Time, line.By = cmp.Or(line.Time, now), cmp.Or(line.By, Daemon)
+		line.Who = cmp.Or(line.Who, WhoOf(line.By))
 		text, at.hash = line.append(text, at.hash)
 	}
 	if at.number == 0 || at.size+int64(len(text)) > l.settings.Max/16 || now.Sub(at.begun) > l.settings.Keep/8 {
@@ -310,10 +313,16 @@ func hashOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// prune removes the oldest files. The caller holds the lock.
+// prune removes lines of those who have the most, and the oldest files. The caller holds the lock, and has begun a file.
 func (l *Log) prune(now time.Time) error {
 	files, err := filesOf(l.settings.Folder)
 	if err != nil {
+		return err
+	}
+	if err := l.share(files[:len(files)-1], l.settings.Max/16*15); err != nil {
+		return err
+	}
+	if files, err = filesOf(l.settings.Folder); err != nil {
 		return err
 	}
 	var total int64

@@ -17,7 +17,7 @@ import (
 // Query selects lines: all fields that are set must fit. Upper and lower case are the same.
 type Query struct {
 	Text   string // that Subject, Why, Detail or By has in it
-	By     string // that By has in it
+	By     string // that By or Who has in it
 	Action string // the whole of Action, or what stands before its dot
 	Since  time.Time
 	Until  time.Time // before it
@@ -69,7 +69,9 @@ func Search(ctx context.Context, folder string, q Query) (found Found, err error
 		done, err := searchFile(ctx, fileName(folder, number), limit, func(text []byte, at int64) bool {
 			line, err := parse(text)
 			if err != nil {
-				found.Damaged++
+				if _, is := gapOf(text); !is {
+					found.Damaged++
+				}
 				return true
 			}
 			if !q.fits(&line) {
@@ -95,7 +97,7 @@ func Search(ctx context.Context, folder string, q Query) (found Found, err error
 func (q *Query) fits(l *Line) bool {
 	has := func(text, part string) bool { return strings.Contains(strings.ToLower(text), part) }
 	kind, _, _ := strings.Cut(l.Action, ".")
-	return (q.By == "" || has(l.By, q.By)) &&
+	return (q.By == "" || has(l.By, q.By) || has(l.Who, q.By)) &&
 		(q.Action == "" || q.Action == strings.ToLower(l.Action) || q.Action == kind) &&
 		(q.Since.IsZero() || !l.Time.Before(q.Since)) && (q.Until.IsZero() || l.Time.Before(q.Until)) &&
 		(q.Text == "" || has(l.Subject, q.Text) || has(l.Why, q.Text) || has(l.Detail, q.Text) || has(l.By, q.Text))

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,9 @@ type Chain struct {
 	Hash        string    // of the last line; "" if there is none
 	Has         bool      // a hash that was asked for is that of one of the lines, or Origin
 	Unfinished  bool      // the last line has no end: a crash came between, and the change was not made
+
+	Gone map[string]int64 // lines that gave room to others' (Settings.Max), by who was authenticated; nil: none
+	seen map[string]bool  // who has a line so far
 }
 
 // Broken says where a chain is broken.
@@ -35,6 +39,16 @@ func (b *Broken) Error() string {
 // Verify reads the whole journal in a folder, and fails with a *Broken at the first line that does not go on from the one
 // before it. known is a hash that was noted before, or "". A missing folder has no lines.
 func Verify(ctx context.Context, folder, known string) (c Chain, err error) {
+	for range 3 { // somebody may make room meanwhile, file by file
+		if c, err = walk(ctx, folder, known); !errors.As(err, new(*Broken)) {
+			break
+		}
+	}
+	return c, err
+}
+
+func walk(ctx context.Context, folder, known string) (c Chain, err error) {
+	c.seen = map[string]bool{}
 	files, err := filesOf(folder)
 	if err != nil {
 		return c, err
@@ -71,20 +85,51 @@ func (c *Chain) file(ctx context.Context, path, known string) error {
 		case err != nil:
 			return err
 		}
-		line, err := parse(text[:len(text)-1])
-		if err != nil {
-			return &Broken{path, n, err.Error()}
+		g, isGap := gapOf(text[:len(text)-1])
+		var line Line
+		if !isGap {
+			if line, err = parse(text[:len(text)-1]); err != nil {
+				return &Broken{path, n, err.Error()}
+			}
+			g.Previous, g.Hash = line.Previous, line.Hash
 		}
-		if c.Lines == 0 {
-			c.First, c.Origin = line.Time, line.Previous
-			c.Has = known != "" && known == line.Previous
-		} else if line.Previous != c.Hash {
+		if c.Hash == "" {
+			c.First, c.Origin = line.Time, g.Previous
+			c.Has = known != "" && known == g.Previous
+		} else if g.Previous != c.Hash {
 			return &Broken{path, n, "it does not go on from the line before it; one is left out, put in, or in another place"}
 		}
-		c.Lines, c.Last, c.Hash = c.Lines+1, line.Time, line.Hash
-		c.Has = c.Has || known == line.Hash
+		c.Hash, c.Has = g.Hash, c.Has || known != "" && known == g.Hash
+		if isGap {
+			if err := c.gone(g); err != "" {
+				return &Broken{path, n, err}
+			}
+			continue
+		}
+		if c.Lines == 0 {
+			c.First = line.Time
+		}
+		c.Lines, c.Last = c.Lines+1, line.Time
+		c.seen[cmp.Or(line.Who, WhoOf(line.By))] = true
 		if c.Lines%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
+}
+
+// gone takes up a gap. Room is made of somebody's oldest lines alone: one that leaves older ones is not of this program.
+func (c *Chain) gone(g gap) (fault string) {
+	for who, n := range g.Gone {
+		if c.seen[who] {
+			return fmt.Sprintf("%d lines of %q have gone, and older ones of the same are there", n, who)
+		}
+		if c.Gone == nil {
+			c.Gone = map[string]int64{}
+		}
+		c.Gone[who] += n
+	}
+	if len(g.Gone) == 0 {
+		return "lines have gone, and nothing says whose"
+	}
+	return ""
 }

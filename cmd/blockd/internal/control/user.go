@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -51,18 +50,13 @@ func listensAt(ctx context.Context, socket string) (access.User, int, error) {
 		return access.User{}, 0, err
 	}
 	defer conn.Close()
-	unixConn, ok := conn.(*net.UnixConn)
-	if !ok {
-		return access.User{}, 0, errors.ErrUnsupported
-	}
-	raw, err := unixConn.SyscallConn()
+	uid, gid, pid, err := access.Peer(conn)
 	if err != nil {
 		return access.User{}, 0, err
 	}
-	var u access.User
-	var pid int
-	if bad := raw.Control(func(fd uintptr) { u, pid, err = peerOf(int(fd)) }); bad != nil {
-		err = bad
+	u, err := access.Process(pid)
+	if err != nil { // of another name space: the number stands
+		return access.ByID(uid, gid), 0, nil
 	}
-	return u, pid, err
+	return u, pid, nil
 }

@@ -164,7 +164,7 @@ func (d *daemon) beginAudit() {
 		return
 	}
 	d.metrics.MustRegister(d.audit)
-	line := audit.Line{By: "blockd", Action: audit.Start, Subject: "blockd " + version.Read().Version,
+	line := audit.Line{By: audit.Author(audit.Daemon, "blockd"), Action: audit.Start, Subject: "blockd " + version.Read().Version,
 		Detail: fmt.Sprintf("configuration %s, SHA-256 %s", d.setup.path, *d.setup.digest.Load())}
 	if d.upgrade.predecessor != nil {
 		line.Detail += "; takes over from another process"

@@ -288,7 +288,7 @@ func (d *daemon) look(ctx context.Context) error {
 	if p.Halted() {
 		return p.Assert(ctx)
 	}
-	if err := d.audit.Add(audit.Line{By: "blockd", Action: audit.SnapshotHalt, Subject: channel, Why: found.String(), Detail: fmt.Sprintf("sequence %d", newest)}); err != nil {
+	if err := d.audit.Add(audit.Line{By: audit.Author(audit.Daemon, "blockd"), Action: audit.SnapshotHalt, Subject: channel, Why: found.String(), Detail: fmt.Sprintf("sequence %d", newest)}); err != nil {
 		return err
 	}
 	to, err := p.Halt(ctx, time.Now().Add(snapshot.DefaultHalt))

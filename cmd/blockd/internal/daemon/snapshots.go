@@ -13,6 +13,7 @@ import (
 	"blockd/cmd/blockd/internal/version"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/records/audit"
 	"blockd/reload"
 	"blockd/sources/snapshot"
 )
@@ -125,7 +126,7 @@ func (d *daemon) followSnapshots(ctx context.Context) error {
 			d.lists.Replaced()
 			continue
 		}
-		d.reread(ctx, "the fleet's publisher")
+		d.reread(ctx, audit.Author(audit.Daemon, "the fleet's publisher"))
 	}
 }
 

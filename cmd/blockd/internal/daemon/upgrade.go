@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"blockd/cmd/blockd/internal/upgrade"
+	"blockd/records/audit"
 )
 
 // Program is what SIGUSR2 starts beside this process, to take over from it.
@@ -149,7 +150,7 @@ func (d *daemon) signalled(ctx context.Context, s os.Signal, systemd supervisor)
 		d.upgradeNow(ctx)
 		d.setup.turn.Unlock()
 	} else {
-		d.reread(ctx, "SIGHUP")
+		d.reread(ctx, audit.Author(audit.Daemon, "SIGHUP"))
 	}
 	systemd.ready()
 }
