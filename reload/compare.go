@@ -121,6 +121,8 @@ func (l List) compare(was, is int) *lists.FileError {
 		return &lists.FileError{Class: c, Err: fmt.Errorf(format, args...)}
 	}
 	switch {
+	case is < was && l.Signed != nil:
+		return nil
 	case is == 0 && was > 0:
 		if l.AllowEmpty {
 			return nil

@@ -460,3 +460,38 @@ func TestAFileThatIsWritten(t *testing.T) {
 	d.waitUnlisted("x@old.example")
 	d.waitWell()
 }
+
+// TestListsOfASignedSequence: what is not in them any more is gone, and what an operator has chosen is taken as it is; anything else
+// is judged as ever.
+func TestListsOfASignedSequence(t *testing.T) {
+	for _, tt := range []struct {
+		rule    string
+		chosen  bool
+		entries int
+		acts    bool
+	}{
+		{"a removal", false, 3, true},
+		{"all is gone", false, 0, true},
+		{"a new sequence of ten times as much", false, 12_000, false},
+		{"what was chosen", true, 12_000, true},
+	} {
+		t.Run(tt.rule, func(t *testing.T) {
+			d := newDaemon(t, map[string]string{"a.txt": numbered(0, 1000), "b.txt": "always.example\n"})
+			a, chosen := &d.settings.Lists[0], false
+			a.MaxShrink, a.MaxGrow, a.Signed = 0.5, 10, func() bool { return chosen }
+			d.open()
+			d.write("a.txt", numbered(0, tt.entries))
+			if tt.chosen {
+				d.look(t.Context(), true)
+				d.serves("before it is chosen", "!x@n1001.example")
+				chosen = true // and no file changes
+			}
+			d.look(t.Context(), false)
+			d.serves("all that is signed", map[bool]string{true: "!", false: ""}[tt.acts && tt.entries < 1000]+"x@n999.example",
+				map[bool]string{true: "", false: "!"}[tt.acts && tt.entries > 1000]+"x@n1001.example")
+			if got := len(d.Status().Problems) == 0; got != tt.acts {
+				t.Errorf("problems %q", d.Status().Problems)
+			}
+		})
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"blockd/lists"
 )
 
 // state is what the loop does between two looks at the lists.
@@ -213,7 +215,9 @@ func (r *Reloader) decide(ctx context.Context) (outcome, []problem) {
 		return adopted, nil
 	case asBefore && slices.ContainsFunc(r.young, func(p problem) bool { return began.Before(p.rests()) }):
 		return same, r.young
-	case asBefore && r.told(v.faults) && len(r.young) == 0:
+	case asBefore && r.told(v.faults) && len(r.young) == 0 && !slices.ContainsFunc(r.problems, func(p problem) bool {
+		return acceptable(p.class) && p.class != lists.Correspondents && r.isMeant(p.list) // by now
+	}):
 		return same, r.problems
 	case r.rests(began) && slices.Equal(v.contents, r.failedOn):
 		return same, r.problems

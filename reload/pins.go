@@ -190,10 +190,14 @@ func (r *Reloader) showPins() {
 	r.mu.Unlock()
 }
 
-// isMeant reports whether an operator has said what the list is to hold: no size, age or share speaks against that.
+// isMeant reports whether an operator has said what the list is to hold, on this machine or on all of a fleet: no size, age or share
+// speaks against that.
 func (r *Reloader) isMeant(list string) bool {
-	_, pinned := r.pins[list]
-	return pinned || r.acts[list] != ""
+	if _, pinned := r.pins[list]; pinned || r.acts[list] != "" {
+		return true
+	}
+	signed := listsByName(r.settings.Lists)[list].Signed
+	return signed != nil && signed()
 }
 
 // effective makes of what the files hold what is to serve: pinned lists have their sources from what is kept.

@@ -52,8 +52,10 @@ func printFleet(w io.Writer, v httpapi.FleetView) error {
 		if r.Channel != "" {
 			sequence = strconv.FormatInt(r.Sequence, 10)
 			lag = (time.Duration(r.Lag) * time.Second).String()
-			if r.Pinned > 0 {
+			if r.Pinned > 0 && r.Pinned == r.Sequence {
 				sequence += " (pinned)"
+			} else if r.Pinned > 0 {
+				sequence += fmt.Sprintf(" (pinned to %d)", r.Pinned)
 			} else if r.Sequence < r.Newest {
 				sequence += fmt.Sprintf(" of %d", r.Newest)
 			}

@@ -251,7 +251,11 @@ func (n *Node) At(ctx context.Context, now time.Time) error {
 	if err != nil && ctx.Err() == nil {
 		n.counters.refused(reasonOf(err))
 	}
+	before := n.Status()
 	n.note(err)
+	if now := n.Status(); now.Chosen && !before.Chosen && now.Sequence > 0 && n.Changed != nil {
+		n.Changed(n.current) // it is another one for the gate
+	}
 	return err
 }
 

@@ -68,6 +68,8 @@ type Published struct {
 	Stages                  []Stage
 	Eases                   bool // nobody is refused because of it who was not refused before: it is in one stage
 	Lifted                  bool // a halt has ended
+
+	again int64 // the sequence that is published again; 0 = none
 }
 
 // Publisher writes the files of a channel. It is for one goroutine.
@@ -254,7 +256,7 @@ func (p *Publisher) PublishChanges(ctx context.Context, c Content) (*Published, 
 	}
 	if Stands(p.Folder) && p.last != nil {
 		if p.aging() {
-			return p.renewed(ctx, &Published{Entries: p.last.entries()})
+			return p.renewed(ctx, &Published{Entries: p.last.entries(), again: p.last.Again()})
 		}
 		return nil, ErrStands
 	}
@@ -300,7 +302,7 @@ func (p *Publisher) Again(ctx context.Context, sequence int64, now bool) (*Publi
 	if err := durable.WriteFile(p.path(againFile), nil, 0o640); err != nil {
 		return nil, err
 	}
-	m, told := *old, &Published{Entries: old.entries()}
+	m, told := *old, &Published{Entries: old.entries(), again: sequence}
 	return told, p.publish(ctx, &m, told, now)
 }
 
@@ -317,7 +319,10 @@ func (p *Publisher) publish(ctx context.Context, m *Manifest, told *Published, n
 	}
 	at := time.Now()
 	m.Created, m.Expires = at.Unix(), at.Add(Life).Unix()
-	m.Publisher.Version = p.Version[:min(len(p.Version), maxText)]
+	m.Publisher.Version = p.Version[:min(len(p.Version), maxText-len(againMark)-20)]
+	if told.again > 0 {
+		m.Publisher.Version += againMark + strconv.FormatInt(told.again, 10)
+	}
 	m.Stages = stagesFrom(p.Stages, at, now || told.Eases)
 	if err := m.validate(); err != nil {
 		return fmt.Errorf("not published: %w", err)

@@ -20,6 +20,20 @@ const againFile = "again"
 // back.
 var ErrStands = errors.New("an earlier sequence was published again, and stands: what the lists have goes out with blockd publish")
 
+// againMark stands behind the version of the publisher in the manifest of what a person has published again, before the number that it
+// had: nodes take that as it is, and older ones read no other member than they know.
+const againMark = " again "
+
+// Again is the sequence that a person has published again as this one; 0 = none.
+func (m *Manifest) Again() int64 {
+	_, number, _ := strings.Cut(m.Publisher.Version, againMark)
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // Stands reports whether what a person has published again stands, by the word of a publisher's folder. It takes no lock.
 func Stands(folder string) bool {
 	_, err := os.Lstat(filepath.Join(folder, againFile))

@@ -21,6 +21,7 @@ type Status struct {
 	Seen      int64     // the highest that was verified
 	Pinned    int64     // the sequence that it stays at; 0 = it follows
 	ByChannel bool      // that is the pin of the channel
+	Chosen    bool      // an operator has chosen what is in force: by a pin, a halt, or by publishing it again
 	Confirmed time.Time // when a store last gave what the keys have signed; zero = not since the start
 	Fresh     int64     // when the newest latest.json that was verified was made; 0 = none was
 	Reason    Reason    // of Error
@@ -48,6 +49,7 @@ func (n *Node) note(err error) {
 	defer n.mu.Unlock()
 	s := &n.status
 	s.Seen, s.Pinned, s.ByChannel, s.Reason, s.Error = n.state.Highest, n.pinned(), false, "", ""
+	s.Chosen = n.pinned() > 0 || n.pin != nil || n.current != nil && n.current.Again() > 0
 	if n.current != nil {
 		s.Sequence, s.Created = n.current.Sequence, n.current.Created
 		s.Fresh = max(s.Fresh, s.Created)

@@ -159,6 +159,7 @@ func (n *Node) install(ctx context.Context, m *Manifest) error {
 		entries += l.Entries
 	}
 	n.Log.Info("snapshot taken", "channel", n.Channel, "sequence", m.Sequence, "lists", len(m.Lists), "entries", entries, "fetched", f.octets.Load(), "seconds", time.Since(began).Seconds())
+	n.note(nil) // whoever looks now is to know it
 	if n.Changed != nil {
 		n.Changed(m)
 	}

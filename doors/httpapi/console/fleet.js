@@ -13,7 +13,7 @@ const percent = (part, whole) => (whole > 0 ? `${(100 * part / whole).toFixed(2)
 const sequence = (node) => {
   if (!node.channel) return '–';
   const text = node.sequence < node.newest ? `${node.sequence ?? 0} of ${node.newest}` : `${node.sequence ?? 0}`;
-  return [html('span', { class: 'whole' }, text), node.canary && [' ', badge('', 'canary')], node.pinned > 0 && [' ', badge('warn', 'pinned')]];
+  return [html('span', { class: 'whole' }, text), node.canary && [' ', badge('', 'canary')], node.pinned > 0 && [' ', badge('warn', node.pinned === node.sequence ? 'pinned' : `pinned to ${node.pinned}`)]];
 };
 
 const live = (node) => (node.live_revision || node.live_up ? [`${node.live_revision ?? 0}`, !node.live_up && [' ', badge('bad', 'away')]] : '–');

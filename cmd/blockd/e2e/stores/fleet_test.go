@@ -134,3 +134,49 @@ func TestFleetCarriesEntriesOfRecipients(t *testing.T) {
 		}
 	}
 }
+
+// A list that did harm can be taken back on a node that knows of nothing but its refusals: by a halt, by a removal, and by publishing
+// again what was before.
+func TestFleetTakesBack(t *testing.T) {
+	p := e2e.NewPublisher(t, "")
+	many := ""
+	for i := range 1200 {
+		many += fmt.Sprintf("n%d.example\n", i)
+	}
+	spam := filepath.Join(p.Dir, "spam.txt")
+	n := p.Node(t, "mx1.example", "")
+	n.Edit(t, "[index]\n", "[index]\nmax_freed = 0.0\n")
+	n.Start(t)
+	publish := func(text string) {
+		t.Helper()
+		e2e.Replace(t, spam, text)
+		p.Run(t, "compile", "--accept")
+		p.Run(t, "publish", "--now")
+	}
+	acts := func(what string) {
+		t.Helper()
+		testkit.Eventually(t, what+" to act", func() bool { return n.Blocks("someone@n7.example") })
+	}
+	gone := func(what string) {
+		t.Helper()
+		testkit.Eventually(t, what+" to act", func() bool { return !n.Blocks("someone@n7.example") && n.Blocks("someone@bulk.example") })
+		if ready := e2e.Readyz(n); strings.Contains(ready, "list spam") {
+			t.Errorf("%s: %s", what, ready)
+		}
+	}
+	publish("bulk.example\nx@spam.example\n" + many)
+	acts("the bad list")
+	for i := range 40 {
+		e2e.Ask(t, n.SMTP, fmt.Sprintf("s%d@n%d.example", i, i))
+	}
+	p.Run(t, "publish", "halt")
+	gone("a halt")
+	publish("bulk.example\n" + many)
+	acts("what is published after a halt")
+	publish("bulk.example\n")
+	gone("a removal")
+	p.Run(t, "publish", "--again", "3", "--now")
+	acts("what is published again")
+	p.Run(t, "publish", "--again", "1", "--now")
+	gone("what was before the bad list")
+}

@@ -32,6 +32,9 @@ func (c Config) Reload() reload.Settings {
 			MaxFreed:         or(l.MaxFreed, c.Index.MaxFreed),
 			Review:           l.Adopt == "review",
 		}
+		if c.OfFleet(l) {
+			list.Signed = func() bool { return false }
+		}
 		if l.URL != "" {
 			list.Confirmed = l.remote().Checked
 		}

@@ -10,13 +10,16 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"blockd/cmd/blockd/internal/config"
 	"blockd/cmd/blockd/internal/version"
 	"blockd/doors/httpapi"
 	"blockd/records/audit"
+	"blockd/reload"
 	"blockd/sources/roster"
 	"blockd/sources/snapshot"
 )
@@ -29,10 +32,11 @@ type reporting struct {
 	begun time.Time
 
 	mu     sync.Mutex
-	base   roster.Counts // what was counted when the sequence was first seen
-	last   roster.Report // the last one of this node
-	fault  string        // why it could not be told; "" = it was
-	halted string        // why the brake has halted the channel; "" = it has not
+	serves snapshot.Status // of the last sequence of which no list was refused; zero: none yet, since the start
+	base   roster.Counts   // what was counted when the sequence was first seen
+	last   roster.Report   // the last one of this node
+	fault  string          // why it could not be told; "" = it was
+	halted string          // why the brake has halted the channel; "" = it has not
 
 	published newest
 }
@@ -120,9 +124,10 @@ func (d *daemon) report(now time.Time, kept bool) roster.Report {
 	}
 	if d.node != nil {
 		s := d.node.Status()
-		r.Channel, r.Sequence, r.Newest, r.Pinned, r.Canary = d.config.Fleet.Channel, s.Sequence, s.Seen, s.Pinned, d.config.Fleet.Canary
-		if s.Created > 0 {
-			r.Lag = max(0, now.Unix()-s.Created)
+		serves := d.inForce(s, status)
+		r.Channel, r.Sequence, r.Newest, r.Pinned, r.Canary = d.config.Fleet.Channel, serves.Sequence, s.Seen, s.Pinned, d.config.Fleet.Canary
+		if serves.Created > 0 {
+			r.Lag = max(0, now.Unix()-serves.Created)
 		}
 	}
 	if d.shared != nil {
@@ -149,6 +154,19 @@ func (d *daemon) report(now time.Time, kept bool) roster.Report {
 		o.last = r
 	}
 	return r
+}
+
+// inForce is the sequence by which this node answers: what it has taken, unless its gate refuses a list of that.
+func (d *daemon) inForce(taken snapshot.Status, status reload.Status) snapshot.Status {
+	d.roster.mu.Lock()
+	defer d.roster.mu.Unlock()
+	refused := slices.ContainsFunc(d.config.Lists, func(l config.List) bool {
+		return d.config.OfFleet(l) && slices.ContainsFunc(status.Refusals, func(r reload.Refusal) bool { return r.List == l.Name })
+	})
+	if !refused {
+		d.roster.serves = taken
+	}
+	return d.roster.serves
 }
 
 // runReports tells how this node is, until ctx ends.

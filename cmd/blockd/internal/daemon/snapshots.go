@@ -130,7 +130,8 @@ func (d *daemon) followSnapshots(ctx context.Context) error {
 	}
 }
 
-// snapshotConfirmed makes the age of the fleet's lists that of the newest snapshot that was seen.
+// snapshotConfirmed makes the age of the fleet's lists that of the newest snapshot that was seen, and what an operator has chosen of
+// them meant.
 func (d *daemon) snapshotConfirmed(all []reload.List) {
 	if d.node == nil {
 		return
@@ -138,6 +139,7 @@ func (d *daemon) snapshotConfirmed(all []reload.List) {
 	for i, l := range all {
 		if l.Path == snapshot.ListFiles(d.config.FleetFolder(), l.Name) {
 			all[i].Confirmed = func() time.Time { return time.Unix(d.node.Status().Fresh, 0) }
+			all[i].Signed = func() bool { return d.node.Status().Chosen }
 		}
 	}
 }
