@@ -23,15 +23,16 @@ func TestServeNamesItselfAsTheWireAllows(t *testing.T) {
 
 // TestInForce: a node shows the sequence by which it answers, not the one that its gate refuses.
 func TestInForce(t *testing.T) {
-	var d daemon
-	d.config.Index.Path, d.config.Fleet.From = "/x.bdx", "file:///store"
-	d.config.Lists = []config.List{{Name: "spam", Path: snapshot.ListFiles(d.config.FleetFolder(), "spam")}, {Name: "own", Path: "own.txt"}}
+	var o reporting
+	var c config.Config
+	c.Index.Path, c.Fleet.From = "/x.bdx", "file:///store"
+	c.Lists = []config.List{{Name: "spam", Path: snapshot.ListFiles(c.FleetFolder(), "spam")}, {Name: "own", Path: "own.txt"}}
 	refused := func(list string) reload.Status { return reload.Status{Refusals: []reload.Refusal{{List: list}}} }
 	for i, tt := range []struct {
 		taken  int64
 		status reload.Status
 		want   int64
 	}{{1, refused("spam"), 0}, {1, reload.Status{}, 1}, {2, refused("own"), 2}, {3, refused("spam"), 2}, {1, refused("spam"), 2}, {1, reload.Status{}, 1}} {
-		testkit.Equal(t, fmt.Sprint("step ", i), d.inForce(snapshot.Status{Sequence: tt.taken}, tt.status).Sequence, tt.want)
+		testkit.Equal(t, fmt.Sprint("step ", i), o.inForce(c, snapshot.Status{Sequence: tt.taken}, tt.status).Sequence, tt.want)
 	}
 }

@@ -124,7 +124,7 @@ func (d *daemon) report(now time.Time, kept bool) roster.Report {
 	}
 	if d.node != nil {
 		s := d.node.Status()
-		serves := d.inForce(s, status)
+		serves := d.roster.inForce(d.config, s, status)
 		r.Channel, r.Sequence, r.Newest, r.Pinned, r.Canary = d.config.Fleet.Channel, serves.Sequence, s.Seen, s.Pinned, d.config.Fleet.Canary
 		if serves.Created > 0 {
 			r.Lag = max(0, now.Unix()-serves.Created)
@@ -157,16 +157,16 @@ func (d *daemon) report(now time.Time, kept bool) roster.Report {
 }
 
 // inForce is the sequence by which this node answers: what it has taken, unless its gate refuses a list of that.
-func (d *daemon) inForce(taken snapshot.Status, status reload.Status) snapshot.Status {
-	d.roster.mu.Lock()
-	defer d.roster.mu.Unlock()
-	refused := slices.ContainsFunc(d.config.Lists, func(l config.List) bool {
-		return d.config.OfFleet(l) && slices.ContainsFunc(status.Refusals, func(r reload.Refusal) bool { return r.List == l.Name })
+func (o *reporting) inForce(c config.Config, taken snapshot.Status, status reload.Status) snapshot.Status {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	refused := slices.ContainsFunc(c.Lists, func(l config.List) bool {
+		return c.OfFleet(l) && slices.ContainsFunc(status.Refusals, func(r reload.Refusal) bool { return r.List == l.Name })
 	})
 	if !refused {
-		d.roster.serves = taken
+		o.serves = taken
 	}
-	return d.roster.serves
+	return o.serves
 }
 
 // runReports tells how this node is, until ctx ends.
