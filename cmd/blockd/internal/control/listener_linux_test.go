@@ -61,7 +61,9 @@ func TestNoTokenForANeighbour(t *testing.T) {
 			var l net.Listener
 			var err error
 			as(t, tt.uid, func() { l, err = net.Listen("tcp", tt.listen) })
-			if err != nil {
+			if err != nil && strings.HasPrefix(tt.listen, "[::1]") {
+				t.Skip("this machine has no IPv6")
+			} else if err != nil {
 				t.Fatal(err)
 			}
 			heard := make(chan string, 1)

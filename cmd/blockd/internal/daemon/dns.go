@@ -48,7 +48,7 @@ func listenPackets(ctx context.Context, key, address string) (all []net.PacketCo
 		return errors.Join(err, failed)
 	}}
 	for range packetSockets() {
-		p, err := lc.ListenPacket(ctx, "udp", address)
+		p, err := lc.ListenPacket(ctx, family("udp", address), address)
 		if err != nil {
 			for _, p := range all {
 				p.Close()

@@ -89,7 +89,9 @@ func (s *sockets) listenPackets(ctx context.Context, door, key, address string, 
 			return one, nil
 		}
 		if len(bound) > 0 {
-			address = bound[0].Addr().String()
+			_, port, _ := net.SplitHostPort(bound[0].Addr().String())
+			host, _, _ := net.SplitHostPort(address)
+			address = net.JoinHostPort(host, port)
 		}
 		one.packets, err = listenPackets(ctx, key, address)
 		return one, err

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"net"
 	"testing"
 
@@ -31,5 +32,42 @@ func TestSocketsAreHandedOn(t *testing.T) {
 	if l, err := next.listen(t.Context(), "smtps", "smtp.tls_listen", tcp.Addr().String(), ""); err == nil {
 		l[0].Close()
 		t.Error("an address that is taken is opened")
+	}
+}
+
+// The address that is written is the one that is bound: Go opens both families for either of the two that mean any address.
+func TestAnyAddressIsOfItsFamily(t *testing.T) {
+	if l, err := net.Listen("tcp6", "[::1]:0"); err != nil {
+		t.Skip("this machine has no IPv6")
+	} else {
+		l.Close()
+	}
+	for _, tt := range []struct {
+		address   string
+		four, six bool
+	}{{"0.0.0.0:0", true, false}, {"[::ffff:0.0.0.0]:0", true, false}, {"[::]:0", false, true}, {":0", true, true}, {"127.0.0.1:0", true, false}, {"[::1]:0", false, true}} {
+		s := sockets{open: map[place]socket{}}
+		listeners := testkit.Value(s.listen(t.Context(), "dns", "dns.listen", tt.address, ""))(t)
+		packets := testkit.Value(s.listenPackets(t.Context(), "dns", "dns.listen", tt.address, listeners))(t)
+		_, port, _ := net.SplitHostPort(listeners[0].Addr().String())
+		for host, want := range map[string]bool{"127.0.0.1": tt.four, "::1": tt.six} {
+			conn, err := net.Dial("tcp", net.JoinHostPort(host, port))
+			testkit.Equal(t, fmt.Sprintf("%s answers at %s", tt.address, host), err == nil, want)
+			if err == nil {
+				conn.Close()
+			}
+			// Whoever can bind the port is not beside a socket that has it.
+			other, err := net.ListenPacket("udp", net.JoinHostPort(host, port))
+			testkit.Equal(t, fmt.Sprintf("%s has UDP of %s", tt.address, host), err != nil, want)
+			if err == nil {
+				other.Close()
+			}
+		}
+		for _, one := range s.open {
+			one.close()
+		}
+		if len(packets) == 0 {
+			t.Error("no UDP")
+		}
 	}
 }

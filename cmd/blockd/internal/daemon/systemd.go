@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -106,11 +107,23 @@ func listen(ctx context.Context, key, address string) (net.Listener, error) {
 	if strings.HasPrefix(key, "smtp.") || strings.HasPrefix(key, "milter.") {
 		lc.KeepAlive = -1 // each wait in a session has a limit of its own; probes are four system calls a connection
 	}
-	l, err := lc.Listen(ctx, "tcp", address)
+	l, err := lc.Listen(ctx, family("tcp", address), address)
 	if err != nil {
 		return nil, cannotListen(key, address, err)
 	}
 	return l, nil
+}
+
+// family is the network of an address as it is written: 0.0.0.0 is IPv4 and [::] IPv6, where Go opens both for either; no host at all is both.
+func family(network, address string) string {
+	at, err := netip.ParseAddrPort(address)
+	switch {
+	case err != nil || !at.Addr().Unmap().IsUnspecified():
+		return network
+	case at.Addr().Unmap().Is4():
+		return network + "4"
+	}
+	return network + "6"
 }
 
 // cannotListen says in one line why a door cannot be opened.
