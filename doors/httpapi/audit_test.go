@@ -160,7 +160,7 @@ func newChangingFixture(t *testing.T) (f *entryFixture, all map[string]change) {
 	s.Subscriptions = &Subscriptions{All: func() (all SubscriptionList, _ error) { return all, nil }, Change: func(_ context.Context, c SubscriptionChange, before func(SubscriptionList, string, string) error) (SubscriptionChanged, error) {
 		return SubscriptionChanged{List: "far"}, before(SubscriptionList{}, "far", "")
 	}}
-	s.Reload = func(context.Context, string) Reloaded { return Reloaded{} }
+	s.Reload = func(context.Context, string) (Reloaded, error) { return Reloaded{}, nil }
 	key := testkit.Value(receipt.OpenKey(dir))(t)
 	s.Requests = receipt.NewStore(dir, key)
 	var refs [2]string

@@ -335,19 +335,36 @@ func howToForce(path string) string {
 	return "say force=1"
 }
 
-// commitBy is commit by a function of the live entries.
-func (s *Server) commitBy(w http.ResponseWriter, r *http.Request, changes []live.Change, apply func() ([]live.Outcome, error)) (outcomes []live.Outcome, ok bool) {
-	outcomes, err := apply()
+// unlessYielded does what one process alone may, or has the process answer that may do it now: answered. It waits for that one for most;
+// 0 = as long as it takes.
+func (s *Server) unlessYielded(w http.ResponseWriter, r *http.Request, most time.Duration, do func() error) (err error, answered bool) {
+	err = do()
 	for errors.Is(err, live.ErrYielded) && s.settings.Successor != nil && r.Context().Err() == nil {
 		if next := s.settings.Successor(r.Context()); next != nil {
 			w.Header().Set("Connection", "close") // the next request is to go there by itself
 			// The doors here may close before it answers. Cut off, a client could not know whether the change was made.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTimeout)
-			defer cancel()
+			ctx := context.WithoutCancel(r.Context())
+			if most > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, most)
+				defer cancel()
+			}
 			next.ServeHTTP(w, r.WithContext(ctx))
-			return nil, false
+			return nil, true
 		}
+		err = do()
+	}
+	return err, false
+}
+
+// commitBy is commit by a function of the live entries.
+func (s *Server) commitBy(w http.ResponseWriter, r *http.Request, changes []live.Change, apply func() ([]live.Outcome, error)) (outcomes []live.Outcome, ok bool) {
+	err, answered := s.unlessYielded(w, r, requestTimeout, func() (err error) {
 		outcomes, err = apply()
+		return err
+	})
+	if answered {
+		return nil, false
 	}
 	stale, isStale := errors.AsType[*live.RevisionError](err)
 	switch {

@@ -80,7 +80,8 @@ type Settings struct {
 
 	// Reload reads the configuration and all lists again, and waits until they are taken up; nil: there is no such
 	// resource.
-	Reload func(ctx context.Context, by string) Reloaded
+	// The error wraps live.ErrYielded where another process answers in this one's place.
+	Reload func(ctx context.Context, by string) (Reloaded, error)
 
 	// Person is where what is kept about people is; nil: there are no such resources.
 	Person *forget.Places

@@ -51,9 +51,9 @@ func TestBoundTokensHaveAnAnswerOfEachRoute(t *testing.T) {
 	s.Subscriptions = &Subscriptions{}
 	s.Channel = &Channel{}
 	s.Rollup, s.Offer, s.Replay = rollup.New("", nil), &Offer{}, func(context.Context, string, time.Time) (Replay, error) { return Replay{}, nil }
-	s.History, s.Person, s.Events, s.Reload = new(history.Log), new(forget.Places), NewEvents(), func(context.Context, string) Reloaded {
+	s.History, s.Person, s.Events, s.Reload = new(history.Log), new(forget.Places), NewEvents(), func(context.Context, string) (Reloaded, error) {
 		t.Error("a token of an owner reloads")
-		return Reloaded{}
+		return Reloaded{}, nil
 	}
 	f.serve(s)
 	ann, seen := bear(Write, "ann@here.example"), map[string]bool{}

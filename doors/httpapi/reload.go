@@ -37,9 +37,18 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	answer := s.settings.Reload(r.Context(), s.callerOf(r).author(v["author"], r))
-	if r.Context().Err() != nil {
-		return // nobody listens
+	var answer Reloaded
+	err, answered := s.unlessYielded(w, r, 0, func() (err error) {
+		answer, err = s.settings.Reload(r.Context(), s.callerOf(r).author(v["author"], r))
+		return err
+	})
+	switch {
+	case answered, r.Context().Err() != nil: // then nobody listens
+		return
+	case err != nil:
+		w.Header().Set("Retry-After", "1")
+		fail(w, http.StatusServiceUnavailable, "another process has just taken over; ask again")
+		return
 	}
 	_ = control.SetWriteDeadline(time.Now().Add(requestTimeout))
 	send(w, http.StatusOK, typeJSON, answer)
@@ -50,6 +59,6 @@ func describeReload(d *document) *huma.Operation {
 		Description: "The answer comes when they are taken up. A configuration with a fault changes nothing.",
 		Parameters:  []*huma.Param{parameter("author", "who asks, for the audit journal", "")},
 		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, Reloaded{})}}}
-	d.problems(op, http.StatusBadRequest)
+	d.problems(op, http.StatusBadRequest, http.StatusServiceUnavailable)
 	return op
 }

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -245,6 +246,64 @@ func TestUpgradeThatFails(t *testing.T) {
 	if _, body := d.Get("/readyz"); body != "ok\n" {
 		t.Errorf("/readyz after an upgrade: %q", body)
 	}
+}
+
+// TestReloadsAtOnce holds that whoever asks for a reload while another process takes over hears what came of it, by the command and
+// over HTTP, and that a file which is written meanwhile is taken up after SIGHUP.
+func TestReloadsAtOnce(t *testing.T) {
+	list := func(n int) string { return fmt.Sprintf("[[list]]\nname = \"more%d\"\npath = \"more%d.txt\"\n", n, n) }
+	files := map[string]string{}
+	for n := range 12 {
+		files[fmt.Sprintf("more%d.txt", n)] = fmt.Sprintf("more%d.example\n", n)
+	}
+	d := e2e.Serve(t, e2e.Setup{Lists: list(0), Files: files})
+	config := string(testkit.Read(t, d.Path("config.toml")))
+	add := func(n int) {
+		t.Helper()
+		config += list(n)
+		testkit.Must(t, durable.WriteFile(d.Path("config.toml"), []byte(config), 0o644))
+	}
+	for n := 1; n <= 5; n++ {
+		add(n)
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if code, out := d.Reloaded(t); code != 0 {
+					t.Errorf("blockd reload beside others ends with %d and says %q", code, out)
+				}
+			})
+		}
+		all.Wait()
+		testkit.Begins(t, "a sender of the list that was added", e2e.Ask(t, d.SMTP, fmt.Sprintf("a@more%d.example", n)), "550 ")
+	}
+	for n := 6; n < 12; n++ { // another process begins for the reload, and the file changes before SIGHUP
+		var all sync.WaitGroup
+		add(n)
+		all.Go(func() { d.Reloaded(t) })
+		n++
+		add(n)
+		testkit.Must(t, d.Cmd.Process.Signal(syscall.SIGHUP))
+		all.Wait()
+		testkit.Eventually(t, "what was in the file at SIGHUP", func() bool { return strings.HasPrefix(e2e.Ask(t, d.SMTP, fmt.Sprintf("a@more%d.example", n)), "550 ") })
+	}
+}
+
+// TestTheEndOfASuccessorIsNoSilence holds that a process without an init system does not live on for its sessions when nobody answers any
+// more: who watches it could begin no other one.
+func TestTheEndOfASuccessorIsNoSilence(t *testing.T) {
+	d := e2e.Serve(t, e2e.Setup{SMTP: "drain_timeout = \"1h\"\n", Files: map[string]string{"bad.txt": "bulk.example\n"}, Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n"})
+	open, idle := e2e.DialTalk(t, d.SMTP), e2e.DialTalk(t, d.SMTP)
+	open.Command("EHLO client.there.example")
+	open.Command("MAIL FROM:<friend@there.example>")
+	d.Upgraded(t)
+	testkit.Begins(t, "a session of the former process goes on", open.Command("RCPT TO:<you@here.example>"), "250 ")
+	testkit.Must(t, syscall.Kill(d.Newest(t), syscall.SIGKILL))
+	testkit.Begins(t, "an idle session of the former process", idle.Reply(), "421 ")
+	if err := <-d.Ended; err == nil {
+		t.Error("the former process says that all is well")
+	}
+	d.Ended <- nil // it was to end
+	testkit.Has(t, d.Log.String(), "the process that had taken over has ended, and this one with it")
 }
 
 // TestUpgradesOneAfterTheOther holds that processes which still have sessions do not become more without end, and that the

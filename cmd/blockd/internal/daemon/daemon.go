@@ -148,7 +148,7 @@ func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path st
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	d.audit = c.Journal()
-	d.upgrade.program, d.upgrade.stopped = program, stopped
+	d.upgrade.program, d.upgrade.stopped, d.upgrade.orphaned = program, stopped, make(chan struct{})
 	d.upgrade.began, _ = os.Stat(program.Path) // if that fails, SIGUSR2 says why
 	defer d.close()
 	if err := d.inheritSockets(); err != nil {
@@ -187,7 +187,13 @@ func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path st
 	}
 	started(Started{d.smtp.listeners, d.http.listeners, d.lists.Status()})
 	d.begin(ctx, g, signals)
-	err = g.Wait()
+	ended := make(chan error, 1)
+	go func() { ended <- g.Wait() }()
+	select {
+	case err = <-ended:
+	case <-d.upgrade.orphaned:
+		err = errOrphaned
+	}
 	d.repeats.Flush(d.log, d.past.Add) // written by past.Close
 	d.upgrade.farewell(d)
 	if err != nil {
@@ -216,6 +222,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 			endSMTP()
 			return nil
 		})
+		g.Go(func() error { return d.upgrade.outlive(last, ctx) })
 	}
 	systemd := supervisor{d.log}
 	go systemd.watch(last, func() {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"blockd/cmd/blockd/internal/upgrade"
 	"blockd/doors/httpapi"
 	"blockd/index"
+	"blockd/index/live"
 	"blockd/mail/addr"
 	"blockd/policy"
 	"blockd/policy/verdict"
@@ -53,19 +55,19 @@ func (d *daemon) serving() httpapi.Serving {
 
 // reread reads the configuration, and all lists, and returns when they are taken up or ctx ends. A configuration with
 // a fault changes nothing, and its faults are problems of /readyz until a good one is read; the lists are read all the same.
-func (d *daemon) reread(ctx context.Context, by string) (answer httpapi.Reloaded) {
+// The error wraps live.ErrYielded where another process has taken over meanwhile, which is to be asked then.
+func (d *daemon) reread(ctx context.Context, by string) (answer httpapi.Reloaded, err error) {
 	d.setup.turn.Lock()
 	defer d.setup.turn.Unlock()
-	return d.takeUp(ctx, by)
+	if _, to := d.upgrade.hasYielded(); to != nil {
+		return answer, fmt.Errorf("another process has taken over: %w", live.ErrYielded)
+	}
+	return d.takeUp(ctx, by), nil
 }
 
-// takeUp is reread for a caller that holds d.setup.turn.
+// takeUp is reread for a caller that holds d.setup.turn, while no other process has taken over.
 func (d *daemon) takeUp(ctx context.Context, by string) (answer httpapi.Reloaded) {
 	answer = httpapi.Reloaded{Faults: []string{}, Keys: []string{}, Lists: []string{}}
-	if _, to := d.upgrade.hasYielded(); to != nil {
-		answer.Faults = append(answer.Faults, "another process has taken over; ask it")
-		return answer
-	}
 	c, changes, err := config.Reread(d.setup.path, d.setup.running)
 	if err == nil && len(changes.Beyond) > 0 {
 		var said []string

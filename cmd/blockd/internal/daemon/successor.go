@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"os"
 	"time"
 )
 
@@ -93,6 +95,41 @@ const (
 	listsEvery  = 500 * time.Millisecond
 	tellEvery   = 2 * time.Second
 )
+
+// errOrphaned is how a process ends that was taken over from, and whose successor has ended before it.
+var errOrphaned = errors.New("the process that had taken over has ended, and this one with it")
+
+// orphanGrace is how long sessions may take to end where nobody answers new clients any more.
+const orphanGrace = 2 * time.Second
+
+// outlive returns errOrphaned when all processes that have taken over have ended and this one still ends its sessions: its listeners are
+// gone, and whoever watches it, be it a container's restart policy or runit, can begin anew only when it has ended. It returns nil with
+// last or stop. An init system that knows which process is the main one sees to that by itself.
+func (u *upgrading) outlive(last, stop context.Context) error {
+	_, to := u.hasYielded()
+	if supervised() {
+		return nil
+	}
+	tick := time.NewTicker(retireEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-last.Done():
+			return nil
+		case <-stop.Done():
+			return nil
+		case <-tick.C:
+		}
+		ended, failed := to.Ended()
+		if !ended || len(childrenOf(os.Getpid())) > 0 { // or another one has taken over from it
+			continue
+		}
+		if failed != nil { // else somebody has told it to stop: sessions have the time of a stop
+			time.AfterFunc(orphanGrace, func() { close(u.orphaned) })
+		}
+		return errOrphaned
+	}
+}
 
 // keepUp follows what the successor does for as long as sessions of this process last.
 func (u *upgrading) keepUp(d *daemon) func(context.Context) error {

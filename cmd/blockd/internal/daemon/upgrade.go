@@ -30,6 +30,7 @@ type upgrading struct {
 	parent      int                  // its number
 	arrivals    map[string]*arrivals // connections of the predecessor, by doors; made before the doors are run
 	handedOver  func()               // ends the doors
+	orphaned    chan struct{}        // closed when nobody answers any more, and what is left of this process is not waited for
 	stopped     stopped
 
 	// What one process alone may have at a time. These parts may be run again after their end.
@@ -140,17 +141,25 @@ func (u *upgrading) replaced() bool {
 // signalled does what a signal asks for. SIGHUP after the program was replaced, as a package does it, upgrades: the new
 // one reads the configuration too. A process that was taken over from hands signals on.
 func (d *daemon) signalled(ctx context.Context, s os.Signal, systemd supervisor) {
-	if _, to := d.upgrade.hasYielded(); to != nil {
-		to.Signal(s)
+	handOn := func() bool {
+		_, to := d.upgrade.hasYielded()
+		if to != nil {
+			to.Signal(s)
+		}
+		return to != nil
+	}
+	if handOn() {
 		return
 	}
 	systemd.reloading()
 	if s == syscall.SIGUSR2 || d.upgrade.replaced() {
 		d.setup.turn.Lock()
-		d.upgradeNow(ctx)
+		if !handOn() { // it may have waited for a reload that has had another process take over
+			d.upgradeNow(ctx)
+		}
 		d.setup.turn.Unlock()
-	} else {
-		d.reread(ctx, audit.Author(audit.Daemon, "SIGHUP"))
+	} else if _, err := d.reread(ctx, audit.Author(audit.Daemon, "SIGHUP")); err != nil {
+		handOn()
 	}
 	systemd.ready()
 }

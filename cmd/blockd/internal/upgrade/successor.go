@@ -88,6 +88,16 @@ func (s *Successor) Wait() error {
 	return nil
 }
 
+// Ended reports whether it has ended, with the error of Wait.
+func (s *Successor) Ended() (ended bool, err error) {
+	select {
+	case <-s.ended:
+		return true, s.Wait()
+	default:
+		return false, nil
+	}
+}
+
 // PID is its process number.
 func (s *Successor) PID() int { return s.cmd.Process.Pid }
 
