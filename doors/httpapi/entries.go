@@ -335,12 +335,12 @@ func howToForce(path string) string {
 	return "say force=1"
 }
 
-// unlessYielded does what one process alone may, or has the process answer that may do it now: answered. It waits for that one for most;
+// unlessYielded does what one process alone may, or has the process answer that may do it now (Settings.Successor): answered. It waits for that one for most;
 // 0 = as long as it takes.
-func (s *Server) unlessYielded(w http.ResponseWriter, r *http.Request, most time.Duration, do func() error) (err error, answered bool) {
+func unlessYielded(w http.ResponseWriter, r *http.Request, successor func(context.Context) http.Handler, most time.Duration, do func() error) (err error, answered bool) {
 	err = do()
-	for errors.Is(err, live.ErrYielded) && s.settings.Successor != nil && r.Context().Err() == nil {
-		if next := s.settings.Successor(r.Context()); next != nil {
+	for errors.Is(err, live.ErrYielded) && successor != nil && r.Context().Err() == nil {
+		if next := successor(r.Context()); next != nil {
 			w.Header().Set("Connection", "close") // the next request is to go there by itself
 			// The doors here may close before it answers. Cut off, a client could not know whether the change was made.
 			ctx := context.WithoutCancel(r.Context())
@@ -359,7 +359,7 @@ func (s *Server) unlessYielded(w http.ResponseWriter, r *http.Request, most time
 
 // commitBy is commit by a function of the live entries.
 func (s *Server) commitBy(w http.ResponseWriter, r *http.Request, changes []live.Change, apply func() ([]live.Outcome, error)) (outcomes []live.Outcome, ok bool) {
-	err, answered := s.unlessYielded(w, r, requestTimeout, func() (err error) {
+	err, answered := unlessYielded(w, r, s.settings.Successor, requestTimeout, func() (err error) {
 		outcomes, err = apply()
 		return err
 	})

@@ -38,7 +38,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var answer Reloaded
-	err, answered := s.unlessYielded(w, r, 0, func() (err error) {
+	err, answered := unlessYielded(w, r, s.settings.Successor, 0, func() (err error) {
 		answer, err = s.settings.Reload(r.Context(), s.callerOf(r).author(v["author"], r))
 		return err
 	})
