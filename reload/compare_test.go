@@ -495,3 +495,31 @@ func TestListsOfASignedSequence(t *testing.T) {
 		})
 	}
 }
+
+// TestAFileThatComes to a list and is bad, or refused by the gate, is left out; the rest of the list and other lists act.
+func TestAFileThatComes(t *testing.T) {
+	for rule, text := range map[string]string{"html": "<!DOCTYPE html><html></html>\n", "grown": numbered(5000, 12_000)} {
+		t.Run(rule, func(t *testing.T) {
+			d := newDaemon(t, map[string]string{"a.txt": "", "b.txt": "b0.example\n"})
+			a := &d.settings.Lists[0]
+			a.Path, a.MaxGrow = d.path("lists/*.txt"), 10
+			d.write("lists/1.txt", numbered(0, 1000))
+			d.open()
+			d.write("lists/2.txt", text)
+			for i := range 2 {
+				d.write("b.txt", fmt.Sprintf("b%d.example\n", i))
+				d.look(t.Context(), true)
+				d.serves("with a bad file", "x@n7.example", "!x@n6000.example", fmt.Sprintf("x@b%d.example", i))
+			}
+			if p := d.Status().Problems; len(p) == 0 || !strings.Contains(p[0], rule) {
+				t.Errorf("problems %q", p)
+			}
+			d.write("lists/2.txt", "more.example\n")
+			d.look(t.Context(), true)
+			d.serves("in order", "x@more.example", "x@n7.example")
+			if p := d.Status().Problems; len(p) > 0 {
+				t.Errorf("problems %q", p)
+			}
+		})
+	}
+}

@@ -243,7 +243,7 @@ func (r *Reloader) contentOf(l List, table []index.ListInfo, lacks lacking) (c k
 			continue
 		}
 		f := kept.File{Path: []byte(row.Source.Path), Hash: hex.EncodeToString(row.Summary.Hash[:]), Entries: row.Entries()}
-		f.Segment = kept.SegmentOf(row.Summary.Hash, l.Settings)
+		f.Segment = kept.SegmentOf(row.Summary.Hash, l.source(row.Source.Path).Settings)
 		for _, held := range pin.Content {
 			if held.Hash == f.Hash && string(held.Path) == row.Source.Path {
 				f.Segment = held.Segment

@@ -314,3 +314,71 @@ func TestAdoptionAgainstVeryManyCorrespondents(t *testing.T) {
 	d.want("taken back", "old.test")
 	testkit.EqualSlices(t, "problems: after the list was taken back", d.Status().Problems, nil)
 }
+
+// owned reports whether an owner blocks the domain for himself.
+func (d *daemon) owned(owner, domain string) bool {
+	d.t.Helper()
+	q := index.OwnedQuestion{Sender: testkit.Value(addr.Parse("x@" + domain))(d.t)}
+	q.Owners[0] = testkit.Value(addr.ParseOwner(owner))(d.t)
+	found := testkit.Value(d.Live().LookupOwned(nil, &q, time.Now()))(d.t)
+	return len(found) > 0
+}
+
+// TestOwnersFolder: what one owner's file is keeps no other owner's changes away, and such a list is kept and taken back as any.
+func TestOwnersFolder(t *testing.T) {
+	for _, tt := range []struct {
+		rule string
+		bad  func(d *daemon)
+		told string // "": it is no fault
+	}{
+		{"what an editor leaves", func(d *daemon) { d.write("users/anna@here.example~", "old.test\n") }, "owner: the name of the file is no owner"},
+		{"no name of an owner", func(d *daemon) { d.write("users/a b@", "old.test\n") }, "owner: the name of the file is no owner"},
+		{"an error page", func(d *daemon) { d.write("users/carl@here.example", "<!DOCTYPE html><html><body>no</body></html>\n") }, "carl@here.example: html"},
+		{"an error page in the place of a list", func(d *daemon) { d.write("users/anna@here.example", "<!DOCTYPE html><html><body>no</body></html>\n") }, "anna@here.example: html"},
+		{"a dangling link", func(d *daemon) { d.symlink("nowhere", "users/carl@here.example") }, "carl@here.example: missing"},
+		{"a link to itself", func(d *daemon) { d.symlink("carl@here.example", "users/carl@here.example") }, "carl@here.example: symlink"},
+		{"a folder", func(d *daemon) { d.mkdir("users/carl@here.example") }, "carl@here.example: directory"},
+		{"nonsense", func(d *daemon) { d.write("users/carl@here.example", "one two\n") }, "carl@here.example: only-errors"},
+		{"torn", func(d *daemon) { d.write("users/carl@here.example", packed(d.t, numbered(0, 50))[:40]) }, "carl@here.example: "},
+		{"one that has gone", func(d *daemon) { d.remove("users/anna@here.example") }, ""},
+		{"a long one that is empty", func(d *daemon) { d.write("users/dora@here.example", "") }, "dora@here.example: empty: no entry is left of 300"},
+	} {
+		for _, from := range []uint64{0, 1} { // keys from which on a change is an update in memory
+			t.Run(fmt.Sprint(tt.rule, "/updates from ", from), func(t *testing.T) {
+				d := newDaemon(t, map[string]string{"a.txt": "", "b.txt": "b0.test\n"})
+				store := keeping(d)
+				d.write("users/anna@here.example", "old.test\n")
+				d.write("users/bert@here.example", "old.test\n")
+				d.write("users/dora@here.example", numbered(0, 300))
+				l := &d.settings.Lists[0]
+				l.Path, l.Named, l.MaxShrink, l.Settings.PerRecipient, d.settings.updateFrom = d.path("users/*"), true, 0.5, true, from
+				d.open()
+				for round, domain := range []string{"new.test", "newer.test"} { // the fault comes with a change, and stays
+					if round == 0 {
+						tt.bad(d)
+					}
+					d.write("users/bert@here.example", domain+"\n")
+					d.write("b.txt", domain+"\n")
+					d.lookOnce()
+					if !d.owned("bert@here.example", domain) || !d.listed("x@"+domain) || !d.owned("dora@here.example", "n7.example") {
+						t.Fatalf("%s does not act: %v\n%s", domain, d.Status().Problems, d.log)
+					}
+				}
+				if anna := d.owned("anna@here.example", "old.test"); anna == strings.Contains(tt.rule, "gone") {
+					t.Errorf("Anna's entry acts: %v", anna)
+				}
+				problems := strings.Join(d.Status().Problems, "\n")
+				if testkit.Has(t, problems, tt.told); (problems == "") != (tt.told == "") || strings.Contains(problems, "\n") {
+					t.Errorf("problems %q, want %q", problems, tt.told)
+				}
+				testkit.Equal(t, "warnings\n"+d.log.String(), d.count("level=WARN"), 0)
+
+				testkit.Value(store.Rollback(t.Context(), "a", "", kept.Who{By: "anna"}, time.Now(), noRecord))(t)
+				d.lookOnce()
+				if !d.owned("bert@here.example", "new.test") || d.owned("bert@here.example", "newer.test") {
+					t.Errorf("not taken back: %v\n%s", d.Status().Problems, d.log)
+				}
+			})
+		}
+	}
+}

@@ -83,7 +83,9 @@ func PinnedSources(all []List, pins []kept.Pin, store *kept.Store) (sources []in
 
 // keptSource is a file of the list as it was kept.
 func (l List) keptSource(f kept.File, store *kept.Store) index.Source {
-	return index.Source{List: l.Name, Path: string(f.Path), Settings: l.Settings, Mode: l.Mode, Optional: l.Optional, Exceptions: l.Exceptions, Kept: store.Whole(f)}
+	s := l.source(string(f.Path))
+	s.Kept = store.Whole(f)
+	return s
 }
 
 // isGlob reports whether the list's path is a pattern: it has a sign of one, and no file has
