@@ -158,6 +158,9 @@ func (r *Reloader) look(ctx context.Context, forced bool) (next state, err error
 				done <- swapped
 			}
 			r.askers = nil
+			r.mu.Lock()
+			r.status.looked = r.status.LastAttempt
+			r.mu.Unlock()
 		}
 	}()
 	out, problems := r.decide(ctx)

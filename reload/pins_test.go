@@ -382,3 +382,58 @@ func TestOwnersFolder(t *testing.T) {
 		}
 	}
 }
+
+// TestAdoptedServes: that a list follows its file again is said when it does so, and not where its file is missing, bad or refused.
+func TestAdoptedServes(t *testing.T) {
+	for _, tt := range []struct {
+		rule, told string
+		change     func(d *daemon)
+	}{
+		{"in order", "", func(d *daemon) { d.write("a.txt", "newer.test\n") }},
+		{"as it was", "", func(*daemon) {}},
+		{"an error page", "it does not serve: list a: ", func(d *daemon) { d.write("a.txt", "<!DOCTYPE html><html></html>\n") }},
+		{"missing", "it does not serve: list a: ", func(d *daemon) { d.remove("a.txt") }},
+	} {
+		t.Run(tt.rule, func(t *testing.T) {
+			d := newDaemon(t, map[string]string{"a.txt": "old.test\n", "b.txt": "b.test\n"})
+			store, begun, going := keeping(d), make(chan struct{}, 9), make(chan struct{})
+			d.open()
+			d.write("a.txt", "new.test\n")
+			d.lookOnce()
+			testkit.Value(store.Rollback(t.Context(), "a", "", kept.Who{By: "anna"}, time.Now(), noRecord))(t)
+			tt.change(d)
+			d.lookOnce()
+			d.want("rolled back", "old.test")
+			gone := Adoptable(t.Context(), d.settings.Lists[0])
+			testkit.Equal(t, "nothing to adopt", gone != nil, tt.rule == "missing")
+			d.Reloader.settings.Build = func(ctx context.Context, path string, sources []index.Source, o index.Options, _ bool) (*index.Draft, error) {
+				begun <- struct{}{}
+				<-going
+				return index.Build(ctx, path, sources, o)
+			}
+			testkit.Value(store.Adopt(t.Context(), "a", "", false, kept.Who{}, time.Now(), func(string) error { return nil }))(t)
+			d.start()
+			said := make(chan error, 1)
+			go func() { said <- d.Pinned(t.Context(), "a") }()
+			if tt.rule != "missing" { // then nothing is built
+				<-begun
+				d.want("while it is built", "old.test")
+				select {
+				case err := <-said:
+					t.Errorf("said before it serves: %v", err)
+				default:
+				}
+			}
+			close(going)
+			err := <-said
+			switch {
+			case tt.told == "" && err != nil, tt.told != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.told)):
+				t.Errorf("said %v, want %q", err, tt.told)
+			case tt.told == "":
+				d.want("adopted", map[string]string{"in order": "newer.test", "as it was": "new.test"}[tt.rule])
+			default:
+				d.want("what was there", "old.test")
+			}
+		})
+	}
+}

@@ -176,6 +176,7 @@ func (r *Reloader) claim(ctx context.Context, segment string, p proposed, path s
 
 // Pinned waits until what a list is pinned to serves, or what its file has where it is not pinned, or says why it does not.
 func (r *Reloader) Pinned(ctx context.Context, list string) error {
+	asked := time.Now()
 	r.Replaced()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -187,7 +188,13 @@ func (r *Reloader) Pinned(ctx context.Context, list string) error {
 			return err
 		}
 		k := slices.IndexFunc(pins, func(p kept.Pin) bool { return p.List == list })
-		if k < 0 && i < 0 || k >= 0 && i >= 0 && pins[k].Content.Equal(s.Pins[i].Content) && serves(s.Files, pins[k]) {
+		if k < 0 && i < 0 && !s.looked.Before(asked) { // what the file has was looked at
+			if at := slices.IndexFunc(s.Refusals, func(r Refusal) bool { return r.List == list }); at >= 0 {
+				return errors.New("it does not serve: " + told(s.Refusals[at].Text, s.Refusals[at].Command))
+			}
+			return nil
+		}
+		if k >= 0 && i >= 0 && pins[k].Content.Equal(s.Pins[i].Content) && serves(s.Files, pins[k]) {
 			return nil
 		}
 		select {

@@ -205,7 +205,8 @@ type Status struct {
 	// Pins are the lists that do not follow their files, by their names. Do not change them.
 	Pins []kept.Pin
 
-	pinsFault string // why they cannot be read now
+	pinsFault string    // why they cannot be read now
+	looked    time.Time // when the last look began that has come to an end
 }
 
 // Lacks says how many lists filter where it is not all of them: "13 of 14 lists

@@ -1,7 +1,9 @@
 package reload
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -63,6 +65,21 @@ func (l List) source(path string) index.Source {
 func Sources(all []List) ([]index.Source, error) {
 	sources, faults := expand(all)
 	return sources, errors.Join(errorsOf(faults)...)
+}
+
+// Adoptable says why a list that was rolled back cannot follow its files again: they are not there, or cannot be read. What is in them
+// is judged when they are loaded.
+func Adoptable(ctx context.Context, l List) error {
+	sources, err := Sources([]List{l})
+	for _, s := range sources {
+		if _, bad := lists.HashFile(ctx, s.Path); bad != nil && err == nil && !l.Named && !l.Optional {
+			err = bad
+		}
+	}
+	if err != nil {
+		return &kept.Refused{Text: fmt.Sprintf("list %q stays as it is, for there is nothing to adopt: %v", l.Name, err)}
+	}
+	return nil
 }
 
 // PinnedSources are Sources with what pinned lists are held to in the place of their files.

@@ -24,6 +24,7 @@ import (
 type Undo struct {
 	Kept   *kept.Store
 	Review func(list string) bool                       // whether its loads wait to be adopted
+	Good   func(ctx context.Context, list string) error // why a list cannot follow its files again, before it is to; nil: nobody knows
 	Lists  func() []string                              // that can be taken back
 	Serves func(ctx context.Context, list string) error // waits until what a list is to hold serves
 
@@ -221,6 +222,11 @@ func (s *Server) adopt(w http.ResponseWriter, r *http.Request) {
 	}
 	answered := false
 	pin, err := s.settings.Undo.Kept.Adopt(r.Context(), list, q.If, s.settings.Undo.Review(list), kept.Who{By: q.Author, Why: q.Why}, time.Now(), func(id string) error {
+		if good := s.settings.Undo.Good; good != nil {
+			if err := good(r.Context(), list); err != nil {
+				return err
+			}
+		}
 		if s.record(w, AdoptLine(list, q, id)) {
 			return nil
 		}

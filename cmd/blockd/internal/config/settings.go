@@ -1,6 +1,8 @@
 package config
 
 import (
+	"context"
+
 	"blockd/index/kept"
 	"slices"
 	"time"
@@ -59,6 +61,17 @@ func (c Config) Undoable() (names []string) {
 		}
 	}
 	return names
+}
+
+// Adoptable says why a list that was rolled back cannot follow its files again. What waits of one that is reviewed is kept, whatever
+// its files are.
+func (c Config) Adoptable(ctx context.Context, list string) error {
+	all := c.Reload().Lists
+	i := slices.IndexFunc(all, func(l reload.List) bool { return l.Name == list })
+	if i < 0 || c.Reviews(list) {
+		return nil
+	}
+	return reload.Adoptable(ctx, all[i])
 }
 
 // Reviews reports whether the loads of a list wait to be adopted.

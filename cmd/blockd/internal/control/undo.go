@@ -93,6 +93,9 @@ func Adopt(ctx context.Context, c config.Config, list string, q httpapi.UndoQues
 	}
 	store := c.Kept()
 	pin, err := store.Adopt(ctx, list, q.If, c.Reviews(list), kept.Who{By: q.Author, Why: q.Why}, time.Now(), func(id string) error {
+		if err := c.Adoptable(ctx, list); err != nil {
+			return err
+		}
 		return c.Journal().Add(httpapi.AdoptLine(list, q, id))
 	})
 	return undone(store, list, pin), false, keptError(err)
