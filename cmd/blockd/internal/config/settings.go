@@ -65,7 +65,7 @@ func (c Config) Undoable() (names []string) {
 
 // Adoptable says why a list that was rolled back cannot follow its files again. What waits of one that is reviewed is kept, whatever
 // its files are.
-func (c Config) Adoptable(ctx context.Context, list string) error {
+func Adoptable(ctx context.Context, c Config, list string) error {
 	all := c.Reload().Lists
 	i := slices.IndexFunc(all, func(l reload.List) bool { return l.Name == list })
 	if i < 0 || c.Reviews(list) {

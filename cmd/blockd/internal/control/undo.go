@@ -93,7 +93,7 @@ func Adopt(ctx context.Context, c config.Config, list string, q httpapi.UndoQues
 	}
 	store := c.Kept()
 	pin, err := store.Adopt(ctx, list, q.If, c.Reviews(list), kept.Who{By: q.Author, Why: q.Why}, time.Now(), func(id string) error {
-		if err := c.Adoptable(ctx, list); err != nil {
+		if err := config.Adoptable(ctx, c, list); err != nil {
 			return err
 		}
 		return c.Journal().Add(httpapi.AdoptLine(list, q, id))

@@ -31,7 +31,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 	s.Rollup, s.Replay, s.ListSettings, s.Offer = d.charts, d.replay, d.listSettings, d.offer()
 	s.Subscriptions = &httpapi.Subscriptions{All: d.subscriptions, Change: d.changeSubscription}
 	s.Undo = &httpapi.Undo{Kept: d.kept, Lists: func() []string { return d.setup.now.Load().Undoable() }, Review: func(list string) bool { return d.setup.now.Load().Reviews(list) }, Serves: d.lists.Pinned,
-		Good: func(ctx context.Context, list string) error { return d.setup.now.Load().Adoptable(ctx, list) }, HeldBack: d.lists.HeldBack}
+		Good: func(ctx context.Context, list string) error { return config.Adoptable(ctx, *d.setup.now.Load(), list) }, HeldBack: d.lists.HeldBack}
 	if d.partners != nil {
 		s.Person = d.person()
 	}
