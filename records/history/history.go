@@ -109,9 +109,10 @@ const (
 	// and a fifth of a second at 50,000 decisions a second.
 	maxBuffer = 3 << 19
 
-	// maxOfNetwork bounds what waits of one client's network, so that its flood leaves room for the decisions about others.
-	// Networks are told apart by a keyed hash of so many values.
-	maxOfNetwork = maxBuffer / 4 * 3
+	// maxOfNetwork bounds what waits of one client's network, and maxOfDoor of one door, so that a flood leaves room for the decisions about others.
+	// They are told apart by keyed hashes of so many values.
+	maxOfNetwork = maxBuffer / 8 * 6
+	maxOfDoor    = maxBuffer / 8 * 7
 	mostNetworks = 256
 
 	// At writeFrom octets the buffer is written at once. Fewer wait for writeAfter at

@@ -33,8 +33,8 @@ type Log struct {
 
 	mu      sync.Mutex // of the three below; held for the time of an encoding
 	waiting []byte
-	records uint64               // in waiting
-	held    [mostNetworks]uint32 // octets in waiting, by network
+	records uint64                   // in waiting
+	held    [2 * mostNetworks]uint32 // octets in waiting, by network and then by door
 
 	writing sync.Mutex // of the fields below
 	spare   []byte     // the buffer that is not filled just now
@@ -114,10 +114,10 @@ func (l *Log) Add(r Record) {
 	if l == nil {
 		return
 	}
-	network := maphash.Comparable(l.seed, Network(r.Client)) % mostNetworks
+	network, door := maphash.Comparable(l.seed, Network(r.Client))%mostNetworks, mostNetworks+maphash.String(l.seed, r.Door)%mostNetworks
 	l.mu.Lock()
 	before := len(l.waiting)
-	if before+maxLine > maxBuffer || l.held[network] > maxOfNetwork {
+	if before+maxLine > maxBuffer || l.held[network] > maxOfNetwork || l.held[door] > maxOfDoor {
 		l.mu.Unlock()
 		l.dropped.Add(1)
 		return
@@ -126,6 +126,7 @@ func (l *Log) Add(r Record) {
 	l.records++
 	after := len(l.waiting)
 	l.held[network] += uint32(after - before)
+	l.held[door] += uint32(after - before)
 	l.mu.Unlock()
 	if before == 0 {
 		wake(l.woken)
@@ -220,7 +221,7 @@ func (l *Log) Flush() error {
 	defer l.writing.Unlock()
 	l.mu.Lock()
 	lines, n := l.waiting, l.records
-	l.waiting, l.records, l.held = l.spare[:0], 0, [mostNetworks]uint32{}
+	l.waiting, l.records, l.held = l.spare[:0], 0, [2 * mostNetworks]uint32{}
 	l.mu.Unlock()
 	l.spare = lines
 	if n == 0 {

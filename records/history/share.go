@@ -16,7 +16,8 @@ import (
 // A history that is nearly full makes room by removing lines of the networks that have
 // the most, their oldest first, until all of these have about the same. It finds a level
 // below which a network keeps every line. So a network that sends a flood evicts
-// its own records, and those of no other network.
+// its own records, and those of no other network. Doors share before networks do, in the same way: at some of them whoever asks names any
+// client. What programs were told gives room to mail, down to toldShare.
 
 const (
 	// sharesFrom and sharesTo are the parts of Max at which this begins and ends, in
@@ -27,7 +28,72 @@ const (
 	// shares is how many counters there are, of eight octets. Networks are hashed to them
 	// by a secret seed. Two networks with one counter have one share.
 	shares = 1 << 16
+
+	// toldShare is the eighth that what programs were told keeps, however much mail comes, and mostDoors how many doors have a share of their own.
+	toldShare = 1
+	mostDoors = 16
 )
+
+// doorShare is what one door has, by network: of mail, or of what programs were told.
+type doorShare struct {
+	told        bool
+	have, kept  [shares]int64
+	sum, budget int64
+	level       int64 // below which a network keeps every line
+}
+
+// doorShares are those of all doors.
+type doorShares map[string]*doorShare
+
+// of is the share of a line, and its network in it.
+func (d doorShares) of(l *Log, line []byte) (*doorShare, uint64) {
+	door, told, network := l.shareOf(line)
+	if told {
+		door += "\x00"
+	}
+	if d[door] == nil && len(d) >= mostDoors {
+		door = ""
+	}
+	if d[door] == nil {
+		d[door] = &doorShare{told: told}
+	}
+	return d[door], network
+}
+
+// divide gives each door, and in it each network, its level, so that all have no more than so many octets, and what programs were told no
+// more than least, if mail needs the rest.
+func (d doorShares) divide(most, least int64) {
+	told := int64(0)
+	for _, door := range d {
+		for _, n := range door.have {
+			door.sum += n
+		}
+		if door.told {
+			told += door.sum
+		}
+	}
+	left := most - d.share(false, most-min(told, least))
+	d.share(true, left)
+}
+
+// share divides octets among the doors of mail, or the others, and returns how many they use.
+func (d doorShares) share(told bool, most int64) (used int64) {
+	var sums []int64
+	for _, door := range d {
+		if door.told == told {
+			sums = append(sums, door.sum)
+		}
+	}
+	level := levelOf(sums, most)
+	for _, door := range d {
+		if door.told == told {
+			door.budget = min(door.sum, level)
+			door.level = levelOf(door.have[:], door.budget)
+			used += door.budget
+		}
+	}
+	return used
+}
 
 // crowding wakes makeRoom if there is reason to.
 func (l *Log) crowding(total int64) {
@@ -47,23 +113,24 @@ func (l *Log) share(ctx context.Context) error {
 	}
 	all := slices.Clone(l.older)
 	l.writing.Unlock()
-	var have, kept [shares]int64
+	doors := doorShares{}
 	for _, s := range slices.Backward(all) {
 		text, err := linesOf(ctx, s)
 		if err != nil {
 			return err
 		}
 		for line := range bytes.Lines(text) {
-			have[l.shareOf(line)] += int64(len(line))
+			door, network := doors.of(l, line)
+			door.have[network] += int64(len(line))
 		}
 	}
-	level := levelOf(have[:], l.settings.Max/8*sharesTo)
+	doors.divide(l.settings.Max/8*sharesTo, l.settings.Max/8*toldShare)
 	for _, s := range slices.Backward(all) {
 		text, err := linesOf(ctx, s)
 		if err != nil {
 			return err
 		}
-		left := l.within(text, kept[:], level)
+		left := l.within(text, doors)
 		if len(left) < len(text) {
 			if err := l.shorten(s, left); err != nil {
 				return err
@@ -73,18 +140,19 @@ func (l *Log) share(ctx context.Context) error {
 	return nil
 }
 
-// within returns the lines of a segment that a level leaves, in their order. kept counts
-// the octets that newer segments have used of the level.
-func (l *Log) within(text []byte, kept []int64, level int64) []byte {
+// within returns the lines of a segment that the levels leave, in their order. doors count
+// the octets that newer segments have used of the levels.
+func (l *Log) within(text []byte, doors doorShares) []byte {
 	var stay [][]byte
 	for end := len(text); end > 0; {
 		start := bytes.LastIndexByte(text[:end-1], '\n') + 1
 		line := text[start:end]
-		if share := &kept[l.shareOf(line)]; *share+int64(len(line)) <= level {
+		door, network := doors.of(l, line)
+		if share := &door.kept[network]; *share+int64(len(line)) <= door.level {
 			*share += int64(len(line))
 			stay = append(stay, line)
 		} else {
-			*share = level + 1 // lines that are older than a removed line go too
+			*share = door.level + 1 // lines that are older than a removed line go too
 		}
 		end = start
 	}
@@ -140,27 +208,23 @@ func linesOf(ctx context.Context, s segment) ([]byte, error) {
 	return bytes.TrimPrefix(text, []byte(fileHead)), err
 }
 
-// shareOf is the counter of a line's network. Lines without a client share one, and so do all
-// that tell what programs were told: these may be about any network, day and night.
-func (l *Log) shareOf(line []byte) uint64 {
-	var client, outcome []byte
-	for i := range 5 { // the time, door, outcome, verdict, client
-		if client, line, _ = bytes.Cut(line, []byte("\t")); i == 2 {
-			outcome = client
-		}
+// shareOf is the door of a line, whether it tells what a program was told, and the counter of its network. Lines without a client share
+// one, and so do all of what programs were told: these may be about any network, day and night.
+func (l *Log) shareOf(line []byte) (door string, told bool, network uint64) {
+	var parts [5][]byte // the time, door, outcome, verdict, client
+	for i := range parts {
+		parts[i], line, _ = bytes.Cut(line, []byte("\t"))
 	}
-	if string(outcome) == Listed {
-		return maphash.Comparable(l.seed, everywhere) % shares
+	door = string(parts[1])
+	if string(parts[2]) == Listed {
+		return door, true, 0
 	}
-	a, err := netip.ParseAddr(string(bytes.TrimSuffix(client, []byte("\n"))))
+	a, err := netip.ParseAddr(string(bytes.TrimSuffix(parts[4], []byte("\n"))))
 	if err != nil {
 		a = netip.Addr{}
 	}
-	return maphash.Comparable(l.seed, Network(a)) % shares
+	return door, false, maphash.Comparable(l.seed, Network(a)) % shares
 }
-
-// everywhere is the network of what programs were told, which no client has.
-var everywhere = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 
 // levelOf is the highest level at which all networks together have no more than a
 // sum.

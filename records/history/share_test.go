@@ -197,3 +197,50 @@ func BenchmarkShare(b *testing.B) {
 		b.ReportMetric(time.Since(begun).Seconds(), "s/share")
 	}
 }
+
+// TestDoorsHaveShares: a door at which whoever asks names any client, or any address, evicts no mail of another door, and leaves of the
+// mail of one busy network all but an eighth of what there is room for.
+func TestDoorsHaveShares(t *testing.T) {
+	l := open(t)
+	flood := func(change func(r *Record, n int)) {
+		for n := range 200_000 {
+			r := blocked(n)
+			change(&r, n)
+			if l.Add(r); n%2000 == 1999 {
+				flushed(t, l)
+			}
+		}
+	}
+	kept := func(of func(*Record) bool) (octets, records int) {
+		t.Helper()
+		all, _ := all(t, l.settings.Folder)
+		for i := range all {
+			if of(&all[i]) {
+				octets, records = octets+len(appendLine(nil, &all[i])), records+1
+			}
+		}
+		return octets, records
+	}
+	const own = 10_000
+	for n := range own {
+		l.Add(blocked(n))
+		if n%2000 == 1999 {
+			flushed(t, l)
+		}
+	}
+	flood(func(r *Record, n int) { // each from a network of its own
+		r.Door, r.Client = "policy", netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), 1})
+	})
+	_, records := kept(func(r *Record) bool { return r.Door == "smtp" })
+	testkit.Equal(t, "decisions of the SMTP filter", records, own)
+
+	l = open(t)
+	flood(func(*Record, int) {}) // a server whose mail all comes from one network
+	flood(func(r *Record, n int) {
+		r.Door, r.Outcome, r.Sender = "dns", Listed, strings.Repeat("x", 300)
+	})
+	octets, _ := kept(func(r *Record) bool { return r.Door == "smtp" })
+	testkit.AtLeast(t, "octets of mail", int64(octets), l.settings.Max/8*(sharesTo-toldShare-1)) // whole lines and files
+	told, _ := kept(func(r *Record) bool { return r.Door == "dns" })
+	testkit.AtLeast(t, "octets of what programs were told", int64(told), l.settings.Max/8*toldShare/2)
+}
