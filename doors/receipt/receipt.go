@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"errors"
+	"hash/maphash"
 	"io"
 	"log/slog"
 	"net"
@@ -33,9 +34,12 @@ const (
 	maxBody        = 8 << 10 // octets of a form: MaxNote characters of four octets, each written as three
 	searchTimeout  = 5 * time.Second
 
-	// A client's network may ask for so many pages a minute. Beyond mostClients networks all others share one allowance.
-	mostPages   = 60
-	mostClients = 10_000
+	// A client's network may ask for so many pages a minute, and the network that is routed on its own (history.Network) for so
+	// many: who has one has 65,536 IPv6 /64. Networks are counted by a hash that changes each minute, which mostNetworks values has: invented
+	// networks take no place that another one needs.
+	mostPages    = 60
+	mostWide     = 4 * mostPages
+	mostNetworks = 1 << 16
 
 	// mostFound bounds the decisions that are remembered between a page and the request after it, 1 KB each.
 	mostFound = 1000
@@ -65,7 +69,9 @@ type Server struct {
 	mu     sync.Mutex // guards what follows
 	found  map[string]history.Record
 	minute time.Time
-	asked  map[netip.Prefix]int // pages in minute
+	seed   maphash.Seed         // of minute
+	asked  []uint16 // pages in minute, by network
+	wide   []uint16 // the same of history.Network
 }
 
 // Register adds the door's metrics to reg. It is called before Serve.
@@ -315,13 +321,20 @@ func (s *Server) allows(client netip.Prefix, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.asked == nil || now.Sub(s.minute) > time.Minute || now.Before(s.minute) {
-		s.asked, s.minute = map[netip.Prefix]int{}, now
+		s.asked, s.wide = make([]uint16, mostNetworks), make([]uint16, mostNetworks)
+		s.seed, s.minute = maphash.MakeSeed(), now
 	}
-	if _, known := s.asked[client]; !known && len(s.asked) >= mostClients {
-		client = netip.Prefix{}
+	wide := &s.wide[maphash.Comparable(s.seed, history.Network(client.Addr()))%mostNetworks]
+	if *wide >= mostWide {
+		return false
 	}
-	s.asked[client]++
-	return s.asked[client] <= mostPages
+	asked := &s.asked[maphash.Comparable(s.seed, client)%mostNetworks]
+	if *asked >= mostPages {
+		return false
+	}
+	*wide++
+	*asked++
+	return true
 }
 
 // clientOf is the network that a request comes from. On loopback it is a web server of this machine that

@@ -270,6 +270,54 @@ func TestPagesAreBounded(t *testing.T) {
 	})
 }
 
+// TestInventedNetworks: who invents networks of his own shuts the page for nobody else, by GET or HEAD, and for himself no longer than a minute.
+func TestInventedNetworks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ref := r.refuse("anna@bulk.example", "bad")
+		shown := 0
+		for i := range 11_000 {
+			if r.call("HEAD", "/r/"+ref, "", fmt.Sprintf("[2001:db8:7:%x::1]", i)).StatusCode == 200 {
+				shown++
+			}
+		}
+		testkit.Equal(t, "pages of one network of 65,536", shown, mostWide)
+		others := 0
+		for i := range 2000 {
+			if r.call("GET", "/r/"+ref, "", fmt.Sprintf("[2001:db9:%x::1]", i)).StatusCode == 200 {
+				others++
+			}
+		}
+		testkit.AtLeast(t, "other networks that see the page", others, 1990) // one in 65,536 has the counter of the invented ones
+		r.gives(t, 429, "GET", "/r/"+ref, "", "[2001:db8:7:1::1]")
+		time.Sleep(61 * time.Second)
+		r.gives(t, 200, "GET", "/r/"+ref, "", "[2001:db8:7:1::1]")
+	})
+}
+
+// TestRequestsForOthers: who has no sender, or one in whose name somebody else writes, may ask when three others have.
+func TestRequestsForOthers(t *testing.T) {
+	for _, sender := range []string{"", "victim@bulk.example"} {
+		r, n := newRig(t), 0
+		ask := func(want int, client string) {
+			t.Helper()
+			n++
+			ref := r.refuse(sender, "bad")
+			r.records[ref].Client, _ = netip.ParseAddr(client)
+			r.gives(t, want, "POST", "/r/"+ref, "", fmt.Sprintf("10.1.%d.1", n))
+		}
+		for range mostSender {
+			ask(303, "192.0.2.7")
+		}
+		ask(429, "192.0.2.200") // of the same network
+		ask(303, "198.51.100.1")
+		ask(303, "2001:db8::1")
+		for range mostSender + 1 {
+			ask(303, "") // of a door that knows no client: each asks from another network
+		}
+	}
+}
+
 // What one recipient does not want is told without the name of a list, and asks nobody: to let in is his to say.
 func TestPersonalRefusal(t *testing.T) {
 	r := newRig(t)

@@ -26,7 +26,7 @@ const (
 	mostADay   = 200 // of all
 	mostANet   = 5   // a day, of one client's network
 	mostAWide  = 20  // a day, of the network that is routed on its own (history.Network): who has one has 65,536 IPv6 /64
-	mostSender = 3   // open, of one sender
+	mostSender = 3   // open, of one sender refused by one client's network: who writes in another's name takes none of his
 	keptFor    = 90 * 24 * time.Hour
 )
 
@@ -243,7 +243,7 @@ func (s *Store) ask(q Request, from netip.Prefix, now time.Time) (there Request,
 		if other.State != Open {
 			spare = other.Ref // the oldest, at the end
 		}
-		if other.State == Open && other.Sender == q.Sender {
+		if other.State == Open && other.Sender == q.Sender && other.refusedFrom() == q.refusedFrom() {
 			open++
 		}
 	}
@@ -257,6 +257,15 @@ func (s *Store) ask(q Request, from netip.Prefix, now time.Time) (there Request,
 		os.Remove(s.path(spare)) // if it stays, the next one tries again
 	}
 	return q, true, nil
+}
+
+// refusedFrom is the network of the refused client; of a door that knows none it is that of who asks.
+func (q *Request) refusedFrom() string {
+	client, err := netip.ParseAddr(q.Client)
+	if err != nil {
+		return q.Wide
+	}
+	return history.Network(client).String()
 }
 
 func (s *Store) write(q Request) error {
