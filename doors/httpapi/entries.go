@@ -158,7 +158,9 @@ func (s *Server) add(w http.ResponseWriter, r *http.Request, owner *addr.Key) {
 			changes[i].Owner = owner.Text
 		}
 	}
-	s.apply(w, r, owner, changes)
+	if owner == nil || s.ofDomains.admits(w, s.callerOf(r), *owner, len(changes), s.settings.Entries.Owned()) {
+		s.apply(w, r, owner, changes)
+	}
 }
 
 // decodeChanges reads one change, or {"entries":[…]}.

@@ -31,7 +31,7 @@ const (
 // the last hour by minute. It is safe for concurrent use.
 type Events struct {
 	mu       sync.Mutex
-	watchers map[chan []byte]struct{}
+	watchers map[chan []byte]string     // by whom; "": not known
 	minutes  [trafficSpan]TrafficMinute // by minute modulo trafficSpan
 	second   int64                      // of shown and clear
 	shown    int
@@ -48,7 +48,7 @@ type TrafficMinute struct {
 }
 
 // NewEvents returns Events without a watcher.
-func NewEvents() *Events { return &Events{watchers: map[chan []byte]struct{}{}} }
+func NewEvents() *Events { return &Events{watchers: map[chan []byte]string{}} }
 
 // Add counts a decision and shows it to the watchers, unless there are more than
 // they could read. It never waits: a watcher that is too far behind is dropped.
@@ -123,15 +123,35 @@ func (e *Events) traffic(now time.Time) []TrafficMinute {
 
 // watch returns a channel of events, which is closed when its reader is too far behind.
 // It is nil if there are too many already.
-func (e *Events) watch() chan []byte {
+func (e *Events) watch() chan []byte { return e.watchAs("") }
+
+// watchAs is watch for somebody by name. Where all places are taken, one of whoever has the most becomes his.
+func (e *Events) watchAs(who string) chan []byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.watchers) >= maxWatchers {
+	if len(e.watchers) >= maxWatchers && !e.yield(who) {
 		return nil
 	}
 	w := make(chan []byte, maxWaiting)
-	e.watchers[w] = struct{}{}
+	e.watchers[w] = who
 	return w
+}
+
+// yield drops a watcher of whoever has the most, if he has more then than the one who comes.
+func (e *Events) yield(to string) bool {
+	places, most := map[string]int{}, 0
+	for _, who := range e.watchers {
+		if places[who]++; who != "" {
+			most = max(most, places[who])
+		}
+	}
+	for w, who := range e.watchers {
+		if who != "" && places[who] == most && most > places[to]+1 {
+			e.drop(w)
+			return true
+		}
+	}
+	return false
 }
 
 func (e *Events) leave(w chan []byte) {
@@ -163,7 +183,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Content-Type"] = typeEvents
 		return
 	}
-	waiting := s.settings.Events.watch()
+	waiting := s.settings.Events.watchAs(s.callerOf(r).who(r))
 	if waiting == nil {
 		w.Header().Set("Retry-After", "10")
 		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d others watch already", maxWatchers))

@@ -87,6 +87,36 @@ func TestWatchersAreBounded(t *testing.T) {
 	}
 }
 
+// A token that holds all places gives one to each other that comes, until they have the same.
+func TestPlacesOfWatchersAreShared(t *testing.T) {
+	e := NewEvents()
+	var first []chan []byte
+	for range maxWatchers {
+		first = append(first, e.watchAs("viewer"))
+	}
+	if e.watchAs("viewer") != nil {
+		t.Error("one place more than there are")
+	}
+	others := 0
+	for e.watchAs("other") != nil {
+		others++
+	}
+	testkit.Got(others, len(e.watchers))(t, "places of another one, and all", maxWatchers/2, maxWatchers)
+	if e.watchAs("third") == nil {
+		t.Error("no place for a third one")
+	}
+	dropped := 0
+	for _, w := range first {
+		select {
+		case <-w:
+			dropped++
+		default:
+		}
+		e.leave(w)
+	}
+	testkit.AtLeast(t, "dropped", dropped, maxWatchers/2)
+}
+
 // Who does not read is dropped, and decisions go on without waiting.
 func TestSlowWatchersAreDropped(t *testing.T) {
 	e := NewEvents()

@@ -185,6 +185,7 @@ type Server struct {
 	workspaces sync.Pool     // of *workspace
 	searches   chan struct{} // has one of each search of the quarantine that is under way
 	scans      chan struct{} // and one of each of the live entries
+	ofDomains  domainCounts
 	replays    chan struct{} // and of each replay
 
 	checks atomic.Uint64 // questions of programs

@@ -118,7 +118,12 @@ func (s *Server) moved(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = zeroOrOne(v, "undo", "force")
 	}
-	q := junk.Question{User: owner, Undo: v["undo"] == "1", Force: v["force"] == "1", Author: s.callerOf(r).author(v["author"], r)}
+	q := junk.Question{User: owner, Undo: v["undo"] == "1", Force: v["force"] == "1", Author: v["author"]}
+	c := s.callerOf(r)
+	if q.Author == "" && c.name == "" { // the mail server, for its user
+		q.Author = owner.Text
+	}
+	q.Author = c.author(q.Author, r)
 	if err == nil && owner.Kind != addr.Address {
 		err = errors.New("owner: want the mailbox of the user")
 	}
@@ -138,6 +143,9 @@ func (s *Server) moved(w http.ResponseWriter, r *http.Request) {
 	desk, now := s.settings.Junk, time.Now()
 	m, said := junk.Read(bytes.NewReader(text))
 	var outcome live.Outcome
+	if said == nil && !q.Undo && !s.ofDomains.admits(w, s.callerOf(r), owner, 1, s.settings.Entries.Owned()) {
+		return
+	}
 	if said == nil {
 		outcomes, ok := s.commitBy(w, r, []live.Change{{Author: q.Author}}, func() ([]live.Outcome, error) {
 			o, err := desk.Move(m, q, now)

@@ -3,9 +3,12 @@ package httpapi
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -43,6 +46,67 @@ func cutLast(text string) (local, domain string, ok bool) {
 		return "", text, false
 	}
 	return text[:at], text[at+1:], true
+}
+
+// A token that is bound to a domain may name any mailbox of it, whether there is one or not. So all of a domain's mailboxes together have a
+// share of the live entries, as far as such tokens add them.
+const (
+	domainShare = live.MaxEntries / 8
+
+	// countAgain is how old a count may be where a domain is full: others may have removed some.
+	countAgain = time.Minute
+)
+
+var errDomainFull = errors.New("the domain's mailboxes have as many entries as they may have together")
+
+// domainCounts count the entries of mailboxes, by domain. A count is made when it is first needed, and then goes by what is added here.
+type domainCounts struct {
+	mu sync.Mutex
+	of map[string]*domainCount
+}
+
+type domainCount struct {
+	n    int
+	made time.Time
+}
+
+// take takes n more entries off the share of a domain.
+func (d *domainCounts) take(domain string, n int, all iter.Seq[*live.Entry], now time.Time) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.of[domain]
+	if c == nil || c.n+n > domainShare && now.Sub(c.made).Abs() > countAgain {
+		c = &domainCount{made: now}
+		for e := range all {
+			if _, at, is := cutLast(e.Item.Owner.Text); is && at == domain {
+				c.n++
+			}
+		}
+		if d.of == nil {
+			d.of = map[string]*domainCount{}
+		}
+		d.of[domain] = c
+	}
+	if c.n+n > domainShare {
+		return fmt.Errorf("%w: %s has %d of %d", errDomainFull, domain, c.n, domainShare)
+	}
+	c.n += n
+	return nil
+}
+
+// admits reports whether a caller whose token is bound to a domain may add n entries for a mailbox of it. If not, admits has answered.
+func (d *domainCounts) admits(w http.ResponseWriter, c caller, owner addr.Key, n int, all iter.Seq[*live.Entry]) bool {
+	_, domain, isMailbox := cutLast(owner.Text)
+	for _, o := range c.owners {
+		if !isMailbox || o.Kind != addr.Domain || o.Text != domain {
+			continue
+		}
+		if err := d.take(domain, n, all, time.Now()); err != nil {
+			fail(w, http.StatusConflict, err.Error()+"; remove some first")
+			return false
+		}
+	}
+	return true
 }
 
 // noOwner is the answer about owners that a caller may not know of: the same for all, whether they have entries or not.

@@ -125,6 +125,44 @@ func TestOwnersEntries(t *testing.T) {
 	wantProblem(t, f.ask("POST", path, `{"entry":"d@x.example"}`, bear(Read, "ann@here.example"), json1), 403, "scope read")
 }
 
+// A query that names another one than the path changes nothing, and shows nothing.
+func TestQueriesAgreeWithTheirPath(t *testing.T) {
+	f, _ := ownersFixture(t)
+	const path = "/v1/owners/ann@here.example/entries"
+	f.ask("POST", path, `{"entry":"x@bulk.example"}`, bearFirst, json1)
+	for _, q := range []string{"?owner=bob@here.example", "?owner=bob@here.example&entry=x@bulk.example", "?owner=ann@here.example&owner=bob@here.example&entry=x@bulk.example", "?owner=&entry=x@bulk.example", "?owner=here.example&entry=x@bulk.example"} {
+		for _, method := range []string{"GET", "HEAD", "POST", "DELETE"} {
+			w := f.ask(method, path+q, `{"entry":"y@bulk.example"}`, bearFirst, json1)
+			testkit.Equal(t, method+" "+q, w.Code, 400)
+		}
+	}
+	testkit.Equal(t, "entries", decoded[OwnerEntries](t, f.ask("GET", path, "", bearFirst), 200, asJSON).Total, 1)
+	testkit.Equal(t, "the same owner", f.ask("DELETE", path+"?owner=Ann@here.example&entry=x@bulk.example", "", bearFirst).Code, 200)
+	for _, path := range []string{"/v1/lists/bad/pause", "/v1/lists/bad/resume", "/v1/lists/bad/rollback"} {
+		if w := f.ask("POST", path+"?list=other", `{}`, bearFirst, json1); w.Code != 400 && w.Code != 404 {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}
+
+// A token that is bound to a domain names any mailbox of it; all of these together have a share of the entries.
+func TestDomainsMailboxesAreBounded(t *testing.T) {
+	f, bear := ownersFixture(t)
+	tenant, path := bear(Write, "here.example"), func(mailbox string) string { return "/v1/owners/" + mailbox + "@here.example/entries" }
+	f.ask("POST", path("one"), `{"entry":"x@bulk.example"}`, tenant, json1)
+	testkit.Equal(t, "counted", f.ofDomains.of["here.example"].n, 1)
+	f.ofDomains.of["here.example"].n = domainShare - 2
+	two := `{"entries":[{"entry":"x@bulk.example"},{"entry":"y@bulk.example"}]}`
+	testkit.Equal(t, "the last ones", f.ask("POST", path("two"), two, tenant, json1).Code, 200)
+	wantProblem(t, f.ask("POST", path("three"), `{"entry":"x@bulk.example"}`, tenant, json1), 409, "here.example has 125000 of 125000; remove some first")
+	testkit.Equal(t, "of the domain itself", f.ask("POST", "/v1/owners/here.example/entries", `{"entry":"x@bulk.example"}`, tenant, json1).Code, 200)
+	testkit.Equal(t, "by another one", f.ask("POST", path("three"), `{"entry":"x@bulk.example"}`, bearFirst, json1).Code, 200)
+	testkit.Equal(t, "of another domain", f.ask("POST", "/v1/owners/bob@there.example/entries", `{"entry":"x@bulk.example"}`, bear(Write, "there.example"), json1).Code, 200)
+	f.ofDomains.of["here.example"].made = time.Now().Add(-2 * countAgain) // meanwhile others have removed some
+	testkit.Equal(t, "counted again", f.ask("POST", path("four"), `{"entry":"x@bulk.example"}`, tenant, json1).Code, 200)
+	testkit.Equal(t, "counted", f.ofDomains.of["here.example"].n, 5)
+}
+
 // A token that is bound sees its own owner and nothing else, by whatever spelling, and is not told what there is.
 func TestBoundTokensAgreeWithModel(t *testing.T) {
 	f, bear := ownersFixture(t)

@@ -259,7 +259,7 @@ func (r route) serve(s *Server, w http.ResponseWriter, req *http.Request) {
 	}
 	for i := range r.methods {
 		if r.methods[i].name == name {
-			if !s.bound(&r.methods[i], w, req) && (r.methods[i].looks || known(w, req, r.methods[i].query)) {
+			if !s.bound(&r.methods[i], w, req) && r.agrees(w, req) && (r.methods[i].looks || known(w, req, r.methods[i].query)) {
 				r.methods[i].serve(w, req)
 			}
 			return
@@ -274,6 +274,25 @@ func (r route) serve(s *Server, w http.ResponseWriter, req *http.Request) {
 	allow = strings.TrimPrefix(allow, ", ")
 	w.Header().Set("Allow", allow)
 	fail(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s is not for this resource, which has %s", req.Method, allow))
+}
+
+// agrees reports whether the query names nothing else than the path does. If it does, agrees has answered: whoever meant the other one
+// must not have this one changed.
+func (r route) agrees(w http.ResponseWriter, req *http.Request) bool {
+	for part := range strings.SplitSeq(r.path, "/") {
+		name, isName := strings.CutPrefix(strings.TrimSuffix(part, "}"), "{")
+		if !isName || req.URL.RawQuery == "" {
+			continue
+		}
+		values, _ := parseQuery(req.URL.RawQuery) // who reads it tells what is wrong
+		for _, value := range values[name] {
+			if !strings.EqualFold(value, req.PathValue(name)) {
+				fail(w, http.StatusBadRequest, name+": another one than the path has")
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // root answers / for people.
