@@ -197,6 +197,9 @@ type connection struct {
 	since  atomic.Int64 // Unix nanoseconds: it was opened, or its last request came
 }
 
+// CloseWrite is listener.CloseWrite.
+func (c *connection) CloseWrite() error { return listener.CloseWrite(c.Conn) }
+
 // connectionKey is the key of a request's connection in its context.
 type connectionKey struct{}
 

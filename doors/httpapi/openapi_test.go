@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -375,6 +376,27 @@ func TestExplainIsZeroOrOne(t *testing.T) {
 		wantProblem(t, f.ask("POST", "/v1/check?"+bad, `{"senders":[]}`, "Content-Type: application/json"), http.StatusBadRequest, "explain: want 0 or 1")
 	}
 	wantProblem(t, f.ask("POST", "/v1/check?whole=2", "a", "Content-Type: text/plain"), http.StatusBadRequest, "whole: want 0 or 1")
+}
+
+// TestLongHeaderIsAnswered: whoever sends more than is read hears why, by each way to the door, and no reset in its place.
+func TestLongHeaderIsAnswered(t *testing.T) {
+	for _, tt := range []struct {
+		network, path string
+		fast          bool
+	}{{"tcp", "/healthz", false}, {"tcp", "/v1/check?sender=a@bad.example", true}, {"unix", "/healthz", false}, {"unix", "/v1/check?sender=a@bad.example", true}} {
+		f := newFixture(t, Settings{Fast: tt.fast}, "bad.example\n")
+		address := "127.0.0.1:0"
+		if tt.network == "unix" {
+			address = filepath.Join(t.TempDir(), "s")
+		}
+		l := testkit.Value(net.Listen(tt.network, address))(t)
+		go f.Serve(t.Context(), l)
+		conn := testkit.Value(net.Dial(tt.network, l.Addr().String()))(t)
+		defer conn.Close()
+		go io.WriteString(conn, "GET "+tt.path+" HTTP/1.1\r\nHost: localhost\r\nX-a: "+strings.Repeat("x", 4<<20)+"\r\n\r\n")
+		answer, err := io.ReadAll(conn)
+		testkit.Begins(t, fmt.Sprintf("%s %s (%v)", tt.network, tt.path, err), string(answer), "HTTP/1.1 431 ")
+	}
 }
 
 // TestHeaderLimit: 16 KB is what the documentation says, for a check on the fast path as for anything else.

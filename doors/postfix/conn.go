@@ -1,6 +1,7 @@
 package postfix
 
 import (
+	"blockd/internal/listener"
 	"errors"
 	"io"
 	"log/slog"
@@ -109,9 +110,7 @@ func (c *conn) farewell() {
 	if _, err := c.conn.Write(c.dialect.apologize(c.out)); err != nil {
 		return
 	}
-	if half, ok := c.conn.(interface{ CloseWrite() error }); ok {
-		half.CloseWrite()
-	}
+	listener.CloseWrite(c.conn)
 	rest := make([]byte, 4<<10)
 	for range 64 {
 		if _, err := c.conn.Read(rest); err != nil {

@@ -137,9 +137,7 @@ func farewell(nc net.Conn, answers []byte) {
 	if _, err := nc.Write(answers); err != nil {
 		return
 	}
-	if half, ok := nc.(interface{ CloseWrite() error }); ok {
-		half.CloseWrite()
-	}
+	listener.CloseWrite(nc)
 	var rest [4 << 10]byte
 	for range 64 {
 		if _, err := nc.Read(rest[:]); err != nil {

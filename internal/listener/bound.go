@@ -48,6 +48,9 @@ type connection struct {
 	of *bounded
 }
 
+// CloseWrite is listener.CloseWrite.
+func (c *connection) CloseWrite() error { return CloseWrite(c.Conn) }
+
 // Close implements net.Conn.
 func (c *connection) Close() error {
 	c.of.mu.Lock()

@@ -14,6 +14,15 @@ const (
 	lastWait  = time.Second
 )
 
+// CloseWrite ends what a connection sends, where its network knows of that, and leaves what the peer sends open: a socket that is closed with
+// unread input resets the connection, and the last answer is lost. A wrapper of a connection has a method that calls it, for net/http.
+func CloseWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
 // Accept returns the next connection of l. Errors such as a lack of file
 // descriptors pass: troubled is told of each, with the time until the next try. The
 // error is net.ErrClosed, alone or wrapped, once l is closed, or done during a wait.

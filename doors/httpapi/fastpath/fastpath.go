@@ -9,6 +9,7 @@
 package fastpath
 
 import (
+	"blockd/internal/listener"
 	"bufio"
 	"bytes"
 	"context"
@@ -77,6 +78,9 @@ type conn struct {
 
 // NetConn returns the connection that the inner listener has accepted, as tls.Conn does.
 func (c *conn) NetConn() net.Conn { return c.Conn }
+
+// CloseWrite is listener.CloseWrite.
+func (c *conn) CloseWrite() error { return listener.CloseWrite(c.Conn) }
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
