@@ -296,6 +296,22 @@ type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
+// A list that never loaded has not changed since, and the explanation of a live entry is not that of a pattern.
+func TestCheckSaysWhatItCannotHaveRead(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "config.toml", anyPorts+"[[list]]\nname = \"torn\"\npath = \"torn.txt\"\n")
+	writeFile(t, dir, "lists/a.txt", "10.0.0.0/8\n")
+	writeFile(t, dir, "torn.txt", "<html><body>\n")
+	d := serveIn(t, dir, "smtp", "http")
+	_, _, stderr := blockd(t, "", "check", "--file", "-c", d.file(), "x@bulk.example")
+	testkit.Has(t, stderr, "list torn was refused (html", "and the answer is without it")
+	testkit.Lacks(t, stderr, "has changed since")
+	runs(t, "add", "-c", d.file(), "bulk.example")
+	_, stdout, _ := blockd(t, "", "check", "--explain", "-c", d.file(), "x@bulk.example")
+	testkit.Has(t, stdout, "in memory, before the filter: match 1", "filter     not asked: no list in the index has keys of these kinds")
+	testkit.Lacks(t, stdout, "pattern")
+}
+
 func TestCheckSaysWhenTheIndexIsNotOfTheseLists(t *testing.T) {
 	config, dir := compiled(t)
 	const quiet = ""

@@ -117,6 +117,9 @@ func staleness(ctx context.Context, ix *index.Index, sources []index.Source, pin
 			}
 			continue
 		}
+		if was.Verdict == lists.Refused {
+			return fmt.Sprintf("list %s was refused (%s), and the answer is without it", s.List, term.Visible(was.Why))
+		}
 		if info, err := os.Stat(s.Path); err == nil && info.Size() == was.Size && info.ModTime().Before(ix.Built()) {
 			continue
 		}

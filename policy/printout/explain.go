@@ -139,7 +139,10 @@ func (e explanation) keys(keys []verdict.ExplainedKey) (rows [][2]string) {
 		}
 	}
 	so := "no false positive"
-	if wrong > 0 {
+	switch {
+	case asked == 0:
+		return append(rows, [2]string{"filter", "not asked: no list in the index has keys of these kinds"})
+	case wrong > 0:
 		so = term.Counted(wrong, "false positive") + ", cleared by the store"
 	}
 	return append(rows, [2]string{"filter", fmt.Sprintf("asked for %s, %s", term.Counted(asked, "key"), so)})
@@ -153,8 +156,10 @@ func found(k verdict.ExplainedKey) string {
 		fmt.Fprintf(&b, "filter %s, store %s", k.Filter, k.Exact)
 	case k.Filter != "":
 		fmt.Fprintf(&b, "filter %s", k.Filter)
-	case len(k.Matches) > 0:
+	case len(k.Matches) > 0 && (k.Kind == lists.Glob.String() || k.Kind == lists.Regexp.String()):
 		b.WriteString("pattern")
+	case len(k.Matches) > 0:
+		b.WriteString("in memory, before the filter") // a live entry, or one of a list that has just changed
 	default:
 		b.WriteString("no list has keys of this kind")
 	}
