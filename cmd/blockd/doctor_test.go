@@ -65,7 +65,7 @@ func TestDoctorWithoutADaemon(t *testing.T) {
 	writeFile(t, dir, "a.txt", "bulk.example\n")
 	good := writeFile(t, dir, "config.toml", "[index]\npath = \"x.bdx\"\n[smtp]\nlisten = \"127.0.0.1:1\"\n[postfix]\npolicy_listen = \"\"\n[milter]\nlisten = \"\"\n[http]\nlisten = \"\"\n[[list]]\nname = \"a\"\npath = \"a.txt\"\n")
 	code, states, text := doctorSays(t, good)
-	testkit.Got(code, states["daemon"], states["door-smtp"], states["files"], states["lists"], states["config"], text)(t, "without a daemon", 2, "fault", "warning", "ok", "warning", "ok", "…")
+	testkit.Got(code, states["daemon"], states["door-smtp"], states["files"], states["lists"], states["config"], text)(t, "without a daemon", 2, "fault", "", "ok", "", "ok", "…")
 	if code, _, text := doctorSays(t, writeFile(t, dir, "bad.toml", "[smtp]\nlisten = 5\nhostnam = \"a\"\n")); code != 2 || strings.Count(text, `"check":"config","state":"fault"`) != 2 {
 		t.Errorf("a bad configuration: %d\n%s", code, text)
 	}

@@ -196,7 +196,7 @@ func (d *doctor) checkDaemon(ctx context.Context, r *report) {
 	case d.running:
 		r.ok("runs; files are looked at as %s, who owns %s", who, term.Path(d.Index.Path))
 	default:
-		r.fault("start it: systemctl start blockd, or blockd serve -c "+term.Path(d.path), "%v; files are looked at as %s", d.asked, who)
+		r.fault("start it: systemctl start blockd, or blockd serve -c "+term.Path(d.path), "%v; files are looked at as %s, and doors, sockets and lists when it runs", d.asked, who)
 	}
 	if !d.running {
 		return

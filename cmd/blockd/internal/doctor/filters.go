@@ -12,8 +12,7 @@ import (
 func (d *doctor) checkFilters(ctx context.Context, r *report) {
 	table, err := control.Lists(ctx, d.Config, false)
 	switch {
-	case err != nil && !d.running:
-		r.warning("it writes them when it serves", "%s cannot be examined: no daemon runs", term.Counted(len(d.Filters), "filter"))
+	case err != nil && !d.running: // which one line says, and not one for each door
 		return
 	case err != nil:
 		r.warning("the daemon tells by HTTP how they are: see http.listen", "%s cannot be examined: %v", term.Counted(len(d.Filters), "filter"), control.Cause(err))

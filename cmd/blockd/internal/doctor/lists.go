@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,9 @@ func (d *doctor) checkLists(ctx context.Context, r *report) {
 	from := "the daemon"
 	if err != nil {
 		from = term.Path(d.Index.Path)
+		if _, there := os.Stat(d.Index.Path); errors.Is(there, fs.ErrNotExist) && !d.running {
+			return // it is built when the daemon starts
+		}
 		if table, err = control.IndexLists(d.Index.Path, d.path, &d.Config); errors.Is(err, fs.ErrNotExist) || err != nil && !d.running {
 			r.warning("the daemon builds it when it starts; or run: blockd compile -c "+term.Path(d.path), "%v", err)
 			return

@@ -91,7 +91,7 @@ func (d *doctor) checkAsked(ctx context.Context, r *report, l config.List, sourc
 			return enough
 		}
 		return nil
-	}); err != nil && !errors.Is(err, enough) {
+	}); err != nil && len(entries) < sampled { // else it is how reading was ended, in a driver's words
 		r.fault("blockd source test "+l.Name+" shows more", "list %s: its %s cannot be read: %v", l.Name, l.Source.Kind, err)
 		return
 	}
