@@ -268,8 +268,8 @@ func (b *beginner) tell(file string, s setup.Server, w setup.Way, added []string
 	fmt.Fprintln(b.out, "\nThen:")
 	installed := filepath.Dir(file) == "/etc/blockd"
 	switch {
-	case installed && s.Socket(w):
-		fmt.Fprintln(b.out, "    systemctl enable --now blockd-milter.socket\n    systemctl reload-or-restart blockd")
+	case installed && s.Socket(w) != "":
+		fmt.Fprintf(b.out, "    systemctl enable --now %s\n    systemctl reload-or-restart blockd\n", s.Socket(w))
 	case installed:
 		fmt.Fprintln(b.out, "    systemctl reload-or-restart blockd")
 	default:

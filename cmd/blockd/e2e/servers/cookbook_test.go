@@ -63,7 +63,7 @@ func cook(t *testing.T, config string) *cooked {
 // lines are lines of the cookbook for Postfix, which ask this blockd. The Postfix of a test is in no chroot: it
 // sees the whole path of the socket.
 func (c *cooked) lines(text string) string {
-	return strings.NewReplacer("unix:/blockd/milter", "unix:"+c.socket, "127.0.0.1:8893", c.policy, "127.0.0.1:8894", c.socketmap).Replace(text)
+	return strings.NewReplacer("unix:/blockd/milter", "unix:"+c.socket, "unix:blockd/policy", "inet:"+c.policy, "127.0.0.1:8893", c.policy, "127.0.0.1:8894", c.socketmap).Replace(text)
 }
 
 // holding opens the doors of a blockd in its place, as a socket unit does.

@@ -100,8 +100,13 @@ func (s Server) Way(name string) (w Way, ok bool) {
 	return s.Ways[i], true
 }
 
-// Socket tells whether the way needs the socket unit of the milter.
-func (s Server) Socket(w Way) bool { return s.Name == "postfix" && w.Name == milter }
+// Socket is the socket unit that the way needs; "" = none.
+func (s Server) Socket(w Way) string {
+	if s.Name == "postfix" && (w.Name == milter || w.Name == policy) {
+		return "blockd-" + w.Name + ".socket"
+	}
+	return ""
+}
 
 // Recipe is what the mail server is to be told: where it goes, and the lines, which
 // docs/cookbook.md has too. There may be none.
@@ -167,11 +172,18 @@ listen = ""
 [postfix]
 policy_listen = ""
 `
-	case s.Socket(w):
+	case s.Socket(w) != "" && w.Name == milter:
 		return nothing + `
 # In Postfix's chroot this is /blockd/milter. The unit blockd-milter.socket makes it.
 [milter]
 listen = "unix:/var/spool/postfix/blockd/milter"
+socket_group = "postfix"
+`
+	case s.Socket(w) != "":
+		return nothing + `
+# In Postfix's queue this is blockd/policy. The unit blockd-policy.socket makes it.
+[postfix]
+policy_listen = "unix:/var/spool/postfix/blockd/policy"
 socket_group = "postfix"
 `
 	case w.Name == milter:
