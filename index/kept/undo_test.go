@@ -144,6 +144,9 @@ func TestDamagedContentIsNeverServed(t *testing.T) {
 // TestFullDiskRefusesARollback: while nothing can be written, neither a rollback nor an adoption is done, and what served before is
 // still kept; a journal that cannot be written refuses both as well.
 func TestFullDiskRefusesARollback(t *testing.T) {
+	if !testkit.Alone(t) {
+		return
+	}
 	k := newKeeper(t)
 	was, _ := k.serve(names(0, 200)...), k.serve(names(5, 200)...)
 	k.tidy()

@@ -12,7 +12,8 @@ const aloneKey = "BLOCKD_TEST_ALONE"
 // Alone runs the calling test again in a process of its own, and reports whether this is that
 // process: the caller returns where it is not. A test that measures the memory of the process
 // needs it, for the garbage and the goroutines of the tests before it come and go while it
-// measures.
+// measures; and so does one that limits the process, in whose own log of what a test opens
+// nothing could be written either.
 func Alone(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(aloneKey) == t.Name() {

@@ -82,6 +82,9 @@ func TestACopyThatIsTooLargeIsReplacedUnread(t *testing.T) {
 
 // The disk ends while the file comes: a limit of the process stands for it.
 func TestAFullDiskLeavesTheOldCopy(t *testing.T) {
+	if !testkit.Alone(t) {
+		return
+	}
 	_, server := publish(t, strings.Repeat(list, 1_000_000), "")
 	x := newFixture(t, Source{URL: server.URL})
 	x.write("old.example\n")
