@@ -12,7 +12,7 @@ import (
 // The number of entries, with repeated ones, from which on a change of size says something. In
 // a smaller list a handful of new lines is a large share.
 const (
-	shrinkFrom = 100
+	ShrinkFrom = 100
 	growFrom   = 1000
 )
 
@@ -36,7 +36,7 @@ func compare(all []List, old, now []index.ListInfo) (odd []problem) {
 	for _, l := range all {
 		for _, c := range l.changed(old, now) {
 			e := l.compare(c.was, c.is)
-			if e != nil && e.Class == lists.Empty && c.was < shrinkFrom {
+			if e != nil && e.Class == lists.Empty && c.was < ShrinkFrom {
 				if e.Err = settle(e.Err, c.files, time.Now()); e.Err == nil {
 					e = nil
 				}
@@ -128,7 +128,7 @@ func (l List) compare(was, is int) *lists.FileError {
 			return nil
 		}
 		return refuse(lists.Empty, "no entry is left of %d", was)
-	case was >= shrinkFrom && float64(is) < l.MaxShrink*float64(was):
+	case was >= ShrinkFrom && float64(is) < l.MaxShrink*float64(was):
 		return refuse(lists.Shrunk, "%d entries are left of %d, less than max_shrink = %v of them", is, was, l.MaxShrink)
 	case was >= growFrom && l.MaxGrow > 0 && float64(is) > l.MaxGrow*float64(was):
 		return refuse(lists.Grown, "%d entries after %d, more than max_grow = %v times as many", is, was, l.MaxGrow)

@@ -643,3 +643,28 @@ func TestBrokenLinks(t *testing.T) {
 		})
 	}
 }
+
+// TestTheLastRowCanBeTakenOut of a table, whether it is followed or read as a whole; that a table has gone lets nobody in.
+func TestTheLastRowCanBeTakenOut(t *testing.T) {
+	for _, changes := range []string{"log", "none"} {
+		t.Run(changes, func(t *testing.T) {
+			dir := t.TempDir()
+			db := sendersIn(t, dir)
+			writeFile(t, dir, "config.toml", strings.Replace(senders, `"log"`, `"`+changes+`"`, 1))
+			d := serveIn(t, dir, "smtp", "http")
+			testkit.Eventually(t, "the table to act", func() bool { return d.turnsAway(t, "x@bulk.example") })
+			edit(t, db, "delete from senders")
+			testkit.Eventually(t, "the last row to be gone", func() bool { return !d.turnsAway(t, "x@bulk.example") })
+			edit(t, db, "insert into senders (entry) values ('more.example')")
+			testkit.Eventually(t, "another row to act", func() bool { return d.turnsAway(t, "x@more.example") })
+			if changes == "log" {
+				return // what its log does not tell is seen after a minute
+			}
+			edit(t, db, "drop table senders")
+			testkit.Eventually(t, "the source to be told of", func() bool { return d.source(t).State != "ok" })
+			if !d.turnsAway(t, "x@more.example") {
+				t.Error("a table that has gone frees a sender")
+			}
+		})
+	}
+}

@@ -33,6 +33,7 @@ type Source struct {
 	reader  *query.Reader
 	seen    file        // as the last read found it
 	full    mirror.Mark // of a full read without a log or a watermark
+	fullOf  file        // as that has found it; who only asks for the fingerprint later sees another one
 }
 
 // Open judges the options. Nothing is read. An error names the key.
@@ -86,7 +87,7 @@ func (s *Source) All(ctx context.Context, yield func(mirror.Row) error) (mark mi
 	if err == nil && s.options.Changes == query.None {
 		mark = mirror.Mark(began.UTC().Format(time.RFC3339Nano)) // unlike any before
 		if s.seen.written().Before(began.Add(-settled)) {
-			s.full = mark
+			s.full, s.fullOf = mark, s.seen
 		}
 	}
 	return mark, err
@@ -98,7 +99,7 @@ const settled = 2 * time.Second
 // Changes implements mirror.Origin. Without a log or a watermark it can tell that nothing has changed at all.
 func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirror.Change) error) (mark mirror.Mark, err error) {
 	if s.options.Changes == query.None {
-		if since == "" || since != s.full || s.changed() {
+		if now, err := look(s.path); since == "" || since != s.full || err != nil || !s.fullOf.same(now) {
 			return "", mirror.ErrTooOld
 		}
 		return since, nil

@@ -348,6 +348,7 @@ func TestNothingWritten(t *testing.T) {
 	go func() { woken <- s.Wait(t.Context()) }()
 	d.do(t, "delete from senders")
 	testkit.Equal(t, "Wait", <-woken, nil)
+	testkit.Value(s.Fingerprint(t.Context()))(t) // as whoever asks for changes does first
 	mirrortest.WantTooOld(t, "after a change", s, mark)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

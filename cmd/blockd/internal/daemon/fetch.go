@@ -11,6 +11,7 @@ import (
 	"blockd/cmd/blockd/internal/config"
 	"blockd/cmd/blockd/internal/version"
 	"blockd/lists"
+	"blockd/reload"
 	"blockd/sources/remote"
 )
 
@@ -33,7 +34,10 @@ func NewFetcher(c config.Config, log *slog.Logger, reg prometheus.Registerer) (*
 func checkCopy(c config.Config, l config.List) func(ctx context.Context, path string) error {
 	settings := c.ListSettings(l)
 	ignore := func(*lists.Item) error { return nil }
+	emptied := false // the answer before was empty, too
 	return func(ctx context.Context, path string) error {
+		again := emptied
+		emptied = false
 		sum, err := lists.ReadFile(ctx, path, settings, ignore)
 		if fe, ok := errors.AsType[*lists.FileError](err); ok {
 			return fmt.Errorf("%s: %w", fe.Class, fe.Err) // its path is a draft's
@@ -41,10 +45,15 @@ func checkCopy(c config.Config, l config.List) func(ctx context.Context, path st
 		if err != nil || sum.Entries > 0 || l.AllowEmpty {
 			return err
 		}
-		// An empty answer is far more often an upload that failed than a wish.
-		if old, err := lists.ReadFile(ctx, l.Path, settings, ignore); err == nil && old.Entries > 0 {
-			return fmt.Errorf("%s: no entry is left of %d; a list that may be so has allow_empty = true", lists.Empty, old.Entries)
+		// An empty answer is far more often an upload that failed than a wish. Of a short list it is one if the next answer is the same.
+		old, err := lists.ReadFile(ctx, l.Path, settings, ignore)
+		switch short := old.Entries < reload.ShrinkFrom; {
+		case err != nil || old.Entries == 0 || short && again:
+			return nil
+		case short:
+			emptied = true
+			return fmt.Errorf("%s: no entry is left of %d; if the next answer says so too, it counts", lists.Empty, old.Entries)
 		}
-		return nil
+		return fmt.Errorf("%s: no entry is left of %d; a list that may be so has allow_empty = true", lists.Empty, old.Entries)
 	}
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -67,4 +68,34 @@ func TestTroubleWithFoldingIsToldSeldom(t *testing.T) {
 			t.Errorf("%d lines in half an hour, want 3:\n%.400s", n, &text)
 		}
 	})
+}
+
+// TestAnEmptyAnswer takes the place of a short list's copy if it comes twice, and never that of a long one's.
+func TestAnEmptyAnswer(t *testing.T) {
+	long := ""
+	for i := range 100 {
+		long += fmt.Sprintf("n%d.example\n", i)
+	}
+	for _, tt := range []struct {
+		rule, copy string
+		answers    []string
+		taken      []bool
+	}{
+		{"twice", "old.example\n", []string{"", "# none\n"}, []bool{false, true}},
+		{"not in a row", "old.example\n", []string{"", "new.example\n", ""}, []bool{false, true, false}},
+		{"a bad one between", "old.example\n", []string{"", "<html>", "", ""}, []bool{false, false, false, true}},
+		{"99 entries", long[len("n0.example\n"):], []string{"", ""}, []bool{false, true}},
+		{"100 entries", long, []string{"", "", ""}, []bool{false, false, false}},
+		{"empty as before", "# none\n", []string{""}, []bool{true}},
+	} {
+		t.Run(tt.rule, func(t *testing.T) {
+			l := config.List{Name: "far", Path: testkit.File(t, "far.txt", tt.copy), Format: "plain"}
+			check := checkCopy(config.Default(), l)
+			for i, text := range tt.answers {
+				if err := check(t.Context(), testkit.File(t, "new.txt", text)); (err == nil) != tt.taken[i] {
+					t.Errorf("answer %d, %q: %v", i, text, err)
+				}
+			}
+		})
+	}
 }
