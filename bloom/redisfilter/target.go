@@ -3,6 +3,7 @@ package redisfilter
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -130,6 +131,39 @@ func perPart(n uint64, shards int) uint64 {
 	}
 	share := float64(n) / float64(shards)
 	return uint64(math.Ceil(share+4*math.Sqrt(share))) + 1
+}
+
+// Mark tells the filter that is there under a name from every other that was pushed, and from itself with fewer parts; "" = there is none.
+func (s *Server) Mark(ctx context.Context, name string) (string, error) {
+	f, err := s.inspect(ctx, name)
+	if err != nil || !f.filter {
+		return "", err
+	}
+	keys := []string{name}
+	if f.shards != OneKey {
+		keys = nil
+		for i := range f.shards {
+			keys = append(keys, shardKey(name, i))
+		}
+	}
+	there := make([]*redis.IntCmd, len(keys))
+	if _, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, key := range keys {
+			there[i] = p.Exists(ctx, key)
+		}
+		return nil
+	}); err != nil {
+		return "", s.Explain(err)
+	}
+	count := int64(0) // Redisson has no key for an empty filter
+	for _, one := range there {
+		count += one.Val()
+	}
+	mark := fmt.Sprintf("%s keys=%d", f.kind, count)
+	for _, number := range slices.Sorted(maps.Keys(f.numbers)) {
+		mark += fmt.Sprintf(" %s=%q", number, f.numbers[number])
+	}
+	return mark, nil
 }
 
 // found is what is there under a name.

@@ -58,6 +58,7 @@ type Settings struct {
 	State         string               // path of the file that remembers what was written
 	Rules         map[string]rule.List // by list, as in export.Job
 	IgnoreSenders bool                 // as in export.Job
+	Live          func() *index.Index  // the generation in force; nil: what has become of filters is not looked at between two of them
 }
 
 // Status is how one filter is.
@@ -78,6 +79,9 @@ const (
 	lastPause  = 10 * time.Minute
 )
 
+// lookEvery is how often it is looked whether filters are still there.
+const lookEvery = time.Minute
+
 // Keeper keeps filters. Served and Status may be called by any goroutine, Run by one.
 type Keeper struct {
 	settings Settings
@@ -91,6 +95,7 @@ type Keeper struct {
 	state map[string]record
 	wrong map[string]string    // by name: the last error
 	told  map[string]time.Time // by name: when it was logged
+	look  <-chan time.Time
 }
 
 // record is what was written of a filter, as the state file has it.
@@ -102,6 +107,7 @@ type record struct {
 	Patterns   int              `json:"patterns"`
 	Bytes      int64            `json:"bytes"`
 	Files      []export.Written `json:"files,omitempty"`
+	Mark       string           `json:"mark,omitempty"` // of the one in a Redis (redisfilter.Server.Mark)
 }
 
 // New makes a Keeper. A state file that cannot be read means that nothing was written yet.
@@ -142,12 +148,19 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if err := gentle(); err != nil {
 		k.log.Debug("filters are written with the priority of mail", slog.Any("error", err))
 	}
+	if k.look == nil {
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		k.look = tick.C
+	}
 	pause := time.Duration(0)
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-k.woken:
+		case <-k.look:
+			k.again()
 		}
 		began := time.Now()
 		failed := k.round(ctx)
@@ -164,6 +177,19 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// again has the filters of the generation in force looked at, if no other is to be written.
+func (k *Keeper) again() {
+	if k.settings.Live == nil {
+		return
+	}
+	ix := k.settings.Live()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.next == nil {
+		k.next = ix
+	}
 }
 
 // rest waits as long as the last round took, at most a minute.
@@ -192,10 +218,15 @@ func (k *Keeper) round(ctx context.Context) (failed bool) {
 		if ctx.Err() != nil || k.newest() != ix {
 			return false
 		}
-		if k.current(f, ix.Generation()) {
+		there, err := k.current(ctx, f, ix.Generation())
+		if there && err == nil {
+			k.well(f)
 			continue
 		}
-		r, err := k.write(ctx, f, ix)
+		var r record
+		if err == nil {
+			r, err = k.write(ctx, f, ix)
+		}
 		if ctx.Err() != nil {
 			return false
 		}
@@ -216,21 +247,52 @@ func (k *Keeper) newest() *index.Index {
 	return k.next
 }
 
-// current reports whether a filter has a generation already, by these settings. Of files, they must be
-// as they were written; what has become of a key in a Redis is not looked at.
-func (k *Keeper) current(f Filter, generation string) bool {
+// current reports whether a filter has a generation already, by these settings, and is there as it was written. The error says why that
+// is not known.
+func (k *Keeper) current(ctx context.Context, f Filter, generation string) (bool, error) {
 	k.mu.Lock()
 	r, ok := k.state[f.Name]
 	k.mu.Unlock()
 	if !ok || r.Generation != generation || r.Settings != f.fingerprint() {
-		return false
+		return false, nil
 	}
 	for _, file := range r.Files {
 		if info, err := os.Stat(file.Path); err != nil || info.Size() != file.Bytes {
-			return false
+			return false, nil
 		}
 	}
-	return true
+	if f.Key == "" {
+		return true, nil
+	}
+	server, err := dial(ctx, f)
+	if err != nil {
+		return false, err
+	}
+	defer server.Close()
+	mark, err := server.Mark(ctx, f.Key)
+	if there := mark == r.Mark && mark != ""; err != nil || there {
+		return there, err
+	}
+	k.log.Warn("filter is not there as it was written, and is written again", slog.String("filter", f.Name), slog.String("to", f.where()))
+	return false, nil
+}
+
+// well notes that a filter is there as it was written.
+func (k *Keeper) well(f Filter) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.wrong, f.Name)
+	delete(k.told, f.Name)
+}
+
+// dial connects to the Redis of a filter.
+func dial(ctx context.Context, f Filter) (*redisfilter.Server, error) {
+	o := redisclient.Options{URL: f.To, CAFile: f.CAFile}
+	var err error
+	if o.Password, err = password(f.PasswordFile); err != nil {
+		return nil, err
+	}
+	return redisfilter.Dial(ctx, o)
 }
 
 // fingerprint is a text that differs for filters which are not written alike.
@@ -282,11 +344,7 @@ func (k *Keeper) write(ctx context.Context, f Filter, ix *index.Index) (r record
 		}
 		return r, err
 	}
-	o := redisclient.Options{URL: f.To, CAFile: f.CAFile}
-	if o.Password, err = password(f.PasswordFile); err != nil {
-		return r, err
-	}
-	server, err := redisfilter.Dial(ctx, o)
+	server, err := dial(ctx, f)
 	if err != nil {
 		return r, err
 	}
@@ -299,7 +357,9 @@ func (k *Keeper) write(ctx context.Context, f Filter, ix *index.Index) (r record
 	if err != nil {
 		return r, err
 	}
-	err = target.Push(ctx, made, func(_, total int64) { r.Bytes = total })
+	if err = target.Push(ctx, made, func(_, total int64) { r.Bytes = total }); err == nil {
+		r.Mark, err = server.Mark(ctx, f.Key)
+	}
 	return r, err
 }
 
@@ -387,6 +447,16 @@ func (k *Keeper) Status() (all []Status) {
 		all = append(all, s)
 	}
 	return all
+}
+
+// Problems are filters that could not be written, or not be looked at, one line each.
+func (k *Keeper) Problems() (lines []string) {
+	for _, s := range k.Status() {
+		if s.Error != "" {
+			lines = append(lines, fmt.Sprintf("filter %s in %s: %s", s.Name, s.Where, s.Error))
+		}
+	}
+	return lines
 }
 
 // SplitTarget splits what a configuration says of a target: a path, or URL#KEY.

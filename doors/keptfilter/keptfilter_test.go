@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	goredis "github.com/redis/go-redis/v9"
 
 	"blockd/bloom/filter"
 	"blockd/bloom/redisfilter"
@@ -193,6 +194,55 @@ func TestRedis(t *testing.T) {
 	f, err := server.Fetch(t.Context(), "bl", func(int64, int64) {})
 	if err != nil || !f.Has([]byte("one.example")) {
 		t.Errorf("what was pushed: %v", err)
+	}
+}
+
+// TestDeletedFilter: a filter that was deleted, or replaced by another push, is noticed while it runs and after a restart, and written again;
+// one that cannot be looked at is a problem.
+func TestDeletedFilter(t *testing.T) {
+	r := redisserver.Start(t)
+	dir, ix := t.TempDir(), generation(t, "one.example\n")
+	server := testkit.Value(redisfilter.Dial(t.Context(), redisclient.Options{URL: r.URL()}))(t)
+	defer server.Close()
+	client := goredis.NewClient(&goredis.Options{Addr: r.Address})
+	defer client.Close()
+	for _, f := range []Filter{{Name: "bl", As: "bitmap", To: r.URL(), Key: "bl"}, {Name: "maps", As: "redisson", To: r.URL(), Key: "maps"}, {Name: "parts", As: "bitmap", To: r.URL(), Key: "parts", Shards: 4}} {
+		k := keeper(t, dir, f)
+		k.settings.Live = func() *index.Index { return ix }
+		k.Served(ix)
+		k.round(t.Context())
+		keys := testkit.Value(client.Keys(t.Context(), "*"+f.Key+"*").Result())(t)
+		parts := [][]string{keys}
+		for _, key := range keys {
+			if !strings.HasSuffix(key, ":config") { // without which a key is nobody's filter
+				parts = append(parts, []string{key})
+			}
+		}
+		for i, gone := range append(slices.Clone(parts), parts...) {
+			testkit.Must(t, client.Del(t.Context(), gone...).Err())
+			if i >= len(parts) { // as after a restart
+				k = keeper(t, dir, f)
+				k.settings.Live = func() *index.Index { return ix }
+			}
+			k.again()
+			if failed := k.round(t.Context()); failed || k.Problems() != nil {
+				t.Errorf("%s without %s: %v %q", f.Name, gone, failed, k.Problems())
+			}
+			if got, err := server.Fetch(t.Context(), f.Key, func(int64, int64) {}); err != nil || !got.Has([]byte("one.example")) {
+				t.Errorf("%s without %s is not written again: %v", f.Name, gone, err)
+			}
+			before := testkit.Value(server.Mark(t.Context(), f.Key))(t)
+			k.again()
+			k.round(t.Context())
+			testkit.Equal(t, "what is there stays", testkit.Value(server.Mark(t.Context(), f.Key))(t), before)
+		}
+	}
+	k := keeper(t, dir, Filter{Name: "bl", As: "bitmap", To: r.URL(), Key: "bl"})
+	k.settings.Live = func() *index.Index { return ix }
+	r.Kill()
+	k.again()
+	if failed := k.round(t.Context()); !failed || len(k.Problems()) != 1 || !strings.HasPrefix(k.Problems()[0], "filter bl in redis://") {
+		t.Errorf("a Redis that is away: %v %q", failed, k.Problems())
 	}
 }
 

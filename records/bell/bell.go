@@ -31,6 +31,10 @@ const (
 	Lists         = "lists"         // the lists cannot be read or written, for a reason that is no single list's
 	Source        = "source"        // the source of a list fails
 	LiveEntries   = "live_entries"  // live entries are damaged, or cannot be written
+	Pauses        = "pauses"        // which lists are paused cannot be read
+	Aliases       = "aliases"       // the aliases of recipients cannot be read
+	Filter        = "filter"        // a filter for other programs cannot be written, or looked at
+	Disk          = "disk"          // there is no room for changes
 	History       = "history"       // decisions cannot be written
 	Audit         = "audit"         // the audit journal cannot be written
 	Configuration = "configuration" // a changed configuration was not taken up
@@ -44,7 +48,7 @@ const (
 
 // Names are all of them.
 func Names() []string {
-	return []string{ListRefused, Lists, Source, LiveEntries, History, Audit, Configuration, Fleet, Publish, Upgrade, Quarantine, NextServer, NotReady}
+	return []string{ListRefused, Lists, Source, LiveEntries, Pauses, Aliases, Filter, Disk, History, Audit, Configuration, Fleet, Publish, Upgrade, Quarantine, NextServer, NotReady}
 }
 
 // key is what makes a problem another one: its text may have a number that changes.

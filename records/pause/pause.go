@@ -60,6 +60,7 @@ type Set struct {
 	path string
 	lock sync.Mutex // over a change, and a look at the file
 	seen os.FileInfo
+	bad  atomic.Pointer[error] // why the file cannot be read; nil = it can
 	now  atomic.Pointer[state]
 }
 
@@ -90,6 +91,17 @@ func newState(pauses []Pause) *state {
 func Open(path string) (*Set, error) {
 	s := &Set{path: path}
 	return s, s.read()
+}
+
+// Problems are that the file cannot be read: which lists somebody has paused is not known.
+func (s *Set) Problems() []string {
+	if s == nil {
+		return nil
+	}
+	if bad := s.bad.Load(); bad != nil {
+		return []string{fmt.Sprintf("pauses: %v; the pauses that were read last go on; blockd pause, or unpause, of any list writes the file anew", *bad)}
+	}
+	return nil
 }
 
 // Paused are the names of the lists whose blocks do not count now; nil is none. It is not to be changed, and costs
@@ -231,6 +243,7 @@ func (s *Set) change(now time.Time, f func([]Pause) ([]Pause, error)) error {
 		return err
 	}
 	s.seen, _ = os.Stat(s.path) // if that fails, it is read once more
+	s.bad.Store(nil)
 	s.now.Store(newState(all))
 	return nil
 }
@@ -248,6 +261,18 @@ func (s *Set) read() error {
 
 // readLocked reads the file if it is another one than was read last.
 func (s *Set) readLocked() error {
+	before := s.seen
+	err := s.readFile()
+	switch {
+	case err != nil:
+		s.bad.Store(&err)
+	case s.seen != before || s.seen == nil: // it was read, or is not there
+		s.bad.Store(nil)
+	}
+	return err
+}
+
+func (s *Set) readFile() error {
 	f, err := os.Open(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.seen = nil

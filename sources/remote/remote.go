@@ -128,6 +128,20 @@ func (f *Fetcher) fetchThose(ctx context.Context, due func(*source) bool) error 
 	return errors.Join(errs...)
 }
 
+// troubled is from how many failures in a row on a list does not follow its server: one or two come of a restart over there.
+const troubled = 3
+
+// Problems are lists that have not followed their servers for a while, by name, with the reason in one line.
+func (f *Fetcher) Problems() map[string]string {
+	all := map[string]string{}
+	for _, s := range f.sources {
+		if fault := s.fault.Load(); fault != nil {
+			all[s.Name] = *fault
+		}
+	}
+	return all
+}
+
 // keep is Run for one source.
 func (f *Fetcher) keep(ctx context.Context, s *source) {
 	removeStale(s.Path)
@@ -146,7 +160,10 @@ func (f *Fetcher) keep(ctx context.Context, s *source) {
 		case ctx.Err() != nil:
 			return // the end of the daemon is no fault of a source
 		case bad:
-			failures++
+			if failures++; failures >= troubled {
+				text := e.Error()
+				s.fault.Store(&text)
+			}
 			wait := s.retry(failures, e.retryAfter, rand.Float64())
 			f.log.LogAttrs(ctx, slog.LevelWarn, "list not fetched", slog.String("list", s.Name), slog.String("url", s.shown),
 				slog.String("class", string(e.Class)), slog.String("error", e.text()),
@@ -157,6 +174,7 @@ func (f *Fetcher) keep(ctx context.Context, s *source) {
 			f.log.LogAttrs(ctx, slog.LevelInfo, "list server answers again", slog.String("list", s.Name), slog.String("url", s.shown))
 		}
 		failures = 0
+		s.fault.Store(nil)
 		timer.Reset(s.pause(rand.Float64()))
 	}
 }

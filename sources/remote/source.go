@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 )
 
@@ -76,7 +77,8 @@ type source struct {
 	shown string // the URL as it may be shown
 	sum   checksum
 	sig   signature
-	asked chan struct{} // of Now
+	asked chan struct{}          // of Now
+	fault atomic.Pointer[string] // why the copy has not been brought up to date for a while; nil = it has
 }
 
 // SettingError is one fault of a Source. No text of it holds a password.

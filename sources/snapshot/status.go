@@ -65,15 +65,17 @@ func (n *Node) note(err error) {
 	}
 }
 
-// Problems are why nothing new is taken, one line each. A store that is away is none as long as there is a snapshot in force that is not
-// too old: see Remarks.
+// Problems are why nothing new is taken, or comes, one line each.
 func (n *Node) Problems() (lines []string) {
 	if n == nil {
 		return nil
 	}
 	s := n.Status()
 	switch {
-	case s.Error == "" || s.Reason == Away && s.Sequence > 0:
+	case s.Error == "":
+		if age, known := s.Age(time.Now()); known && n.MaxAge > 0 && age > n.MaxAge {
+			lines = append(lines, fmt.Sprintf("fleet: the newest snapshot is %s old, fleet.max_age is %s; %d serves on", age.Round(time.Second), n.MaxAge, s.Sequence))
+		}
 	case s.Sequence == 0:
 		lines = append(lines, "fleet: no snapshot yet: "+s.Error)
 	default:
@@ -83,19 +85,11 @@ func (n *Node) Problems() (lines []string) {
 }
 
 // Remarks are what operators should know although all is served.
-func (n *Node) Remarks(now time.Time) (lines []string) {
+func (n *Node) Remarks() (lines []string) {
 	if n == nil {
 		return nil
 	}
-	s := n.Status()
-	if age, known := s.Age(now); known && n.MaxAge > 0 && age > n.MaxAge {
-		why := ""
-		if s.Reason == Away {
-			why = ": " + s.Error
-		}
-		lines = append(lines, fmt.Sprintf("fleet: the newest snapshot is %s old, fleet.max_age is %s; %d serves on%s", age.Round(time.Second), n.MaxAge, s.Sequence, why))
-	}
-	switch {
+	switch s := n.Status(); {
 	case s.Pinned == 0:
 	case s.ByChannel:
 		lines = append(lines, fmt.Sprintf("fleet: the channel %s is halted at sequence %d", n.Channel, s.Pinned))

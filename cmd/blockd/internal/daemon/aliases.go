@@ -46,6 +46,14 @@ func ReadAliases(ctx context.Context, c config.Config) (*rule.Aliases, error) {
 	return all, err
 }
 
+// aliasProblems are that the aliases cannot be read.
+func (d *daemon) aliasProblems() []string {
+	if fault := d.aliasFault.Load(); fault != nil {
+		return []string{*fault}
+	}
+	return nil
+}
+
 // aliasPatience is how long one reading of a database may take.
 const aliasPatience = time.Minute
 
@@ -63,7 +71,15 @@ func (d *daemon) followAliases(ctx context.Context) {
 		all, err := ReadAliases(ctx, d.config)
 		switch {
 		case ctx.Err() == context.Canceled:
-		case err != nil && !failed:
+		case err != nil:
+			text := "recipients.aliases: cannot be read, and those that were read last stay in force: "
+			if d.aliases.Now() == nil {
+				text = "recipients.aliases: cannot be read, and nobody behind an alias has his entries: "
+			}
+			text += err.Error()
+			if d.aliasFault.Store(&text); failed {
+				return
+			}
 			failed = true
 			d.log.Error("aliases of recipients cannot be read: those that were read last stay in force", slog.Any("error", err))
 		case err == nil:
@@ -71,6 +87,7 @@ func (d *daemon) followAliases(ctx context.Context) {
 				d.log.Info("aliases of recipients", slog.Int("aliases", all.Len()))
 			}
 			failed = false
+			d.aliasFault.Store(nil)
 			d.aliases.Set(all)
 		}
 	}

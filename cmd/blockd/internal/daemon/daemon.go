@@ -58,33 +58,34 @@ type daemon struct {
 	log      *slog.Logger
 	metrics  *carried.Registry
 
-	recent   *reload.Recent
-	pauses   *pause.Set
-	kept     *kept.Store
-	audit    *audit.Log // nil: no journal is kept
-	entries  *live.Set  // nil: there are no live entries
-	roster   reporting
-	shared   *shared.Node        // nil: they are of this machine alone
-	past     *history.Log        // nil: no history is kept
-	domains  *firstseen.Set      // that have sent mail; nil: they are not remembered
-	partners *correspondents.Set // nil: they cannot be opened
-	junk     *junk.Desk
-	lists    *reload.Reloader
-	filters  *keptfilter.Keeper
-	fetcher  *remote.Fetcher
-	sources  *mirror.Keeper
-	aliases  *rule.Book
-	node     *snapshot.Node // nil: no snapshots are taken
-	taken    chan struct{}  // holds one value while a snapshot waits to be brought into service
-	asked    *ask.Sets
-	events   *httpapi.Events
-	charts   *rollup.Table
-	checks   atomic.Pointer[httpapi.Server] // counts the questions over HTTP; nil: there is no such door
-	repeats  *repeat.Table
-	checker  *policy.Checker
-	resolver *msgauth.Resolver
-	copies   *spool.Store // of messages that are to prove something
-	bell     *bell.Bell   // nil: nobody is told
+	recent     *reload.Recent
+	pauses     *pause.Set
+	kept       *kept.Store
+	audit      *audit.Log // nil: no journal is kept
+	entries    *live.Set  // nil: there are no live entries
+	roster     reporting
+	shared     *shared.Node        // nil: they are of this machine alone
+	past       *history.Log        // nil: no history is kept
+	domains    *firstseen.Set      // that have sent mail; nil: they are not remembered
+	partners   *correspondents.Set // nil: they cannot be opened
+	junk       *junk.Desk
+	lists      *reload.Reloader
+	filters    *keptfilter.Keeper
+	fetcher    *remote.Fetcher
+	sources    *mirror.Keeper
+	aliases    *rule.Book
+	aliasFault atomic.Pointer[string] // why they cannot be read; nil = they can
+	node       *snapshot.Node         // nil: no snapshots are taken
+	taken      chan struct{}          // holds one value while a snapshot waits to be brought into service
+	asked      *ask.Sets
+	events     *httpapi.Events
+	charts     *rollup.Table
+	checks     atomic.Pointer[httpapi.Server] // counts the questions over HTTP; nil: there is no such door
+	repeats    *repeat.Table
+	checker    *policy.Checker
+	resolver   *msgauth.Resolver
+	copies     *spool.Store // of messages that are to prove something
+	bell       *bell.Bell   // nil: nobody is told
 
 	diary      *letter.Diary   // of how lists are loaded
 	courier    *letter.Courier // nil: nobody gets a letter

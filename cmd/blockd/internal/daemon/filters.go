@@ -8,7 +8,9 @@ import (
 
 // openFilters makes what keeps the filters of [[filter]], and returns served, which then tells it too of each generation.
 func (d *daemon) openFilters(served func(*index.Index)) func(*index.Index) {
-	d.filters = keptfilter.New(d.config.KeptFilters(), d.log, d.metrics)
+	s := d.config.KeptFilters()
+	s.Live = func() *index.Index { return d.lists.Live() }
+	d.filters = keptfilter.New(s, d.log, d.metrics)
 	return func(ix *index.Index) {
 		if served != nil {
 			served(ix)

@@ -148,7 +148,7 @@ func (d *daemon) readiness(ctx context.Context) func() reload.Status {
 			s.Ready = false
 			s.Problems = append(s.Problems, "stopping: the doors take no new connection")
 		}
-		s.Remarks = append(slices.Clone(s.Remarks), d.node.Remarks(time.Now())...)
+		s.Remarks = append(slices.Clone(s.Remarks), d.node.Remarks()...)
 		s.Remarks = append(s.Remarks, d.rosterRemarks()...)
 		for _, p := range d.pauses.All(time.Now()) {
 			s.Remarks = append(s.Remarks, fmt.Sprintf("list %s is paused %s", p.List, p))

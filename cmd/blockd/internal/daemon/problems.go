@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"blockd/cmd/blockd/internal/config"
 	"blockd/cmd/blockd/internal/version"
+	"blockd/internal/durable"
+	"blockd/internal/term"
 	"blockd/records/bell"
 	"blockd/reload"
 	"blockd/smtpfilter/upstream"
@@ -28,6 +31,10 @@ func (d *daemon) state() (s reload.Status, all []bell.Problem) {
 		lines []string
 	}{
 		{bell.LiveEntries, append(d.entries.Problems(), d.shared.Problems()...)},
+		{bell.Pauses, d.pauses.Problems()},
+		{bell.Aliases, d.aliasProblems()},
+		{bell.Filter, d.filters.Problems()},
+		{bell.Disk, d.roomProblems()},
 		{bell.History, d.past.Problems()},
 	} {
 		all = append(all, problemsOf(from.name, from.lines)...)
@@ -56,6 +63,23 @@ func (d *daemon) state() (s reload.Status, all []bell.Problem) {
 		}
 	}
 	return s, all
+}
+
+// roomProblems are disks on which no change can be written.
+func (d *daemon) roomProblems() (all []string) {
+	told := map[string]bool{}
+	for _, of := range []struct{ key, folder string }{
+		{"index.path", filepath.Dir(d.config.Index.Path)},
+		{"live.folder", d.config.LiveFolder()},
+	} {
+		free, full, err := durable.Room(of.folder)
+		if err != nil || !full && free >= durable.LeastRoom || told[of.folder] {
+			continue // a folder that is not there is its own problem
+		}
+		told[of.folder] = true
+		all = append(all, fmt.Sprintf("%s: the disk of %s is full (%s free), and changes cannot be written: make room, or move it to a larger disk", of.key, of.folder, term.Octets(free)))
+	}
+	return all
 }
 
 func problemsOf(name string, lines []string) (all []bell.Problem) {

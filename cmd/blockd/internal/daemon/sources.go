@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"blockd/cmd/blockd/internal/config"
@@ -107,6 +109,10 @@ func (d *daemon) sourceProblems() (all []bell.Problem) {
 		if s, has := d.sourceStatus(l.Name); has && s.Error != "" {
 			all = append(all, bell.Problem{Name: bell.Source, List: l.Name, Text: fmt.Sprintf("list %s: its source is %s: %s: %s", l.Name, s.State, s.Class, s.Error)})
 		}
+	}
+	fetched := d.fetcher.Problems()
+	for _, name := range slices.Sorted(maps.Keys(fetched)) {
+		all = append(all, bell.Problem{Name: bell.Source, List: name, Text: fetched[name] + "; the copy serves on"})
 	}
 	return all
 }

@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"blockd/cmd/blockd/internal/config"
+	"blockd/internal/durable"
 	"blockd/internal/term"
 	"blockd/policy/verdict"
 )
@@ -131,31 +129,22 @@ func (d *doctor) checkDisks(_ context.Context, r *report) {
 // work, and with want.
 func (d *doctor) checkRoom(r *report, key, folder string, least, want int64, what string) {
 	folder = existing(folder)
-	var s unix.Statfs_t
-	if err := unix.Statfs(folder, &s); err != nil {
+	free, full, err := durable.Room(folder)
+	if err != nil {
 		r.warning("", "%s: %s: %v", key, folder, err)
 		return
 	}
-	free := freeOctets(s)
 	const more = "make room, or move it to a larger disk"
 	switch {
-	case s.Files > 0 && s.Ffree == 0:
+	case full:
 		r.fault("remove files there", "%s: no file can be made on the disk of %s", key, term.Path(folder))
-	case free < max(least, 1<<20):
+	case free < max(least, durable.LeastRoom):
 		r.fault(more, "%s: %s free, and %s takes %s", key, term.Octets(free), what, term.Octets(want))
 	case free < want:
 		r.warning(more, "%s: %s free, and %s may take %s", key, term.Octets(free), what, term.Octets(want))
 	default:
 		r.ok("%s: %s free, enough for %s (%s)", key, term.Octets(free), what, term.Octets(want))
 	}
-}
-
-func freeOctets(s unix.Statfs_t) int64 {
-	blocks, size := uint64(max(s.Bavail, 0)), uint64(s.Bsize) // FreeBSD's is below 0 when root alone has room
-	if size > 0 && blocks > math.MaxInt64/size {
-		return math.MaxInt64
-	}
-	return int64(blocks * size)
 }
 
 // sizeOf is the size of a file, or of all files below a folder, as far as they can be seen.
