@@ -451,3 +451,67 @@ func TestTurnsAreEven(t *testing.T) {
 		t.Errorf("%.2f percent", share)
 	}
 }
+
+// TestAlteredOnDisk: whatever is altered in a node's folder is found at the next look or start, and fetched again; an altered shard is never there to be
+// read as a list after a start.
+func TestAlteredOnDisk(t *testing.T) {
+	c := newChannel(t)
+	c.add("spam", addresses(0, 500)...)
+	c.publish()
+	n := c.node(c.options())
+	once(t, n)
+	files := testkit.Value(filepath.Glob(n.path(filesName, "*")))(t)
+	alter := func(path string) {
+		t.Helper()
+		text := testkit.Read(t, path)
+		for i := range text {
+			if text[i] == '@' {
+				text[i] = '%'
+				break
+			}
+		}
+		testkit.Write(t, path, text)
+		testkit.Must(t, os.Chtimes(path, time.Now(), time.Now().Add(time.Minute)))
+	}
+	for what, spoil := range map[string]func(){
+		"a shard": func() { alter(files[0]) },
+		"all shards": func() {
+			for _, f := range files {
+				alter(f)
+			}
+		},
+		"a shard has gone":   func() { testkit.Must(t, os.Remove(files[1])) },
+		"a shard is shorter": func() { testkit.Must(t, os.Truncate(files[2], 3)) },
+	} {
+		spoil()
+		once(t, n)
+		c.agrees(n)
+		testkit.Equal(t, what+": problems", len(n.Problems()), 0)
+		spoil()
+		n.Close()
+		n = c.node(n.Options)
+		for _, f := range files { // before the first look
+			if text, err := os.ReadFile(f); err == nil && sumOf(text) != filepath.Base(f) {
+				t.Errorf("%s: %s is there to be read", what, f)
+			}
+		}
+		once(t, n)
+		c.agrees(n)
+	}
+	for what, path := range map[string]string{"the state": n.path(stateName), "the manifest in force": n.path(currentName, manifestFile)} {
+		for _, text := range []string{"", "{half", "null"} {
+			testkit.Write(t, path, text)
+			n.Close()
+			n = c.node(n.Options)
+			once(t, n)
+			c.agrees(n)
+			testkit.Got(n.Status().Sequence, n.state.Highest)(t, what, 1, 1)
+		}
+	}
+	testkit.Write(t, n.path(stateName), "")
+	testkit.Must(t, os.Remove(n.path(latestFile)))
+	n.Close()
+	if err := n.Open(); err == nil || !strings.Contains(err.Error(), "mv "+n.path(stateName)+" ") {
+		t.Errorf("a state that cannot be made anew: %v", err)
+	}
+}

@@ -82,13 +82,16 @@ type Node struct {
 	asked   chan struct{}      // of Now
 	fetches singleflight.Group // by object
 
+	wholeMu sync.Mutex
+	whole   map[string]os.FileInfo // files that were read and are what their names say, as they were then
+
 	mu     sync.Mutex
 	status Status
 }
 
 // New returns a node. It opens nothing.
 func New(o Options, reg prometheus.Registerer) *Node {
-	n := &Node{Options: o, asked: make(chan struct{}, 1), step: func(string) error { return nil }}
+	n := &Node{Options: o, asked: make(chan struct{}, 1), whole: map[string]os.FileInfo{}, step: func(string) error { return nil }}
 	n.counters.make()
 	if reg != nil {
 		reg.MustRegister(collector{n})
@@ -128,10 +131,20 @@ func (n *Node) path(parts ...string) string {
 }
 
 func (n *Node) load() (err error) {
-	if n.state, err = readState(n.path(stateName), n.Channel); err != nil {
+	if n.state, err = readState(n.path(stateName), n.Channel); errors.Is(err, errDamaged) {
+		n.state, err = n.stateAnew(err)
+	}
+	if err != nil {
 		return err
 	}
-	if n.current, err = Current(n.Folder); err != nil {
+	if n.current, err = Current(n.Folder); errors.Is(err, errDamaged) {
+		n.Log.Error("the manifest in force is damaged, and is fetched again with what belongs to it", slog.String("channel", n.Channel), slog.String("error", oneLine(err)))
+		n.current, err = nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := n.removeDamaged(); err != nil {
 		return err
 	}
 	// What cannot be used any more, such as of another channel or key, is fetched anew.
@@ -150,6 +163,28 @@ func (n *Node) load() (err error) {
 	return nil
 }
 
+// stateAnew is a state in the place of a damaged one: of the newest sequence that the keys have signed on this disk, so that no older one is taken. Without
+// such a sequence a person has to say that the channel is begun anew.
+func (n *Node) stateAnew(damage error) (State, error) {
+	s := State{Blockd: version, Channel: n.Channel}
+	path := n.path(stateName)
+	f, err := readSigned(n.path(latestFile))
+	if err == nil {
+		var l *Latest
+		if l, err = n.readLatest(f); err == nil {
+			s.Highest, s.Digest = l.Sequence, l.Manifest
+		}
+	}
+	if err != nil {
+		return s, fmt.Errorf("%w; nothing here is signed from which it could be made: mv %s %[2]s.damaged, and blockd takes what the channel has now", damage, path)
+	}
+	if err := os.Rename(path, path+".damaged"); err != nil {
+		return s, err
+	}
+	n.Log.Error("the state of the node is damaged, and is made anew of the newest sequence that is here", slog.String("channel", n.Channel), slog.Int64("sequence", s.Highest), slog.String("error", oneLine(damage)))
+	return s, s.write(path)
+}
+
 // Current is the manifest in force in the folder of a node; nil if there is none.
 func Current(folder string) (*Manifest, error) {
 	path := filepath.Join(folder, currentName, manifestFile)
@@ -162,7 +197,7 @@ func Current(folder string) (*Manifest, error) {
 	}
 	m, err := ParseManifest(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; remove %s and blockd fetches all of it anew", path, err, folder)
+		return nil, fmt.Errorf("%s: %w: %w; remove %s and blockd fetches all of it anew", path, errDamaged, err, folder)
 	}
 	return m, nil
 }
@@ -244,6 +279,9 @@ func (n *Node) At(ctx context.Context, now time.Time) error {
 	err := n.clock(now)
 	if err == nil {
 		err = n.look(ctx, now)
+	}
+	if healed := n.heal(ctx); err == nil {
+		err = healed
 	}
 	if taken := n.take(ctx, now); err == nil { // what was seen before may have its turn now, whatever the store says
 		err = taken

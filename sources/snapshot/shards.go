@@ -2,10 +2,13 @@ package snapshot
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -81,10 +84,79 @@ func (f *fetching) all(ctx context.Context, m *Manifest) error {
 	return group.Wait()
 }
 
-// has reports whether a file is there. Its name is its SHA-256, and it got that name when it was whole.
-func (f *fetching) has(plain string, octets int64) bool {
-	info, err := os.Stat(f.path(filesName, plain))
-	return err == nil && info.Size() == octets
+// has reports whether a file is there as it was made: its name is its SHA-256. A file is read once, and again after it was written to.
+func (n *Node) has(plain string, octets int64) bool {
+	path := n.path(filesName, plain)
+	info, err := os.Stat(path)
+	if err != nil || info.Size() != octets {
+		return false
+	}
+	n.wholeMu.Lock()
+	was := n.whole[plain]
+	n.wholeMu.Unlock()
+	if was != nil && os.SameFile(was, info) && was.ModTime().Equal(info.ModTime()) {
+		return true
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil || hex.EncodeToString(sum.Sum(nil)) != plain {
+		return false
+	}
+	n.wholeMu.Lock()
+	defer n.wholeMu.Unlock()
+	n.whole[plain] = info
+	return true
+}
+
+// heal fetches again the files in force that were altered, or have gone.
+func (n *Node) heal(ctx context.Context) error {
+	damaged, err := n.removeDamaged()
+	if err != nil || len(damaged) == 0 {
+		return err
+	}
+	f := fetching{Node: n, manifests: map[int64]*Manifest{n.current.Sequence: n.current}}
+	if err := f.all(ctx, n.current); err != nil {
+		return &Error{reasonOf(err), fmt.Errorf("%d files of sequence %d were altered or have gone, such as %s, and cannot be fetched again: %w", len(damaged), n.current.Sequence, damaged[0], err)}
+	}
+	n.Log.Info("altered files are fetched again", slog.String("channel", n.Channel), slog.Int64("sequence", n.current.Sequence), slog.Int("files", len(damaged)))
+	if n.Changed != nil {
+		n.Changed(n.current)
+	}
+	return nil
+}
+
+// removeDamaged removes files in force that are not what they were made as, and names all that are missing then. To who reads them as lists a
+// file that is missing changes nothing.
+func (n *Node) removeDamaged() (missing []string, err error) {
+	if n.current == nil {
+		return nil, nil
+	}
+	check := func(plain string, octets int64) {
+		path := n.path(filesName, plain)
+		if n.has(plain, octets) {
+			return
+		}
+		missing = append(missing, plain)
+		switch bad := os.Remove(path); {
+		case bad == nil:
+			n.Log.Error("a file of a snapshot was altered, and is fetched again", slog.String("channel", n.Channel), slog.String("file", path))
+		case !errors.Is(bad, fs.ErrNotExist):
+			err = &Error{Disk, bad}
+		}
+	}
+	for _, l := range n.current.Lists {
+		for _, s := range l.Shards {
+			check(s.Plain, s.Octets)
+		}
+	}
+	for _, a := range n.current.Ask {
+		check(a.Filter.Key, a.Filter.Octets)
+	}
+	return missing, err
 }
 
 // way finds deltas that lead from a file that is there to a shard: one of the manifest's own, or else by the manifests before it, each with

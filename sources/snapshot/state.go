@@ -9,6 +9,8 @@ import (
 	"blockd/internal/durable"
 )
 
+var errDamaged = errors.New("damaged")
+
 // maxState bounds the file, in octets.
 const maxState = 4 << 10
 
@@ -48,7 +50,7 @@ func readState(path, channel string) (State, error) {
 	}
 	s, err := ParseState(text)
 	if err != nil {
-		return State{}, fmt.Errorf("%s: %w", path, err)
+		return State{}, fmt.Errorf("%s: %w: %w", path, errDamaged, err)
 	}
 	if s.Channel == channel {
 		return s, nil

@@ -401,22 +401,22 @@ func TestTriggersFailNoStatement(t *testing.T) {
 		}
 	}
 	for q, fine := range map[string]bool{
-		"select id, lower(address) entry from app.t":                                  true,
-		"select address entry from app.t":                                             true,
-		"select app.t.address as entry from app.t":                                    true,
-		"select lower(app.t.address) as \"entry\" from app.t where id > 0":            true,
-		"select x.address entry from app.t x":                                         true,
-		"select \"From\" as reason, address as entry from app.t":                      true,
-		"select distinct cast(address as varchar(100)) as entry from app.t":           true,
+		"select id, lower(address) entry from app.t":                                   true,
+		"select address entry from app.t":                                              true,
+		"select app.t.address as entry from app.t":                                     true,
+		"select lower(app.t.address) as \"entry\" from app.t where id > 0":             true,
+		"select x.address entry from app.t x":                                          true,
+		"select \"From\" as reason, address as entry from app.t":                       true,
+		"select distinct cast(address as varchar(100)) as entry from app.t":            true,
 		"select case when address is null then null else address end entry from app.t": true,
-		"select trim(both ' ' from address) as entry from app.t order by id":          true,
-		"select (address) as entry, unnest(list) as reason from app.t":                true,
-		"select nowhere as entry from app.t":                                          false, // the database refuses all of the DDL
-		"select address as entry from app.nowhere":                                    false,
-		"select entry from app.t":                                                     false,
-		"select * from app.t":                                                         false,
-		"select div entry from app.t":                                                 false,
-		"select address as entry from app.t join app.t u using (id)":                  false,
+		"select trim(both ' ' from address) as entry from app.t order by id":           true,
+		"select (address) as entry, unnest(list) as reason from app.t":                 true,
+		"select nowhere as entry from app.t":                                           false, // the database refuses all of the DDL
+		"select address as entry from app.nowhere":                                     false,
+		"select entry from app.t":                                                      false,
+		"select * from app.t":                                                          false,
+		"select div entry from app.t":                                                  false,
+		"select address as entry from app.t join app.t u using (id)":                   false,
 	} {
 		testkit.Must(t, execute(t.Context(), conn, "drop table if exists blockd_log; "+made))
 		o.Query = q

@@ -46,14 +46,6 @@ func ReadAliases(ctx context.Context, c config.Config) (*rule.Aliases, error) {
 	return all, err
 }
 
-// aliasProblems are that the aliases cannot be read.
-func (d *daemon) aliasProblems() []string {
-	if fault := d.aliasFault.Load(); fault != nil {
-		return []string{*fault}
-	}
-	return nil
-}
-
 // aliasPatience is how long one reading of a database may take.
 const aliasPatience = time.Minute
 

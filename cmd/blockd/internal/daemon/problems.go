@@ -26,15 +26,19 @@ func (d *daemon) state() (s reload.Status, all []bell.Problem) {
 		}
 		all = append(all, p)
 	}
+	var aliases []string
+	if fault := d.aliasFault.Load(); fault != nil {
+		aliases = append(aliases, *fault)
+	}
 	for _, from := range []struct {
 		name  string
 		lines []string
 	}{
 		{bell.LiveEntries, append(d.entries.Problems(), d.shared.Problems()...)},
 		{bell.Pauses, d.pauses.Problems()},
-		{bell.Aliases, d.aliasProblems()},
+		{bell.Aliases, aliases},
 		{bell.Filter, d.filters.Problems()},
-		{bell.Disk, d.roomProblems()},
+		{bell.Disk, roomProblems(d.config)},
 		{bell.History, d.past.Problems()},
 	} {
 		all = append(all, problemsOf(from.name, from.lines)...)
@@ -66,11 +70,11 @@ func (d *daemon) state() (s reload.Status, all []bell.Problem) {
 }
 
 // roomProblems are disks on which no change can be written.
-func (d *daemon) roomProblems() (all []string) {
+func roomProblems(c config.Config) (all []string) {
 	told := map[string]bool{}
 	for _, of := range []struct{ key, folder string }{
-		{"index.path", filepath.Dir(d.config.Index.Path)},
-		{"live.folder", d.config.LiveFolder()},
+		{"index.path", filepath.Dir(c.Index.Path)},
+		{"live.folder", c.LiveFolder()},
 	} {
 		free, full, err := durable.Room(of.folder)
 		if err != nil || !full && free >= durable.LeastRoom || told[of.folder] {
