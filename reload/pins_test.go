@@ -437,3 +437,32 @@ func TestAdoptedServes(t *testing.T) {
 		})
 	}
 }
+
+// TestOwnersFolderWaits: what waits of a folder that was rolled back is there for all owners but those whose file is bad.
+func TestOwnersFolderWaits(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": ""})
+	store := keeping(d)
+	for _, owner := range []string{"anna", "bert"} {
+		d.write("users/"+owner+"@here.example", "old.test\n")
+	}
+	l := &d.settings.Lists[0]
+	l.Path, l.Named, l.Settings.PerRecipient = d.path("users/*"), true, true
+	d.open()
+	d.write("users/bert@here.example", "new.test\n")
+	d.lookOnce()
+	testkit.Value(store.Rollback(t.Context(), "a", "", kept.Who{By: "anna"}, time.Now(), noRecord))(t)
+	d.write("users/anna@here.example", "<!DOCTYPE html><html></html>\n")
+	d.symlink("nowhere", "users/carl@here.example")
+	d.write("users/bert@here.example", "newer.test\n")
+	d.lookOnce()
+	pins := d.Status().Pins
+	if len(pins) != 1 || pins[0].Proposal == nil || len(pins[0].Proposal.Content) != 2 || *pins[0].Proposal.Added != 1 || *pins[0].Proposal.Removed != 1 {
+		t.Fatalf("what waits: %+v\n%s", pins, d.log)
+	}
+	testkit.Has(t, strings.Join(pins[0].Proposal.Findings, "\n"), "anna@here.example stays as it was", "carl@here.example stays as it was")
+	testkit.Value(store.Adopt(t.Context(), "a", "", false, kept.Who{}, time.Now(), func(string) error { return nil }))(t)
+	d.lookOnce()
+	if !d.owned("bert@here.example", "newer.test") || !d.owned("anna@here.example", "old.test") {
+		t.Errorf("adopted: %v\n%s", d.Status().Problems, d.log)
+	}
+}

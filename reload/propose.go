@@ -84,13 +84,26 @@ func (r *Reloader) repin(v *view, l List, pin kept.Pin) {
 // proposalOf returns the pin of a list with what its files propose now; nil if that is as before.
 func (r *Reloader) proposalOf(ctx context.Context, v *view, l List, pin kept.Pin) (*kept.Pin, error) {
 	p := v.proposed[l.Name]
-	if len(p.faults) > 0 {
-		return nil, p.faults[0].err
+	for _, f := range p.faults {
+		if !l.Named || f.path == l.Path {
+			return nil, f.err
+		}
 	}
 	var c kept.Content
+	var findings []string
 	for i, s := range p.sources {
-		if hash := p.contents[i].hash; hash != [16]byte{} {
-			c = append(c, kept.File{Path: []byte(s.Path), Hash: hex.EncodeToString(hash[:]), Segment: kept.SegmentOf(hash, s.Settings)})
+		hash := p.contents[i].hash
+		f := kept.File{Path: []byte(s.Path), Hash: hex.EncodeToString(hash[:]), Segment: kept.SegmentOf(hash, s.Settings)}
+		has := hash != [16]byte{}
+		if l.Named && (!has || r.claim(ctx, f.Segment, p, s.Path) != nil) { // the files of other owners wait all the same
+			findings = append(findings, fmt.Sprintf("%s stays as it was: it cannot be read", s.Path))
+			at := slices.IndexFunc(pin.Content, func(had kept.File) bool { return string(had.Path) == s.Path })
+			if has = at >= 0; has {
+				f = pin.Content[at]
+			}
+		}
+		if has {
+			c = append(c, f)
 		}
 	}
 	switch {
@@ -112,7 +125,7 @@ func (r *Reloader) proposalOf(ctx context.Context, v *view, l List, pin kept.Pin
 		return &pin, nil
 	}
 	store := r.settings.Kept
-	next := kept.Proposal{Since: time.Now().UTC().Truncate(time.Second)}
+	next := kept.Proposal{Since: time.Now().UTC().Truncate(time.Second), Findings: findings}
 	next.First = next.Since
 	if pin.Proposal != nil {
 		next.First = pin.Proposal.Waiting()
