@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -325,4 +326,33 @@ func TestRequestsWords(t *testing.T) {
 		{"", "requests --state odd", exitUsage, `--state: want open, granted or declined, have "odd"`},
 		{"", "requests --state open --all", exitUsage, "not both"},
 	})
+}
+
+// Root's commands change nothing where links lead that the daemon's user has put beside the index.
+func TestRootsCommandsFollowNoLinks(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("wants root, who may be two users")
+	}
+	for _, name := range []string{".live", ".audit", ".live/journal", ".kept", ".cache"} {
+		dir, elsewhere := t.TempDir(), t.TempDir()
+		writeFile(t, dir, "a.txt", "bulk.example\n")
+		config := writeFile(t, dir, "config.toml", "[index]\npath = \"x.bdx\"\n[smtp]\nlisten = \"\"\n[http]\nlisten = \"\"\n[[list]]\nname = \"a\"\npath = \"a.txt\"\n")
+		target := elsewhere
+		if strings.Contains(name, "/") {
+			target = writeFile(t, elsewhere, "important", "")
+			testkit.Must(t, os.Mkdir(filepath.Join(dir, "x.bdx.live"), 0o755))
+		}
+		link := filepath.Join(dir, "x.bdx"+name)
+		testkit.Must(t, os.Symlink(target, link))
+		testkit.Must(t, os.Lchown(link, 65533, 65533))
+		for _, args := range [][]string{{"add", "-c", config, "other.example"}, {"compile", "-c", config}} {
+			blockd(t, "", args...)
+		}
+		entries := testkit.Value(os.ReadDir(elsewhere))(t)
+		for _, e := range entries {
+			if text, _ := os.ReadFile(filepath.Join(elsewhere, e.Name())); e.Name() != "important" || len(text) > 0 {
+				t.Errorf("by %s: %s was made: %q", name, e.Name(), text)
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package kept
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,7 +68,7 @@ func (s *Store) Record(cache string, g Generation) (errs []error) {
 }
 
 func (s *Store) record(g Generation) error {
-	if err := os.MkdirAll(s.Folder, 0o700); err != nil {
+	if err := cmp.Or(durable.NoTrap(s.Folder), os.MkdirAll(s.Folder, 0o700)); err != nil {
 		return err
 	}
 	all, damage := s.Generations()
@@ -204,7 +205,7 @@ func (s *Store) ChangePins(change func([]Pin) ([]Pin, error)) error {
 func (s *Store) locked(use func([]Pin) error) error {
 	s.state.Lock()
 	defer s.state.Unlock()
-	if err := os.MkdirAll(s.Folder, 0o700); err != nil {
+	if err := cmp.Or(durable.NoTrap(s.Folder), os.MkdirAll(s.Folder, 0o700)); err != nil {
 		return err
 	}
 	lock, err := durable.WaitLock(filepath.Join(s.Folder, pinsName+".lock"), 10*time.Second, ErrBusy)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"blockd/internal/durable"
 	"blockd/mail/digest"
@@ -56,7 +57,7 @@ func openJournal(folder string, hashes digest.Set) (*journal, *contents, error) 
 			return nil, nil, err
 		}
 	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, nil, err
 	}

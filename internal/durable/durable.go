@@ -131,6 +131,9 @@ func SyncFolder(path string) error {
 
 // MakeFolder makes a folder with the mode 0750, unless it is there, and those above it.
 func MakeFolder(path string) error {
+	if err := NoTrap(path); err != nil {
+		return err
+	}
 	path = filepath.Clean(path) // of "folder/" the folder around it would be "folder"
 	parent := filepath.Dir(path)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
@@ -147,6 +150,19 @@ func MakeFolder(path string) error {
 	}
 	defer f.Close()
 	return keepOwner(f, path, parent)
+}
+
+// NoTrap refuses a link at path that another user than root has put there, where this process is root: what root writes beside the index
+// of a daemon that has a user of its own would go wherever that one leads. Links that root has made lead to another disk, and are followed.
+func NoTrap(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || os.Geteuid() != 0 || info.Mode().Type() != fs.ModeSymlink {
+		return nil
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && owner.Uid != 0 {
+		return fmt.Errorf("%s is a link that user %d has put there, and root does not follow it; remove it", path, owner.Uid)
+	}
+	return nil
 }
 
 // Lock takes the lock file at path, making it if need be, or returns locked at once if

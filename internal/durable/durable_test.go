@@ -158,3 +158,18 @@ func holds(t *testing.T, dir, name, text string) {
 	}
 	testkit.Equal(t, name, string(testkit.Read(t, filepath.Join(dir, name))), text)
 }
+
+// Root makes nothing where a link of another user leads, and follows its own.
+func TestRootFollowsNoTrap(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("wants root, who may be two users")
+	}
+	elsewhere, dir := t.TempDir(), t.TempDir()
+	trap, own := filepath.Join(dir, "trap"), filepath.Join(dir, "own")
+	for _, link := range []string{trap, own} {
+		testkit.Must(t, os.Symlink(elsewhere, link))
+	}
+	testkit.Must(t, os.Lchown(trap, 65533, 65533))
+	testkit.Has(t, fmt.Sprint(MakeFolder(trap)), "a link that user 65533 has put there")
+	testkit.Must(t, MakeFolder(own))
+}

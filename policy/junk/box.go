@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"blockd/internal/durable"
@@ -229,7 +230,7 @@ func (b *Box) change(make func() ([]record, error)) error {
 
 // append writes lines, and closes a last line that a crash has left without an end.
 func (b *Box) append(records []record) error {
-	f, err := os.OpenFile(b.settings.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(b.settings.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}

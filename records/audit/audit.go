@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -224,7 +225,7 @@ func (l *Log) add(lines []Line) error {
 		l.last = at
 		return l.prune(now)
 	}
-	f, err := os.OpenFile(l.file(at.number), os.O_WRONLY, 0)
+	f, err := os.OpenFile(l.file(at.number), os.O_WRONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
@@ -263,7 +264,7 @@ func (l *Log) end() (end, error) {
 // endOf is end for the last file. Its size is 0 where nothing of it is left.
 func (l *Log) endOf(number int) (end, error) {
 	at := end{number: number}
-	f, err := os.OpenFile(l.file(number), os.O_RDWR, 0)
+	f, err := os.OpenFile(l.file(number), os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return at, err
 	}

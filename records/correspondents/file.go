@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/dchest/siphash"
@@ -350,7 +351,7 @@ func (s *Set) rewrite() error {
 
 // extend appends the keys that have changed.
 func (s *Set) extend(changed []key) error {
-	f, err := os.OpenFile(s.settings.Path, os.O_WRONLY|os.O_APPEND, 0)
+	f, err := os.OpenFile(s.settings.Path, os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"blockd/internal/durable"
 )
@@ -187,7 +188,7 @@ func (o *file) replace(text []byte) (err error) {
 	if err = durable.WriteFile(o.path, text, 0o600); err != nil {
 		return err
 	}
-	if o.f, err = os.OpenFile(o.path, os.O_WRONLY, 0); err == nil {
+	if o.f, err = os.OpenFile(o.path, os.O_WRONLY|syscall.O_NOFOLLOW, 0); err == nil {
 		o.size = int64(len(text))
 	}
 	return err

@@ -24,6 +24,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"blockd/internal/durable"
@@ -145,7 +146,7 @@ func (m *Mirror) loadGeneration(folder string) (err error) {
 		return nil
 	}
 	m.mark = m.state.Mark
-	if m.journal.f, err = os.OpenFile(filepath.Join(folder, journalName), os.O_RDWR|os.O_CREATE, 0o640); err != nil {
+	if m.journal.f, err = os.OpenFile(filepath.Join(folder, journalName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o640); err != nil {
 		return err
 	}
 	return m.journal.replay(func(text []byte, mark Mark) {

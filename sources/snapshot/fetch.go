@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"blockd/internal/minisign"
@@ -165,7 +166,7 @@ func worst(faults []error) error {
 }
 
 func (n *Node) fetchFrom(ctx context.Context, s Store, path, object string, size int64, kind string) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o640)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o640)
 	if err != nil {
 		return &Error{Disk, err}
 	}

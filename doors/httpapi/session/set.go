@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"blockd/internal/durable"
@@ -262,7 +263,7 @@ var struck = strings.Repeat("-", 2*sha256.Size)
 // strike overwrites the IDs of sessions that have ended where they stand in a file that cannot be written anew: a full disk has no room
 // for another file, and takes this.
 func strike(path string, ended []string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) || len(ended) == 0 {
 		return nil
 	} else if err != nil {

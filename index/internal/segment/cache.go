@@ -256,7 +256,7 @@ func (c *Cache) Write(s format.Source, workers int) *Writer {
 	if !isFile || c.folder == "" {
 		return nil
 	}
-	err := os.MkdirAll(c.folder, 0o700)
+	err := cmp.Or(durable.NoTrap(c.folder), os.MkdirAll(c.folder, 0o700))
 	var f *os.File
 	if err == nil {
 		f, err = os.CreateTemp(c.folder, newBy(os.Getpid()))

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"blockd/index/live"
@@ -118,7 +119,7 @@ func (l *losses) count() int {
 
 // append writes lines, which are on the disk when it returns. The caller holds mu.
 func (l *losses) append(lines []lossLine) error {
-	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
