@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -247,6 +248,9 @@ func (f *follower) attempt(ctx context.Context, whole bool) error {
 		told, err := f.mirror.Follow(ctx, f.source)
 		if !errors.Is(err, ErrTooOld) {
 			return f.took(told, err)
+		}
+		if why, told := strings.CutPrefix(err.Error(), ErrTooOld.Error()+": "); told { // a source without changes says no more
+			f.log.Warn("source has lost changes, or is another one, and is read anew", slog.String("reason", why))
 		}
 		has = false // what is found to differ was not missed: the source could not tell
 		f.pause(ctx, f.lastTook-time.Since(f.lastRead))

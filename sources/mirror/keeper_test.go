@@ -552,3 +552,29 @@ func TestUnreadIsFollowed(t *testing.T) {
 		})
 	}
 }
+
+// TestLostChangesAreTold: a source that has lost changes, as a Redis does in a failover, is read anew, and a line of the log says why; one that never tells
+// changes is read anew without one.
+func TestLostChangesAreTold(t *testing.T) {
+	bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {
+		k.is(OK, "", 1)
+		lost := true
+		k.before = func(_ context.Context, call string) error {
+			if call != "changes" || !lost {
+				return nil
+			}
+			lost = false
+			return fmt.Errorf("%w: the log has not got the change 7-1 any more: it was cut, or lost in a failover", ErrTooOld)
+		}
+		k.after(5 * time.Second)
+		testkit.Got(k.reads, k.logged("source has lost changes, or is another one, and is read anew"), k.logged("it was cut, or lost in a failover"))(t, "full reads, and lines", 2, 1, 1)
+		k.before = func(_ context.Context, call string) error {
+			if call == "changes" {
+				return ErrTooOld
+			}
+			return nil
+		}
+		k.after(30 * time.Second)
+		testkit.Equal(t, "lines of a source that tells no changes", k.logged("source has lost changes"), 1)
+	})
+}
