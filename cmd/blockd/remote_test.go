@@ -185,10 +185,11 @@ func TestServeFetchesAList(t *testing.T) {
 			t.Errorf("%s: another list serves", tt.name)
 		}
 	}
-	testkit.Got(d.get(t, "/readyz"))(t, "/readyz", http.StatusOK, "ok\n")
+	testkit.Got(d.get(t, "/readyz"))(t, "/readyz after three failures", http.StatusOK, "degraded\nlist bad: …; the copy serves on\n")
 
 	p.text("other.example\n")
 	hangUp(t)
+	testkit.Eventually(t, "what was degraded is well", func() bool { _, body := d.get(t, "/readyz"); return body == "ok\n" })
 	d.waitBlocked(t, "x@other.example", true)
 	d.waitBlocked(t, "x@bulk.example", false)
 	d.end(t)
