@@ -186,8 +186,7 @@ func TestWalk(t *testing.T) {
 			if m := regexp.MustCompile(`\(ref ([a-z0-9]{16})\)`).FindSubmatch(out); m != nil {
 				reference = string(m[1])
 			}
-			out = bytes.ReplaceAll([]byte(shown.Replace(string(out))), []byte("by "+me.Username), []byte("by root"))
-			return likeTheDocument(bytes.ReplaceAll(out, []byte(" "+me.Username+" "), []byte(" root ")))
+			return likeTheDocument(bytes.ReplaceAll([]byte(shown.Replace(string(out))), []byte(me.Username+" (uid "+me.Uid+")"), []byte("root (uid 0)")))
 		})
 		if name := picture[i]; name != "" && *e2e.Update {
 			takePicture(t, name, d, fmt.Sprintf("http://%s/r/%s", receipts, reference))
