@@ -34,10 +34,11 @@ func (n *Node) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if seen := n.kept.seenAt(); c.Origin != n.origin(p.Epoch) || c.Reading || p.Rev < max(c.Revision, n.given()) || p.TooOld || !seen.IsZero() && p.Now.Sub(seen) > knownFor {
+		if seen := n.kept.seenAt(); c.Origin != n.origin(p.Epoch) || c.Reading || n.anew || p.Rev < max(c.Revision, n.given()) || p.TooOld || !seen.IsZero() && p.Now.Sub(seen) > knownFor {
 			if err := n.readAll(ctx, p); err != nil {
 				return err
 			}
+			n.anew = false
 			continue
 		}
 		to := c

@@ -73,6 +73,7 @@ type Node struct {
 	recent  recent
 	removed map[[16]byte]uint64 // revisions of the last removals that were taken, at most mostRemoved
 	differs int                 // how often in turn the sums have differed
+	anew    bool                // everything is read again, for the tokens: their file is of another key, or of none
 	rev     uint64
 	top     uint64 // the highest revision that was given to this machine, if the changes before it are still to be read
 
@@ -90,7 +91,7 @@ func Open(o Options) (*Node, error) {
 	o.Poll, o.SumEvery = cmp.Or(o.Poll, pollEvery), cmp.Or(o.SumEvery, sumEvery)
 	n := &Node{o: o, turn: make(chan struct{}, 1), woken: make(chan struct{}, 1), removed: map[[16]byte]uint64{}, rev: o.Set.Cursor().Revision}
 	n.recent.from = n.rev
-	if err := n.read(); err != nil {
+	if err := cmp.Or(n.read(), n.dropTokens()); err != nil {
 		return nil, err
 	}
 	o.Set.SetShare(n.share)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -92,6 +93,42 @@ func (n *Node) judge(r *live.Row) error {
 	return n.o.Token(tokenLine(r))
 }
 
+// keyMark begins the line of the file that says by which key its tokens are proved: their proofs are not in it.
+const keyMark = "# key "
+
+// keyLine is that line for the key of the node; "" = it has none.
+func (n *Node) keyLine() string {
+	if n.o.Key == "" {
+		return ""
+	}
+	mac := hmac.New(sha256.New, []byte(n.o.Key))
+	fmt.Fprintf(mac, "file of tokens 1\n%s\n", n.o.Name)
+	return keyMark + hex.EncodeToString(mac.Sum(nil))
+}
+
+// dropTokens empties the file if its tokens are not proved by the key of the node, be it another one than before, the first or none. What
+// the engine has of them is read anew then.
+func (n *Node) dropTokens() error {
+	path := TokenFile(n.o.Folder)
+	was, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	all := strings.Split(string(was), "\n")
+	if key := n.keyLine(); key != "" && slices.Contains(all, key) {
+		return nil
+	}
+	n.anew = n.o.Key != ""
+	left := slices.DeleteFunc(slices.Clone(all), func(line string) bool {
+		return strings.HasPrefix(line, keyMark) || line != "" && line[0] != '#'
+	})
+	if len(left) == len(all) {
+		return nil
+	}
+	n.o.Log.Warn("tokens of the fleet are not valid here until they are read again: their file is of another key, or there is none", slog.String("file", path))
+	return durable.WriteFile(path, []byte(strings.Join(left, "\n")), 0o644)
+}
+
 // takeTokens changes the file of tokens: by some changes, or, with all, to what rows have.
 func (n *Node) takeTokens(rows []live.Row, all bool) error {
 	path := TokenFile(n.o.Folder)
@@ -136,6 +173,9 @@ func (n *Node) takeTokens(rows []live.Row, all bool) error {
 	}
 	slices.Sort(names)
 	text := []byte("# Tokens of the fleet, as the store of live entries has them. blockd writes this file; blockd token new makes one.\n")
+	if key := n.keyLine(); key != "" && (all || bytes.Contains(was, []byte(key+"\n"))) {
+		text = append(text, key+"\n"...)
+	}
 	for _, sum := range revoked[max(0, len(revoked)-mostRevoked):] {
 		text = append(text, revokedMark+sum+"\n"...)
 	}
@@ -152,7 +192,7 @@ func (n *Node) takeTokens(rows []live.Row, all bool) error {
 		}
 		text = append(append(text, line...), '\n')
 	}
-	if bytes.Equal(text, was) || len(lines) == 0 && len(was) == 0 {
+	if bytes.Equal(text, was) || len(lines) == 0 && len(was) == 0 && !all {
 		return nil
 	}
 	return durable.WriteFile(path, text, 0o644)

@@ -3,6 +3,7 @@ package shared_test
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -102,5 +103,41 @@ func TestWithoutAKeyNoToken(t *testing.T) {
 		})
 		text, _ := os.ReadFile(b.TokenFile())
 		testkit.Lacks(t, string(text), "desk")
+	})
+}
+
+// What a node has kept of the fleet's tokens is worth nothing by another key, by none, or where nobody had one; and what is proved comes
+// back by itself.
+func TestTokensOfAnotherKey(t *testing.T) {
+	onEach(t, func(t *testing.T, e engine) {
+		const old = "# Tokens of the fleet.\nmallory admin sha256:"
+		folder := filepath.Join(t.TempDir(), "live")
+		key := "a key that the fleet has and its store has not"
+		open := func(with string) *node {
+			t.Helper()
+			return begin(t, folder, e.kind, e.open(t, nil), func(o *shared.Options) { o.Key = with })
+		}
+		file := func() string {
+			text, _ := os.ReadFile(shared.TokenFile(folder))
+			return string(text)
+		}
+		a := open(key)
+		testkit.Must(t, a.AddToken(t.Context(), shared.Token{Name: "desk", Scope: "read", Sum: "sha256:" + strings.Repeat("ab", 32), By: "anna"}, false))
+		testkit.Eventually(t, "the token", func() bool { return strings.Contains(file(), "\ndesk read") })
+		a.stop()
+		testkit.Write(t, shared.TokenFile(folder), old+strings.Repeat("cd", 32)+" 2026-11-28\n") // as a version without keys left it
+		a = open(key)
+		testkit.Lacks(t, file(), "mallory")
+		testkit.Eventually(t, "what is proved comes back", func() bool { return strings.Contains(file(), "\ndesk read") })
+		a.stop()
+		for _, other := range []string{"", "another key, which somebody has put in its place"} {
+			a = open(other)
+			testkit.Lacks(t, file(), "desk")
+			testkit.Eventually(t, "it is up", func() bool { return a.Status().Up })
+			a.stop()
+			testkit.Lacks(t, file(), "desk")
+		}
+		a = open(key)
+		testkit.Eventually(t, "by the right key it comes back", func() bool { return strings.Contains(file(), "\ndesk read") })
 	})
 }
