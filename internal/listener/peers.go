@@ -33,9 +33,18 @@ func Private(c net.Conn) bool {
 		return err == nil && info.Mode().Perm()&0o007 == 0
 	case *net.TCPAddr:
 		peer, ok := c.RemoteAddr().(*net.TCPAddr)
-		return ok && !peer.IP.IsLoopback() && !peer.IP.Equal(local.IP)
+		return ok && !local.IP.IsLoopback() && !peer.IP.IsLoopback() && !peer.IP.Equal(local.IP) && !ofThisMachine(peer.IP)
 	}
 	return false
+}
+
+// ofThisMachine reports whether an address is one of this machine's, or may be: a local user may connect from any of them.
+func ofThisMachine(ip net.IP) bool {
+	all, err := net.InterfaceAddrs()
+	return err != nil || slices.ContainsFunc(all, func(a net.Addr) bool {
+		own, ok := a.(*net.IPNet)
+		return ok && own.IP.Equal(ip)
+	})
 }
 
 // Network is what counts as one client: an IPv4 address or an IPv6 /64, the smallest network

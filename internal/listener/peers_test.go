@@ -43,8 +43,17 @@ func TestPrivate(t *testing.T) {
 		name, local, peer string
 		want              bool
 	}{{"another machine", "192.0.2.1", "192.0.2.7", true}, {"another container", "172.20.0.3", "172.20.0.2", true}, {"its own address", "192.0.2.1", "192.0.2.1", false},
-		{"its own address as IPv6", "192.0.2.1", "::ffff:192.0.2.1", false}, {"loopback", "192.0.2.1", "127.0.0.1", false}} {
+		{"its own address as IPv6", "192.0.2.1", "::ffff:192.0.2.1", false}, {"loopback", "192.0.2.1", "127.0.0.1", false}, {"to loopback", "127.0.0.1", "192.0.2.7", false}, {"to loopback, IPv6", "::1", "2001:db8::7", false}} {
 		testkit.Equal(t, c.name, listener.Private(between{local: tcp(c.local), peer: tcp(c.peer)}), c.want)
+	}
+}
+
+// A local user may come from any address of the machine, whichever he connects to.
+func TestNoAddressOfThisMachineIsPrivate(t *testing.T) {
+	for _, own := range testkit.Value(net.InterfaceAddrs())(t) {
+		if n, ok := own.(*net.IPNet); ok {
+			testkit.Equal(t, n.IP.String(), listener.Private(between{local: tcp("192.0.2.1"), peer: &net.TCPAddr{IP: n.IP, Port: 4711}}), false)
+		}
 	}
 }
 

@@ -148,9 +148,10 @@ type Log struct {
 	problem  atomic.Pointer[error] // of the last Add
 	written  atomic.Int64          // lines
 
-	mu    sync.Mutex
-	last  end              // what this process has written last
-	holds map[int]holdings // of older files, by their numbers
+	mu     sync.Mutex
+	last   end              // what this process has written last
+	untidy error            // of the last prune; nil: the journal is within its bounds
+	holds  map[int]holdings // of older files, by their numbers
 }
 
 // end is where a file of the journal goes on.
@@ -187,12 +188,18 @@ func (l *Log) Add(lines ...Line) error {
 	err := l.add(lines)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrUnwritable, err)
+		l.problem.Store(&err)
+		return err
 	}
-	l.problem.Store(&err)
-	if err == nil {
-		l.written.Add(int64(len(lines)))
+	l.written.Add(int64(len(lines)))
+	l.mu.Lock()
+	problem := l.untidy
+	l.mu.Unlock()
+	if problem != nil {
+		problem = fmt.Errorf("the audit journal is written, and cannot be kept within audit.max and audit.keep: %w", problem)
 	}
-	return err
+	l.problem.Store(&problem)
+	return nil
 }
 
 func (l *Log) add(lines []Line) error {
@@ -223,7 +230,8 @@ func (l *Log) add(lines []Line) error {
 			return err
 		}
 		l.last = at
-		return l.prune(now)
+		l.untidy = l.prune(now) // the lines are on the disk: their changes are made
+		return nil
 	}
 	f, err := os.OpenFile(l.file(at.number), os.O_WRONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -320,9 +328,7 @@ func (l *Log) prune(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := l.share(files[:len(files)-1], l.settings.Max/16*15); err != nil {
-		return err
-	}
+	shared := l.share(files[:len(files)-1], l.settings.Max/16*15) // where that fails, for want of room, whole files make some
 	if files, err = filesOf(l.settings.Folder); err != nil {
 		return err
 	}
@@ -343,7 +349,7 @@ func (l *Log) prune(now time.Time) error {
 		}
 		break
 	}
-	return nil
+	return shared
 }
 
 const (

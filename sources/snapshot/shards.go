@@ -86,30 +86,41 @@ func (f *fetching) all(ctx context.Context, m *Manifest) error {
 
 // has reports whether a file is there as it was made: its name is its SHA-256. A file is read once, and again after it was written to.
 func (n *Node) has(plain string, octets int64) bool {
+	there, err := n.whether(plain, octets)
+	return there && err == nil
+}
+
+// whether is has, with the error of a file that may be as it was made, and could not be read.
+func (n *Node) whether(plain string, octets int64) (bool, error) {
 	path := n.path(filesName, plain)
 	info, err := os.Stat(path)
-	if err != nil || info.Size() != octets {
-		return false
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() != octets {
+		return false, nil
+	} else if err != nil {
+		return false, err
 	}
 	n.wholeMu.Lock()
 	was := n.whole[plain]
 	n.wholeMu.Unlock()
 	if was != nil && os.SameFile(was, info) && was.ModTime().Equal(info.ModTime()) {
-		return true
+		return true, nil
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer file.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, file); err != nil || hex.EncodeToString(sum.Sum(nil)) != plain {
-		return false
+	if _, err := io.Copy(sum, file); err != nil {
+		return false, err
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != plain {
+		return false, nil
 	}
 	n.wholeMu.Lock()
 	defer n.wholeMu.Unlock()
 	n.whole[plain] = info
-	return true
+	return true, nil
 }
 
 // heal fetches again the files in force that were altered, or have gone.
@@ -137,7 +148,11 @@ func (n *Node) removeDamaged() (missing []string, err error) {
 	}
 	check := func(plain string, octets int64) {
 		path := n.path(filesName, plain)
-		if n.has(plain, octets) {
+		switch there, unread := n.whether(plain, octets); {
+		case unread != nil: // for want of a descriptor, or of memory: that is not the file's fault
+			err = &Error{Disk, unread}
+			return
+		case there:
 			return
 		}
 		missing = append(missing, plain)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -255,6 +256,9 @@ func (n *Node) sweep(before *Manifest) {
 			}
 		}
 	}
+	n.wholeMu.Lock()
+	maps.DeleteFunc(n.whole, func(plain string, _ os.FileInfo) bool { return !kept[plain] })
+	n.wholeMu.Unlock()
 	for folder, ours := range map[string]func(string) bool{
 		n.Folder:              func(name string) bool { return strings.HasPrefix(name, "g-") },
 		n.path(manifestsName): func(name string) bool { return true },

@@ -164,6 +164,6 @@ func (n *Node) setAside(row *live.Row, why error) (*refused, error) {
 	if row.Gone != 0 {
 		what = audit.EntryRemove
 	}
-	err := n.o.Audit.Add(audit.Line{By: row.By, Action: audit.Failed, Subject: row.Action + " " + row.Entry, Detail: fmt.Sprintf("%s for the fleet: %v", what, why)})
+	err := n.o.Audit.Add(audit.Line{By: audit.Author(audit.Daemon, row.By), Action: audit.Failed, Subject: row.Action + " " + row.Entry, Detail: fmt.Sprintf("%s for the fleet: %v", what, why)})
 	return &refused{Row: *row, Why: why.Error(), At: time.Now().UTC().Truncate(time.Second)}, err
 }

@@ -103,6 +103,13 @@ func tellChildren(s os.Signal) {
 	}
 }
 
+// runs reports whether a process has not ended. Nobody has waited yet for the end of one that was adopted.
+func runs(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, after, _ := strings.Cut(string(stat), ") ") // behind the name, which may hold anything
+	return err == nil && !strings.HasPrefix(after, "Z")
+}
+
 // childrenOf returns the children of a process; none if it has ended.
 func childrenOf(pid int) (all []int) {
 	folder := fmt.Sprintf("/proc/%d/task/", pid)

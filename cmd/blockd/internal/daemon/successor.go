@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -121,7 +122,7 @@ func (u *upgrading) outlive(last, stop context.Context) error {
 		case <-tick.C:
 		}
 		ended, failed := to.Ended()
-		if !ended || len(childrenOf(os.Getpid())) > 0 { // or another one has taken over from it
+		if !ended || slices.ContainsFunc(childrenOf(os.Getpid()), runs) { // or another one has taken over from it
 			continue
 		}
 		if failed != nil { // else somebody has told it to stop: sessions have the time of a stop
