@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -173,4 +174,28 @@ func TestAuthors(t *testing.T) {
 	if one == two || len(one) > MaxAuthor || !strings.HasPrefix(one, "anna (pppp") {
 		t.Errorf("%q, %q", one, two)
 	}
+}
+
+// A line that is on the disk is a change that is made: that older ones cannot be tidied refuses none, is told, and passes with its cause.
+func TestWhatCannotBeTidiedRefusesNothing(t *testing.T) {
+	l := journal(t)
+	l.settings.Max = 64 << 10
+	fill := func(n int) {
+		t.Helper()
+		for i := range n {
+			add(t, l, Line{By: "tenant", Action: EntryAdd, Subject: fmt.Sprint(i), Why: strings.Repeat("w", 900)})
+		}
+	}
+	fill(20)
+	first := l.file(testkit.Value(filesOf(l.settings.Folder))(t)[0])
+	text := testkit.Read(t, first)
+	testkit.Must(t, os.Remove(first))
+	testkit.Must(t, os.MkdirAll(filepath.Join(first, "in the way"), 0o755))
+	fill(100)
+	testkit.Has(t, fmt.Sprint(l.Problem()), "cannot be kept within audit.max")
+	testkit.Must(t, os.RemoveAll(first))
+	testkit.Write(t, first, text)
+	fill(100)
+	testkit.Equal(t, "a problem", l.Problem(), nil)
+	testkit.AtMost(t, "octets", total(t, l), l.settings.Max)
 }
