@@ -388,3 +388,33 @@ func TestDaemonBehindARelay(t *testing.T) {
 	}
 	testkit.Got(first.get(t, "/v1/live/changes?since=0"))(t, "without a token", 401, "…")
 }
+
+// A node whose snapshot was damaged on disk, by whatever of its files, starts, fetches it again and has its lists.
+func TestDamagedSnapshotAtAStart(t *testing.T) {
+	dir, store, key := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "publish.key")
+	runs(t, "publish", "keygen", key)
+	testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bad.example\n")
+	testkit.Write(t, filepath.Join(dir, "config.toml"), anyPorts+fmt.Sprintf("[publish]\nto = \"file://%s\"\nkey_file = %q\n", store, key))
+	runs(t, "compile", "-c", filepath.Join(dir, "config.toml"))
+	runs(t, "publish", "-c", filepath.Join(dir, "config.toml"), "--why", "the first")
+	public := strings.TrimSpace(string(testkit.Read(t, key+".pub")))
+	public = public[strings.LastIndex(public, "\n")+1:]
+	base, _, _ := strings.Cut(anyPorts, "[[list]]")
+	follower := t.TempDir()
+	testkit.Write(t, filepath.Join(follower, "config.toml"), base+fmt.Sprintf("[fleet]\nfrom = \"file://%s\"\nkeys = [\"minisign:%s\"]\nevery = \"1s\"\nnode = \"real\"\n", store, public))
+	d := serveIn(t, follower, "smtp", "http")
+	d.waitBlocked(t, "x@bad.example", true)
+	testkit.Equal(t, "ended with", d.end(t), 0)
+	folder := testkit.Value(filepath.Glob(filepath.Join(follower, "*", "*.fleet")))(t)
+	testkit.MustEqual(t, "folders of the fleet", len(folder), 1)
+	for _, name := range []string{"current/manifest.json", "state", "files/*"} {
+		for _, text := range []string{"", "{\"torn\":", "nonsense\n"} {
+			paths := testkit.Value(filepath.Glob(filepath.Join(folder[0], name)))(t)
+			testkit.AtLeast(t, name, len(paths), 1)
+			testkit.Write(t, paths[0], text)
+			d = serveIn(t, follower, "smtp", "http")
+			d.waitBlocked(t, "x@bad.example", true)
+			testkit.Equal(t, fmt.Sprintf("%s with %q: ended with", name, text), d.end(t), 0)
+		}
+	}
+}

@@ -131,13 +131,13 @@ func (n *Node) path(parts ...string) string {
 }
 
 func (n *Node) load() (err error) {
-	if n.state, err = readState(n.path(stateName), n.Channel); errors.Is(err, errDamaged) {
+	if n.state, err = readState(n.path(stateName), n.Channel); errors.Is(err, ErrDamaged) {
 		n.state, err = n.stateAnew(err)
 	}
 	if err != nil {
 		return err
 	}
-	if n.current, err = Current(n.Folder); errors.Is(err, errDamaged) {
+	if n.current, err = Current(n.Folder); errors.Is(err, ErrDamaged) {
 		n.Log.Error("the manifest in force is damaged, and is fetched again with what belongs to it", slog.String("channel", n.Channel), slog.String("error", oneLine(err)))
 		n.current, err = nil, nil
 	}
@@ -197,7 +197,7 @@ func Current(folder string) (*Manifest, error) {
 	}
 	m, err := ParseManifest(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w; remove %s and blockd fetches all of it anew", path, errDamaged, err, folder)
+		return nil, fmt.Errorf("%s: %w: %w; remove %s and blockd fetches all of it anew", path, ErrDamaged, err, folder)
 	}
 	return m, nil
 }

@@ -9,7 +9,8 @@ import (
 	"blockd/internal/durable"
 )
 
-var errDamaged = errors.New("damaged")
+// ErrDamaged is wrapped by the error of a file of a node that is none any more.
+var ErrDamaged = errors.New("damaged")
 
 // maxState bounds the file, in octets.
 const maxState = 4 << 10
@@ -50,7 +51,7 @@ func readState(path, channel string) (State, error) {
 	}
 	s, err := ParseState(text)
 	if err != nil {
-		return State{}, fmt.Errorf("%s: %w: %w", path, errDamaged, err)
+		return State{}, fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
 	}
 	if s.Channel == channel {
 		return s, nil

@@ -291,19 +291,25 @@ func TestReloadsAtOnce(t *testing.T) {
 // TestTheEndOfASuccessorIsNoSilence holds that a process without an init system does not live on for its sessions when nobody answers any
 // more: who watches it could begin no other one.
 func TestTheEndOfASuccessorIsNoSilence(t *testing.T) {
-	d := e2e.Serve(t, e2e.Setup{SMTP: "drain_timeout = \"1h\"\n", Files: map[string]string{"bad.txt": "bulk.example\n"}, Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n"})
-	open, idle := e2e.DialTalk(t, d.SMTP), e2e.DialTalk(t, d.SMTP)
-	open.Command("EHLO client.there.example")
-	open.Command("MAIL FROM:<friend@there.example>")
-	d.Upgraded(t)
-	testkit.Begins(t, "a session of the former process goes on", open.Command("RCPT TO:<you@here.example>"), "250 ")
-	testkit.Must(t, syscall.Kill(d.Newest(t), syscall.SIGKILL))
-	testkit.Begins(t, "an idle session of the former process", idle.Reply(), "421 ")
-	if err := <-d.Ended; err == nil {
-		t.Error("the former process says that all is well")
+	for _, upgrades := range []int{1, 2} {
+		t.Run(fmt.Sprintf("after %d", upgrades), func(t *testing.T) {
+			d := e2e.Serve(t, e2e.Setup{SMTP: "drain_timeout = \"1h\"\n", Files: map[string]string{"bad.txt": "bulk.example\n"}, Lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n"})
+			open, idle := e2e.DialTalk(t, d.SMTP), e2e.DialTalk(t, d.SMTP)
+			open.Command("EHLO client.there.example")
+			open.Command("MAIL FROM:<friend@there.example>")
+			for range upgrades {
+				d.Upgraded(t)
+			}
+			testkit.Begins(t, "a session of the former process goes on", open.Command("RCPT TO:<you@here.example>"), "250 ")
+			testkit.Must(t, syscall.Kill(d.Newest(t), syscall.SIGKILL))
+			testkit.Begins(t, "an idle session of the former process", idle.Reply(), "421 ")
+			if err := <-d.Ended; err == nil {
+				t.Error("the former process says that all is well")
+			}
+			d.Ended <- nil // it was to end
+			testkit.Has(t, d.Log.String(), "the process that had taken over has ended, and this one with it")
+		})
 	}
-	d.Ended <- nil // it was to end
-	testkit.Has(t, d.Log.String(), "the process that had taken over has ended, and this one with it")
 }
 
 // TestUpgradesOneAfterTheOther holds that processes which still have sessions do not become more without end, and that the

@@ -18,6 +18,7 @@ import (
 
 	"blockd/doors/httpapi"
 	"blockd/internal/certificate"
+	"blockd/sources/snapshot"
 )
 
 // maxConfig bounds a configuration file: a thousand [[list]] tables are about
@@ -29,16 +30,19 @@ const maxConfig = 4 << 20
 // relative to its folder.
 func Load(path string) (Config, error) {
 	c, _, err := readBy(path, nil)
-	return c, err
+	if err != nil {
+		return Config{}, err
+	}
+	return c, nil
 }
 
 // LoadToServe is Load for who will act on it: what only a look at the machine
-// shows is a fault too.
+// shows is a fault too. A damaged snapshot in force is none: whoever serves fetches it again, and has its lists then.
 func LoadToServe(path string) (Config, error) { return loadToServe(path, nil) }
 
 func loadToServe(path string, lists []byte) (Config, error) {
 	c, from, err := readBy(path, lists)
-	if err == nil {
+	if err == nil || errors.Is(err, snapshot.ErrDamaged) {
 		err = c.mayServe(path, from)
 	}
 	if err != nil {
@@ -100,7 +104,7 @@ func readBy(path string, lists []byte) (Config, origins, error) {
 	}
 	c.relativeTo(dir)
 	if err := c.addFleet(); err != nil {
-		return Config{}, origins{}, err
+		return c, from, err
 	}
 	return c, from, nil
 }

@@ -83,6 +83,7 @@ func (d *daemon) openSnapshots(ctx context.Context) error {
 	if err := MakeIndexFolder(d.config); err != nil {
 		return err
 	}
+	_, damaged := snapshot.Current(d.config.FleetFolder())
 	if err := d.node.Open(); err != nil {
 		return fmt.Errorf("snapshots: %w", err)
 	}
@@ -91,7 +92,9 @@ func (d *daemon) openSnapshots(ctx context.Context) error {
 	}
 	wait, cancel := context.WithTimeout(ctx, firstSnapshot)
 	defer cancel()
-	if err := d.node.Once(wait); err != nil {
+	if err := d.node.Once(wait); err != nil && damaged != nil && d.upgrade.predecessor != nil {
+		return fmt.Errorf("snapshots: %w, and it cannot be fetched: %w", damaged, err) // the process before has its lists
+	} else if err != nil {
 		d.log.Warn("no snapshot yet: the lists of the fleet are not served", slog.Any("error", err))
 		return nil
 	}
