@@ -65,7 +65,7 @@ func TestConsoleFleet(t *testing.T) {
 		}
 		mail.Command("RSET")
 	}
-	e2e.Replace(t, mx2.Path("own.txt"), "")
+	e2e.Replace(t, mx2.Path("own.txt"), "<html><body>no list</body></html>\n")
 	e2e.Replace(t, filepath.Join(p.Dir, "spam.txt"), "bulk.example\nx@spam.example\nnew.example\n")
 
 	asked := make(chan step)
