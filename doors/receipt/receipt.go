@@ -69,9 +69,9 @@ type Server struct {
 	mu     sync.Mutex // guards what follows
 	found  map[string]history.Record
 	minute time.Time
-	seed   maphash.Seed         // of minute
-	asked  []uint16 // pages in minute, by network
-	wide   []uint16 // the same of history.Network
+	seed   maphash.Seed // of minute
+	asked  []uint16     // pages in minute, by network
+	wide   []uint16     // the same of history.Network
 }
 
 // Register adds the door's metrics to reg. It is called before Serve.
