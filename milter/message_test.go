@@ -322,8 +322,8 @@ func (l *learning) want(t *testing.T, when, want string) {
 	testkit.Equal(t, fmt.Sprintf("%s: told of", when), strings.Join(l.told, " "), want)
 }
 
-// TestOnlyAPrivatePeerCounts: who may have come from any user of this machine speaks for no sender and for no correspondent, and its mail is
-// judged as any other.
+// TestOnlyAPrivatePeerCounts: who may have come from any user of this machine speaks for no sender and for no
+// correspondent, and its mail is judged as any other.
 func TestOnlyAPrivatePeerCounts(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -190,8 +190,8 @@ func (s *Server) drain(servers ...*milter.Server) {
 	s.connections.cut(all) // the library may not know a connection that arrives while it stops
 }
 
-// library returns the server that speaks the protocol, for peers that are listener.Private or for others: it does not tell a session whose
-// it is. NewServer panics if options contradict each other; these options do not.
+// library returns the server that speaks the protocol, for peers that are listener.Private or for others: it does not
+// tell a session whose it is. NewServer panics if options contradict each other; these options do not.
 func (s *Server) library(private bool) *milter.Server {
 	return milter.NewServer(
 		milter.WithDynamicMilter(func(_ uint32, actions milter.OptAction, protocol milter.OptProtocol, _ milter.DataSize) milter.Milter {

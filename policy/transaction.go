@@ -19,8 +19,8 @@ import (
 // for one goroutine at a time.
 type Transaction struct {
 	Client Client // may change between two messages
-	// Hearsay: any user of this machine may be the door's peer. Its messages are judged as all are, and prove nothing: they speak for no
-	// sender at the gate, and make nobody a correspondent.
+	// Hearsay: any user of this machine may be the door's peer. Its messages are judged as all are, and prove nothing:
+	// they speak for no sender at the gate, and make nobody a correspondent.
 	Hearsay bool
 
 	from     *Checker

@@ -57,8 +57,8 @@ type resized struct {
 	files   []string // that had some, "" for one that cannot be read now
 }
 
-// changed are the parts of a list that are compared, each by itself. Where each file is one owner's, no owner's change keeps those
-// of others away; that many of the files have gone at once is judged of the whole.
+// changed are the parts of a list that are compared, each by itself. Where each file is one owner's, no owner's
+// change keeps those of others away; that many of the files have gone at once is judged of the whole.
 func (l List) changed(old, now []index.ListInfo) (parts []resized) {
 	all, of := resized{path: l.Path}, map[file]int{}
 	for _, row := range now {
@@ -100,8 +100,8 @@ func (e youngError) Error() string {
 	return e.error.Error() + "; its file has just been written, and counts when it rests"
 }
 
-// settle returns err, that a short list has no entry any more, where a file of it that had some has gone; a youngError where one
-// may still be written; and nil if all rest.
+// settle returns err, that a short list has no entry any more, where a file of it that had some has gone; a
+// youngError where one may still be written; and nil if all rest.
 func settle(err error, files []string, clock time.Time) error {
 	for _, path := range files {
 		info, gone := os.Stat(path)

@@ -384,8 +384,8 @@ func BenchmarkNamed(b *testing.B) {
 	}
 }
 
-// TestTheLastLineCanBeTakenOut: what people take out of a short list does not act any more, as soon as its file rests. A file that has
-// gone or is torn, and a long list, stay as they were.
+// TestTheLastLineCanBeTakenOut: what people take out of a short list does not act any more, as soon as its file
+// rests. A file that has gone or is torn, and a long list, stay as they were.
 func TestTheLastLineCanBeTakenOut(t *testing.T) {
 	short := "old.example\n" + numbered(0, 98)
 	for _, tt := range []struct {
@@ -461,8 +461,8 @@ func TestAFileThatIsWritten(t *testing.T) {
 	d.waitWell()
 }
 
-// TestListsOfASignedSequence: what is not in them any more is gone, and what an operator has chosen is taken as it is; anything else
-// is judged as ever.
+// TestListsOfASignedSequence: what is not in them any more is gone, and what an operator has chosen is taken as it
+// is; anything else is judged as ever.
 func TestListsOfASignedSequence(t *testing.T) {
 	for _, tt := range []struct {
 		rule    string
@@ -496,7 +496,8 @@ func TestListsOfASignedSequence(t *testing.T) {
 	}
 }
 
-// TestAFileThatComes to a list and is bad, or refused by the gate, is left out; the rest of the list and other lists act.
+// TestAFileThatComes to a list and is bad, or refused by the gate, is left out; the rest of the list and other lists
+// act.
 func TestAFileThatComes(t *testing.T) {
 	for rule, text := range map[string]string{"html": "<!DOCTYPE html><html></html>\n", "grown": numbered(5000, 12_000)} {
 		t.Run(rule, func(t *testing.T) {

@@ -69,7 +69,8 @@ type freeing struct {
 	line int
 }
 
-// freed is Freed as problems. A sender counts once, however often it was refused: one partner who tries again and again is not many.
+// freed is Freed as problems. A sender counts once, however often it was refused: one partner who tries again and
+// again is not many.
 func freed(all []List, old, draft *index.Index, past Past, judge Judge) (odd []problem) {
 	total := 0.
 	for _, of := range past {
@@ -136,8 +137,8 @@ func lifted(old, draft *index.Index, past Past, judge Judge) map[string]*lifting
 	return found
 }
 
-// freedBy returns the exception that has come and lifts a refusal, and the source that it stands in. What only serves again because
-// a block has gone is lifted by none, whichever exception says so then.
+// freedBy returns the exception that has come and lifts a refusal, and the source that it stands in. What only serves
+// again because a block has gone is lifted by none, whichever exception says so then.
 func freedBy(old, draft *index.Index, refusal *history.Refusal, judge Judge) (by index.Source, m index.Match, freed bool) {
 	if _, blocked, _ := judge(old, refusal); !blocked {
 		return by, m, false
@@ -155,7 +156,8 @@ func freedBy(old, draft *index.Index, refusal *history.Refusal, judge Judge) (by
 	return by, m, !had && blocks
 }
 
-// covering returns all entries of ix about the sender and the client of a refusal; of an unreadable index those that were read.
+// covering returns all entries of ix about the sender and the client of a refusal; of an unreadable index those that
+// were read.
 func covering(ix *index.Index, refusal *history.Refusal) []index.Match {
 	sender, _ := addr.Parse(refusal.Sender) // what is no sender is covered by none
 	matches, _ := ix.Lookup(nil, sender, time.Now())

@@ -14,8 +14,8 @@ import (
 //
 // What serves now must not be missing from the next generation: a file that is refused has
 // its last good content there, or the generation is not taken. A file that was never good may
-// be missing again, and so may one that has just come. The build has judged each file by itself (lists.Guard, self-tests). Here
-// the lists are compared with those in force, see compare and stale, and with past mail, see
+// be missing again, and so may one that has just come. The build has judged each file by itself (lists.Guard,
+// self-tests). Here the lists are compared with those in force, see compare and stale, and with past mail, see
 // holdEntries and freed.
 func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []problem) (*generation, []problem) {
 	g := &generation{lacks: lacking{}}
@@ -65,8 +65,8 @@ func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []pro
 	return g, nil
 }
 
-// comes reports whether a file of a list is one that has come to those which serve, and did not take the place of one of them. Files
-// that are named after their owners never take each other's place.
+// comes reports whether a file of a list is one that has come to those which serve, and did not take the place of one
+// of them. Files that are named after their owners never take each other's place.
 func comes(f file, named bool, serving, table []index.ListInfo) bool {
 	isIn := func(table []index.ListInfo, f file) bool {
 		return slices.ContainsFunc(table, func(row index.ListInfo) bool { return fileOf(row) == f })

@@ -190,8 +190,8 @@ func (r *Reloader) showPins() {
 	r.mu.Unlock()
 }
 
-// isMeant reports whether an operator has said what the list is to hold, on this machine or on all of a fleet: no size, age or share
-// speaks against that.
+// isMeant reports whether an operator has said what the list is to hold, on this machine or on all of a fleet: no
+// size, age or share speaks against that.
 func (r *Reloader) isMeant(list string) bool {
 	if _, pinned := r.pins[list]; pinned || r.acts[list] != "" {
 		return true

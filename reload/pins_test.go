@@ -324,7 +324,8 @@ func (d *daemon) owned(owner, domain string) bool {
 	return len(found) > 0
 }
 
-// TestOwnersFolder: what one owner's file is keeps no other owner's changes away, and such a list is kept and taken back as any.
+// TestOwnersFolder: what one owner's file is keeps no other owner's changes away, and such a list is kept and taken
+// back as any.
 func TestOwnersFolder(t *testing.T) {
 	for _, tt := range []struct {
 		rule string
@@ -383,7 +384,8 @@ func TestOwnersFolder(t *testing.T) {
 	}
 }
 
-// TestAdoptedServes: that a list follows its file again is said when it does so, and not where its file is missing, bad or refused.
+// TestAdoptedServes: that a list follows its file again is said when it does so, and not where its file is missing,
+// bad or refused.
 func TestAdoptedServes(t *testing.T) {
 	for _, tt := range []struct {
 		rule, told string
@@ -438,7 +440,8 @@ func TestAdoptedServes(t *testing.T) {
 	}
 }
 
-// TestOwnersFolderWaits: what waits of a folder that was rolled back is there for all owners but those whose file is bad.
+// TestOwnersFolderWaits: what waits of a folder that was rolled back is there for all owners but those whose file is
+// bad.
 func TestOwnersFolderWaits(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": ""})
 	store := keeping(d)

@@ -59,8 +59,8 @@ type List struct {
 	// other list, it is the share of the senders that the list itself refused.
 	MaxFreed float64
 
-	// Signed says that the files are those of a fleet's sequence: that it has fewer entries is its publisher's will, and that it is
-	// there because an operator has said so is what the function reports. nil: they are not.
+	// Signed says that the files are those of a fleet's sequence: that it has fewer entries is its publisher's will, and
+	// that it is there because an operator has said so is what the function reports. nil: they are not.
 	Signed func() (chosen bool)
 
 	Review bool // a load is a proposal until an operator adopts it

@@ -67,8 +67,8 @@ func Sources(all []List) ([]index.Source, error) {
 	return sources, errors.Join(errorsOf(faults)...)
 }
 
-// Adoptable says why a list that was rolled back cannot follow its files again: they are not there, or cannot be read. What is in them
-// is judged when they are loaded.
+// Adoptable says why a list that was rolled back cannot follow its files again: they are not there, or cannot be
+// read. What is in them is judged when they are loaded.
 func Adoptable(ctx context.Context, l List) error {
 	sources, err := Sources([]List{l})
 	for _, s := range sources {

@@ -133,7 +133,8 @@ func perPart(n uint64, shards int) uint64 {
 	return uint64(math.Ceil(share+4*math.Sqrt(share))) + 1
 }
 
-// Mark tells the filter that is there under a name from every other that was pushed, and from itself with fewer parts; "" = there is none.
+// Mark tells the filter that is there under a name from every other that was pushed, and from itself with fewer
+// parts; "" = there is none.
 func (s *Server) Mark(ctx context.Context, name string) (string, error) {
 	f, err := s.inspect(ctx, name)
 	if err != nil || !f.filter {

@@ -150,8 +150,8 @@ func (s source) ours() (folders []string) {
 	return folders
 }
 
-// TestHouse holds the rules of the whole tree: which package may import which, and what no file may contain. A rule that
-// nothing checks decays.
+// TestHouse holds the rules of the whole tree: which package may import which, and what no file may contain. A rule
+// that nothing checks decays.
 func TestHouse(t *testing.T) {
 	root := testkit.Root(t)
 	all := sources(t, root)
@@ -278,8 +278,8 @@ func receiver(e ast.Expr) string {
 	return fmt.Sprintf("%T", e)
 }
 
-// rootEntries checks that nothing new stands at the root. Files that git ignores, and those that README.md makes, do not
-// count.
+// rootEntries checks that nothing new stands at the root. Files that git ignores, and those that README.md makes, do
+// not count.
 func rootEntries(t *testing.T, root string) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -303,8 +303,8 @@ func rootEntries(t *testing.T, root string) {
 	}
 }
 
-// noInitNoSleep checks two rules of docs/HACKING.md: constructors do the wiring, and a test waits for a condition, never
-// for a while. What tests share is held to that as they are.
+// noInitNoSleep checks two rules of docs/HACKING.md: constructors do the wiring, and a test waits for a condition,
+// never for a while. What tests share is held to that as they are.
 func noInitNoSleep(t *testing.T, s source) {
 	synctest := slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
 	ast.Inspect(s.file, func(n ast.Node) bool {

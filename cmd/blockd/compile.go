@@ -338,8 +338,8 @@ func (j *job) fetch(ctx context.Context, stderr io.Writer) error {
 }
 
 // gate holds what was built against the index at the job's path, as the daemon
-// does before it swaps. What --accept takes is told all the same. again is when a file that was emptied a moment ago rests, and
-// is to be read once more; zero: all do.
+// does before it swaps. What --accept takes is told all the same. again is when a file that was emptied a moment ago
+// rests, and is to be read once more; zero: all do.
 func (j *job) gate(ctx context.Context, draft *index.Draft, stderr io.Writer) (again time.Time, err error) {
 	old, err := index.Open(j.path)
 	if err != nil {

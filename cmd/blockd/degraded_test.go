@@ -12,8 +12,9 @@ import (
 	"blockd/records/bell"
 )
 
-// TestWhateverStopsChangesIsDegraded walks through the table of docs/operation.md: each row is a kind of problem, and each kind has a row. What can be made
-// wrong here is so in one daemon, which says all of it; the others name the test that makes them wrong.
+// TestWhateverStopsChangesIsDegraded walks through the table of docs/operation.md: each row is a kind of problem, and
+// each kind has a row. What can be made wrong here is so in one daemon, which says all of it; the others name the
+// test that makes them wrong.
 func TestWhateverStopsChangesIsDegraded(t *testing.T) {
 	config := anyPorts + `
 [recipients]

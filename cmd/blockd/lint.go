@@ -214,8 +214,9 @@ func (s *lintSources) configuredAs(file string) *configuredFile {
 	return nil
 }
 
-// refused says why the gate keeps a file of a configured list out that is good by itself, with the command that takes it all the
-// same: by its size, compared with what the index has, and by what a daemon that runs says of the list. "": it does not, or is not known to.
+// refused says why the gate keeps a file of a configured list out that is good by itself, with the command that takes
+// it all the same: by its size, compared with what the index has, and by what a daemon that runs says of the list.
+// "": it does not, or is not known to.
 func (s *lintSources) refused(ctx context.Context, file string, sum lists.Summary) string {
 	c := s.configuredAs(file)
 	if c == nil || sum.Verdict == lists.Refused {

@@ -644,7 +644,8 @@ func TestBrokenLinks(t *testing.T) {
 	}
 }
 
-// TestTheLastRowCanBeTakenOut of a table, whether it is followed or read as a whole; that a table has gone lets nobody in.
+// TestTheLastRowCanBeTakenOut of a table, whether it is followed or read as a whole; that a table has gone lets
+// nobody in.
 func TestTheLastRowCanBeTakenOut(t *testing.T) {
 	for _, changes := range []string{"log", "none"} {
 		t.Run(changes, func(t *testing.T) {

@@ -230,7 +230,8 @@ func TestEveryChangeHasItsLine(t *testing.T) {
 	}
 }
 
-// TestWhoHasChanged: each change says who was authenticated, apart from what he calls himself, by whatever he came: nobody signs as another.
+// TestWhoHasChanged: each change says who was authenticated, apart from what he calls himself, by whatever he came:
+// nobody signs as another.
 func TestWhoHasChanged(t *testing.T) {
 	f := newAuditFixture(t)
 	f.settings.First = firstFile(t)

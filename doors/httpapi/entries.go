@@ -337,8 +337,8 @@ func howToForce(path string) string {
 	return "say force=1"
 }
 
-// unlessYielded does what one process alone may, or has the process answer that may do it now (Settings.Successor): answered. It waits for that one for most;
-// 0 = as long as it takes.
+// unlessYielded does what one process alone may, or has the process answer that may do it now (Settings.Successor):
+// answered. It waits for that one for most; 0 = as long as it takes.
 func unlessYielded(w http.ResponseWriter, r *http.Request, successor func(context.Context) http.Handler, most time.Duration, do func() error) (err error, answered bool) {
 	err = do()
 	for errors.Is(err, live.ErrYielded) && successor != nil && r.Context().Err() == nil {

@@ -82,8 +82,8 @@ func (c caller) identity() string {
 	return cmp.Or(c.name, theToken)
 }
 
-// who was authenticated: a token's name, a person by the subject that the identity provider gives nobody else, or a user of this machine
-// who has opened the Unix socket.
+// who was authenticated: a token's name, a person by the subject that the identity provider gives nobody else, or a
+// user of this machine who has opened the Unix socket.
 func (c caller) who(r *http.Request) string {
 	switch {
 	case c.session != nil && c.session.Person != nil:

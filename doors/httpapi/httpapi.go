@@ -46,9 +46,10 @@ type Settings struct {
 	// Token is needed as "Authorization: Bearer TOKEN" for everything but
 	// /healthz; "" = no token is needed. It has the scope Read. See ReadToken.
 	Token string
-	// First is the file of a token of scope Admin that the daemon makes by itself at its first start. Answers that name senders and recipients
-	// need a token even where all else is open; this one lets whoever has installed blockd read them. It changes nothing else: what is open
-	// without a token stays so. The file counts as it is now. "" = there is none. See FirstToken.
+	// First is the file of a token of scope Admin that the daemon makes by itself at its first start. Answers that name
+	// senders and recipients need a token even where all else is open; this one lets whoever has installed blockd read
+	// them. It changes nothing else: what is open without a token stays so. The file counts as it is now. "" = there is
+	// none. See FirstToken.
 	First string
 	// Tokens is a file of tokens, each with a scope; "" = none. With it every caller
 	// needs one, except over a Unix socket. See ReadTokens.

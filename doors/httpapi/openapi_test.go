@@ -378,7 +378,8 @@ func TestExplainIsZeroOrOne(t *testing.T) {
 	wantProblem(t, f.ask("POST", "/v1/check?whole=2", "a", "Content-Type: text/plain"), http.StatusBadRequest, "whole: want 0 or 1")
 }
 
-// TestLongHeaderIsAnswered: whoever sends more than is read hears why, by each way to the door, and no reset in its place.
+// TestLongHeaderIsAnswered: whoever sends more than is read hears why, by each way to the door, and no reset in its
+// place.
 func TestLongHeaderIsAnswered(t *testing.T) {
 	for _, tt := range []struct {
 		network, path string

@@ -48,8 +48,8 @@ func cutLast(text string) (local, domain string, ok bool) {
 	return text[:at], text[at+1:], true
 }
 
-// A token that is bound to a domain may name any mailbox of it, whether there is one or not. So all of a domain's mailboxes together have a
-// share of the live entries, as far as such tokens add them.
+// A token that is bound to a domain may name any mailbox of it, whether there is one or not. So all of a domain's
+// mailboxes together have a share of the live entries, as far as such tokens add them.
 const (
 	domainShare = live.MaxEntries / 8
 
@@ -59,7 +59,8 @@ const (
 
 var errDomainFull = errors.New("the domain's mailboxes have as many entries as they may have together")
 
-// domainCounts count the entries of mailboxes, by domain. A count is made when it is first needed, and then goes by what is added here.
+// domainCounts count the entries of mailboxes, by domain. A count is made when it is first needed, and then goes by
+// what is added here.
 type domainCounts struct {
 	mu sync.Mutex
 	of map[string]*domainCount
@@ -94,7 +95,8 @@ func (d *domainCounts) take(domain string, n int, all iter.Seq[*live.Entry], now
 	return nil
 }
 
-// admits reports whether a caller whose token is bound to a domain may add n entries for a mailbox of it. If not, admits has answered.
+// admits reports whether a caller whose token is bound to a domain may add n entries for a mailbox of it. If not,
+// admits has answered.
 func (d *domainCounts) admits(w http.ResponseWriter, c caller, owner addr.Key, n int, all iter.Seq[*live.Entry]) bool {
 	_, domain, isMailbox := cutLast(owner.Text)
 	for _, o := range c.owners {

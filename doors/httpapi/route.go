@@ -276,8 +276,8 @@ func (r route) serve(s *Server, w http.ResponseWriter, req *http.Request) {
 	fail(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s is not for this resource, which has %s", req.Method, allow))
 }
 
-// agrees reports whether the query names nothing else than the path does. If it does, agrees has answered: whoever meant the other one
-// must not have this one changed.
+// agrees reports whether the query names nothing else than the path does. If it does, agrees has answered: whoever
+// meant the other one must not have this one changed.
 func (r route) agrees(w http.ResponseWriter, req *http.Request) bool {
 	for part := range strings.SplitSeq(r.path, "/") {
 		name, isName := strings.CutPrefix(strings.TrimSuffix(part, "}"), "{")

@@ -259,7 +259,8 @@ func RevokeToken(path, name string, journal *audit.Log, by string) (bool, error)
 // errNoToken is wrapped where there is no token of a name.
 var errNoToken = errors.New("has no token named")
 
-// RotateToken draws another token for a name of the file, with what it may: the one before is worthless at once. journal and by are those of NewToken.
+// RotateToken draws another token for a name of the file, with what it may: the one before is worthless at once.
+// journal and by are those of NewToken.
 func RotateToken(path, name string, journal *audit.Log, by string) (token string, err error) {
 	all, unlock, err := openTokens(path)
 	if err != nil {
@@ -279,7 +280,8 @@ func RotateToken(path, name string, journal *audit.Log, by string) (token string
 	return token, writeTokens(path, all)
 }
 
-// RotateFirst draws another token of the first start, into its file; a daemon that runs has it at once. journal and by are those of NewToken.
+// RotateFirst draws another token of the first start, into its file; a daemon that runs has it at once. journal and
+// by are those of NewToken.
 func RotateFirst(path string, journal *audit.Log, by string) error {
 	if _, err := ReadToken(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

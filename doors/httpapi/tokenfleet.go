@@ -19,8 +19,8 @@ func NewFleetToken(ctx context.Context, node *shared.Node, name string, scope Sc
 	return writeFleetToken(ctx, node, name, scope, journal, audit.Line{By: by, Action: audit.TokenAdd, Subject: name}, owners)
 }
 
-// RotateFleetToken draws another token for a name of the fleet, with what it may: the one before is worthless on all machines that reach the
-// store. journal and by are those of NewToken.
+// RotateFleetToken draws another token for a name of the fleet, with what it may: the one before is worthless on all
+// machines that reach the store. journal and by are those of NewToken.
 func RotateFleetToken(ctx context.Context, node *shared.Node, name string, journal *audit.Log, by string) (token string, err error) {
 	all, err := ReadTokens(node.TokenFile())
 	if err != nil {

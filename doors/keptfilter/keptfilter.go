@@ -247,8 +247,8 @@ func (k *Keeper) newest() *index.Index {
 	return k.next
 }
 
-// current reports whether a filter has a generation already, by these settings, and is there as it was written. The error says why that
-// is not known.
+// current reports whether a filter has a generation already, by these settings, and is there as it was written. The
+// error says why that is not known.
 func (k *Keeper) current(ctx context.Context, f Filter, generation string) (bool, error) {
 	k.mu.Lock()
 	r, ok := k.state[f.Name]

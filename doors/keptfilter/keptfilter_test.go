@@ -197,8 +197,8 @@ func TestRedis(t *testing.T) {
 	}
 }
 
-// TestDeletedFilter: a filter that was deleted, or replaced by another push, is noticed while it runs and after a restart, and written again;
-// one that cannot be looked at is a problem.
+// TestDeletedFilter: a filter that was deleted, or replaced by another push, is noticed while it runs and after a
+// restart, and written again; one that cannot be looked at is a problem.
 func TestDeletedFilter(t *testing.T) {
 	r := redisserver.Start(t)
 	dir, ix := t.TempDir(), generation(t, "one.example\n")

@@ -34,9 +34,9 @@ const (
 	maxBody        = 8 << 10 // octets of a form: MaxNote characters of four octets, each written as three
 	searchTimeout  = 5 * time.Second
 
-	// A client's network may ask for so many pages a minute, and the network that is routed on its own (history.Network) for so
-	// many: who has one has 65,536 IPv6 /64. Networks are counted by a hash that changes each minute, which mostNetworks values has: invented
-	// networks take no place that another one needs.
+	// A client's network may ask for so many pages a minute, and the network that is routed on its own (history.Network)
+	// for so many: who has one has 65,536 IPv6 /64. Networks are counted by a hash that changes each minute, which
+	// mostNetworks values has: invented networks take no place that another one needs.
 	mostPages    = 60
 	mostWide     = 4 * mostPages
 	mostNetworks = 1 << 16

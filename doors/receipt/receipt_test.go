@@ -270,7 +270,8 @@ func TestPagesAreBounded(t *testing.T) {
 	})
 }
 
-// TestInventedNetworks: who invents networks of his own shuts the page for nobody else, by GET or HEAD, and for himself no longer than a minute.
+// TestInventedNetworks: who invents networks of his own shuts the page for nobody else, by GET or HEAD, and for
+// himself no longer than a minute.
 func TestInventedNetworks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

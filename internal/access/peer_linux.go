@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer is who is at the other end of a Unix socket, by the kernel: the user and the process that opened it, which may have
-// ended since. It fails for other connections.
+// Peer is who is at the other end of a Unix socket, by the kernel: the user and the process that opened it, which may
+// have ended since. It fails for other connections.
 func Peer(conn net.Conn) (uid, gid, pid int, err error) {
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {

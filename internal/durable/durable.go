@@ -152,8 +152,9 @@ func MakeFolder(path string) error {
 	return keepOwner(f, path, parent)
 }
 
-// NoTrap refuses a link at path that another user than root has put there, where this process is root: what root writes beside the index
-// of a daemon that has a user of its own would go wherever that one leads. Links that root has made lead to another disk, and are followed.
+// NoTrap refuses a link at path that another user than root has put there, where this process is root: what root
+// writes beside the index of a daemon that has a user of its own would go wherever that one leads. Links that root
+// has made lead to another disk, and are followed.
 func NoTrap(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil || os.Geteuid() != 0 || info.Mode().Type() != fs.ModeSymlink {
@@ -183,7 +184,8 @@ func Lock(path string, locked error) (*LockFile, error) {
 	return held, err
 }
 
-// LockFile is a file that this process has locked, until it closes the file or ends. A process that was handed the file holds it, too.
+// LockFile is a file that this process has locked, until it closes the file or ends. A process that was handed the
+// file holds it, too.
 type LockFile struct{ *os.File }
 
 // Hold locks an open file, or returns locked at once if somebody else holds it.
@@ -196,8 +198,8 @@ func Hold(f *os.File, locked error) (*LockFile, error) {
 	return &LockFile{f}, nil
 }
 
-// Close ends the lock and closes the file. Closing alone would leave it locked for some milliseconds more whenever another goroutine starts
-// a program just then: between fork and exec that one has every file of this process.
+// Close ends the lock and closes the file. Closing alone would leave it locked for some milliseconds more whenever
+// another goroutine starts a program just then: between fork and exec that one has every file of this process.
 func (l *LockFile) Close() error {
 	return errors.Join(unix.Flock(int(l.Fd()), unix.LOCK_UN), l.File.Close())
 }

@@ -9,7 +9,8 @@ import (
 // LeastRoom is what a disk must have, in octets, so that the small files beside an index can be written.
 const LeastRoom = 1 << 20
 
-// Room is what is free on the disk of a folder, for who is not root, in octets; full reports that no file can be made there.
+// Room is what is free on the disk of a folder, for who is not root, in octets; full reports that no file can be made
+// there.
 func Room(folder string) (free int64, full bool, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(folder, &s); err != nil {

@@ -14,8 +14,9 @@ const (
 	lastWait  = time.Second
 )
 
-// CloseWrite ends what a connection sends, where its network knows of that, and leaves what the peer sends open: a socket that is closed with
-// unread input resets the connection, and the last answer is lost. A wrapper of a connection has a method that calls it, for net/http.
+// CloseWrite ends what a connection sends, where its network knows of that, and leaves what the peer sends open: a
+// socket that is closed with unread input resets the connection, and the last answer is lost. A wrapper of a
+// connection has a method that calls it, for net/http.
 func CloseWrite(c net.Conn) error {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -24,8 +24,9 @@ func Admits(networks []netip.Prefix, peer net.Addr) bool {
 	return Within(networks, tcp.AddrPort().Addr())
 }
 
-// Private reports whether no other user of this machine can be at the other end of an accepted connection: it came by a Unix socket that
-// its owner and group alone may open, or by TCP from another machine. By TCP from this one anybody may have come.
+// Private reports whether no other user of this machine can be at the other end of an accepted connection: it came by
+// a Unix socket that its owner and group alone may open, or by TCP from another machine. By TCP from this one anybody
+// may have come.
 func Private(c net.Conn) bool {
 	switch local := c.LocalAddr().(type) {
 	case *net.UnixAddr:
@@ -38,7 +39,8 @@ func Private(c net.Conn) bool {
 	return false
 }
 
-// ofThisMachine reports whether an address is one of this machine's, or may be: a local user may connect from any of them.
+// ofThisMachine reports whether an address is one of this machine's, or may be: a local user may connect from any of
+// them.
 func ofThisMachine(ip net.IP) bool {
 	all, err := net.InterfaceAddrs()
 	return err != nil || slices.ContainsFunc(all, func(a net.Addr) bool {

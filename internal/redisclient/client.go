@@ -155,7 +155,8 @@ func (c *Client) String() string { return c.shown }
 // Timeout is for connecting and for one reply.
 func (c *Client) Timeout() time.Duration { return c.options.ReadTimeout }
 
-// counting is the hook of a Cluster's nodes that bounds how many others one may name: the library makes a client of each.
+// counting is the hook of a Cluster's nodes that bounds how many others one may name: the library makes a client of
+// each.
 type counting struct{}
 
 func (counting) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -47,8 +47,8 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
-// A server that answers the first question as an old one does, and then whatever it likes, neither ends this process nor
-// takes its memory: announced lengths of all types, of protocol 2 and of 3, and answers that never end.
+// A server that answers the first question as an old one does, and then whatever it likes, neither ends this process
+// nor takes its memory: announced lengths of all types, of protocol 2 and of 3, and answers that never end.
 func TestHostileAnswers(t *testing.T) {
 	answers := []string{
 		"*1\r\n*262144\r\n", "*2\r\n$67108864\r\n", "$67108865\r\n", "*262145\r\n", "*1\r\n*9223372036854775807\r\n",

@@ -45,9 +45,9 @@ var (
 	errProtocol = errors.New("redis: invalid reply: it is none of protocol 2, which was asked for")
 )
 
-// guarded is a connection that ends at an answer beyond these bounds, and at one that is not of protocol 2. go-redis takes
-// the memory that a server announces before it comes: "$9999999999999999" would end this process, and so would a length
-// of a type of protocol 3, which it reads whatever was agreed.
+// guarded is a connection that ends at an answer beyond these bounds, and at one that is not of protocol 2. go-redis
+// takes the memory that a server announces before it comes: "$9999999999999999" would end this process, and so would
+// a length of a type of protocol 3, which it reads whatever was agreed.
 type guarded struct {
 	net.Conn
 	most     int    // octets of one answer

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Peers reports whether tests talk to real servers, browsers and other programs. make test sets BLOCKD_TEST_PEERS=no, and
-// leaves the peers to make check.
+// Peers reports whether tests talk to real servers, browsers and other programs. make test sets BLOCKD_TEST_PEERS=no,
+// and leaves the peers to make check.
 func Peers() bool { return os.Getenv("BLOCKD_TEST_PEERS") != "no" }
 
 // Peer returns the path of a real peer's command. A developer who has not installed it skips

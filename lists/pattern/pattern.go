@@ -40,8 +40,8 @@ const (
 	// thousand. On the longest sender such a program takes some 0.3 ms.
 	maxProgram = 1100
 
-	// maxCost bounds its instructions and the ranges of its classes, of which \pL has 660: each takes some 2 µs to compile, and a range that is
-	// repeated is compiled as often. [a-z]{1000} has 5,000 of both.
+	// maxCost bounds its instructions and the ranges of its classes, of which \pL has 660: each takes some 2 µs to
+	// compile, and a range that is repeated is compiled as often. [a-z]{1000} has 5,000 of both.
 	maxCost = 6000
 
 	// maxFreeProgram is the bound for patterns without a usable literal, which run

@@ -94,7 +94,8 @@ func TestParseRefuses(t *testing.T) {
 	testkit.Fails(Parse(Glob, strings.Repeat("a", 1001)))(t, "a glob of 1001 octets", ErrTooLong)
 }
 
-// What is costly is refused before it is written out: neither its time nor its memory nor the error's text follow the repetitions.
+// What is costly is refused before it is written out: neither its time nor its memory nor the error's text follow the
+// repetitions.
 func TestCostlyExpressionsAreRefusedAtOnce(t *testing.T) {
 	for _, text := range []string{`^\pL{1000}[0-9]{1,30}@evil[.]example$`, `^\PL{999}@evil[.]example$`, `^[^\pN]{1,900}@evil[.]example$`, `^(\pL|\pN){500}@evil[.]example$`,
 		`^((\pL{10}){10}){9}@evil[.]example$`, `^(?:\pL?){700}@evil[.]example$`, `^\pL{800,}@evil[.]example$`, `(?i)^\p{Latin}{1000}@evil[.]example$`, strings.Repeat("a{1000}", 142),

@@ -30,8 +30,8 @@ func (v *Verdict) unasked(only map[string]bool, which func(*Unasked) bool) bool 
 	return false
 }
 
-// doubt says what follows from the lists that could not be asked, for a verdict that is decided by all others. Where mail is put off, the
-// verdict is Unknown: no door says yes or no. Decider stays the entry that would decide.
+// doubt says what follows from the lists that could not be asked, for a verdict that is decided by all others. Where
+// mail is put off, the verdict is Unknown: no door says yes or no. Decider stays the entry that would decide.
 func (v *Verdict) doubt(only map[string]bool) {
 	switch {
 	case len(v.Unasked) == 0 || v.Kind == Unknown || v.Frees():

@@ -1,8 +1,9 @@
 // Package audit keeps a journal of what people and tokens have changed: who, when, what and why. A line is on disk before
 // the change acts, and each has the hash of the one before it, so that a line which is altered, left out or put in
 // between is found by who reads the journal again (Haber and Stornetta, How to Time-Stamp a Digital Document, 1991).
-// Who has changed most gives room first, and a line tells of what has gone (share.go). What a chain cannot show is an end that is cut off, or a journal written anew from some line on: for these somebody
-// else has to have noted a hash of it (Chain.Has).
+// Who has changed most gives room first, and a line tells of what has gone (share.go). What a chain cannot show is an
+// end that is cut off, or a journal written anew from some line on: for these somebody else has to have noted a hash
+// of it (Chain.Has).
 package audit
 
 import (
@@ -322,7 +323,8 @@ func hashOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// prune removes lines of those who have the most, and the oldest files. The caller holds the lock, and has begun a file.
+// prune removes lines of those who have the most, and the oldest files. The caller holds the lock, and has begun a
+// file.
 func (l *Log) prune(now time.Time) error {
 	files, err := filesOf(l.settings.Folder)
 	if err != nil {

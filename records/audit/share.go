@@ -9,9 +9,10 @@ import (
 	"blockd/internal/durable"
 )
 
-// A journal that is full makes room by taking out lines of those who have the most of it, their oldest first, until all of these have
-// about the same. So somebody who changes things without end pushes out what he has done himself, and nobody else's lines. In place of
-// lines that go stands a gap, so that the chain goes on, and Verify tells how many went, and whose.
+// A journal that is full makes room by taking out lines of those who have the most of it, their oldest first, until
+// all of these have about the same. So somebody who changes things without end pushes out what he has done himself,
+// and nobody else's lines. In place of lines that go stands a gap, so that the chain goes on, and Verify tells how
+// many went, and whose.
 
 // gap stands for lines that have gone. Only the oldest ones of somebody go: before it there are none of his.
 type gap struct {
@@ -129,8 +130,8 @@ func levelOf(have map[string]int64, most int64) int64 {
 	return low
 }
 
-// thin takes the oldest lines of those with a surplus out of a file. The first file need not begin with a gap, and goes if nothing else
-// is left of it: then left is false.
+// thin takes the oldest lines of those with a surplus out of a file. The first file need not begin with a gap, and
+// goes if nothing else is left of it: then left is false.
 func (l *Log) thin(number int, first bool, surplus map[string]int64) (left bool, err error) {
 	has, wanted := l.holds[number].of, false
 	for who := range has {

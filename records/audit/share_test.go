@@ -24,8 +24,8 @@ func total(t *testing.T, l *Log) (octets int64) {
 	return octets
 }
 
-// TestEachHasAShare: who changes things without end pushes out what he has done himself, and nobody else's lines. The chain stays
-// whole, and says whose lines have gone.
+// TestEachHasAShare: who changes things without end pushes out what he has done himself, and nobody else's lines. The
+// chain stays whole, and says whose lines have gone.
 func TestEachHasAShare(t *testing.T) {
 	for name, flood := range map[string][]string{"one": {"tenant"}, "two": {"tenant", "other"}, "calls himself otherwise each time": {""}, "with other names in it": {`"who":"admin`, `","who":"admin"`}} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,8 @@ func all(t *testing.T, l *Log) (lines []Line) {
 	}
 }
 
-// TestGapsAreNoHidingPlace: a gap of other lines than somebody's oldest, or that says nothing of whom, is none of this program's.
+// TestGapsAreNoHidingPlace: a gap of other lines than somebody's oldest, or that says nothing of whom, is none of
+// this program's.
 func TestGapsAreNoHidingPlace(t *testing.T) {
 	l := journal(t)
 	add(t, l, Line{By: "anna", Action: EntryAdd, Subject: "one"}, Line{By: "anna", Action: EntryAdd, Subject: "two"}, Line{By: "bert", Action: EntryAdd, Subject: "three"})
@@ -176,7 +177,8 @@ func TestAuthors(t *testing.T) {
 	}
 }
 
-// A line that is on the disk is a change that is made: that older ones cannot be tidied refuses none, is told, and passes with its cause.
+// A line that is on the disk is a change that is made: that older ones cannot be tidied refuses none, is told, and
+// passes with its cause.
 func TestWhatCannotBeTidiedRefusesNothing(t *testing.T) {
 	l := journal(t)
 	l.settings.Max = 64 << 10

@@ -117,7 +117,8 @@ func (c *Chain) file(ctx context.Context, path, known string) error {
 	}
 }
 
-// gone takes up a gap. Room is made of somebody's oldest lines alone: one that leaves older ones is not of this program.
+// gone takes up a gap. Room is made of somebody's oldest lines alone: one that leaves older ones is not of this
+// program.
 func (c *Chain) gone(g gap) (fault string) {
 	for who, n := range g.Gone {
 		if c.seen[who] {

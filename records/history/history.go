@@ -109,8 +109,8 @@ const (
 	// and a fifth of a second at 50,000 decisions a second.
 	maxBuffer = 3 << 19
 
-	// maxOfNetwork bounds what waits of one client's network, and maxOfDoor of one door, so that a flood leaves room for the decisions about others.
-	// They are told apart by keyed hashes of so many values.
+	// maxOfNetwork bounds what waits of one client's network, and maxOfDoor of one door, so that a flood leaves room for
+	// the decisions about others. They are told apart by keyed hashes of so many values.
 	maxOfNetwork = maxBuffer / 8 * 6
 	maxOfDoor    = maxBuffer / 8 * 7
 	mostNetworks = 256

@@ -16,8 +16,8 @@ import (
 // A history that is nearly full makes room by removing lines of the networks that have
 // the most, their oldest first, until all of these have about the same. It finds a level
 // below which a network keeps every line. So a network that sends a flood evicts
-// its own records, and those of no other network. Doors share before networks do, in the same way: at some of them whoever asks names any
-// client. What programs were told gives room to mail, down to toldShare.
+// its own records, and those of no other network. Doors share before networks do, in the same way: at some of them
+// whoever asks names any client. What programs were told gives room to mail, down to toldShare.
 
 const (
 	// sharesFrom and sharesTo are the parts of Max at which this begins and ends, in
@@ -29,7 +29,8 @@ const (
 	// by a secret seed. Two networks with one counter have one share.
 	shares = 1 << 16
 
-	// toldShare is the eighth that what programs were told keeps, however much mail comes, and mostDoors how many doors have a share of their own.
+	// toldShare is the eighth that what programs were told keeps, however much mail comes, and mostDoors how many doors
+	// have a share of their own.
 	toldShare = 1
 	mostDoors = 16
 )
@@ -60,8 +61,8 @@ func (d doorShares) of(l *Log, line []byte) (*doorShare, uint64) {
 	return d[door], network
 }
 
-// divide gives each door, and in it each network, its level, so that all have no more than so many octets, and what programs were told no
-// more than least, if mail needs the rest.
+// divide gives each door, and in it each network, its level, so that all have no more than so many octets, and what
+// programs were told no more than least, if mail needs the rest.
 func (d doorShares) divide(most, least int64) {
 	told := int64(0)
 	for _, door := range d {
@@ -208,8 +209,9 @@ func linesOf(ctx context.Context, s segment) ([]byte, error) {
 	return bytes.TrimPrefix(text, []byte(fileHead)), err
 }
 
-// shareOf is the door of a line, whether it tells what a program was told, and the counter of its network. Lines without a client share
-// one, and so do all of what programs were told: these may be about any network, day and night.
+// shareOf is the door of a line, whether it tells what a program was told, and the counter of its network. Lines
+// without a client share one, and so do all of what programs were told: these may be about any network, day and
+// night.
 func (l *Log) shareOf(line []byte) (door string, told bool, network uint64) {
 	var parts [5][]byte // the time, door, outcome, verdict, client
 	for i := range parts {

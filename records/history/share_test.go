@@ -198,8 +198,8 @@ func BenchmarkShare(b *testing.B) {
 	}
 }
 
-// TestDoorsHaveShares: a door at which whoever asks names any client, or any address, evicts no mail of another door, and leaves of the
-// mail of one busy network all but an eighth of what there is room for.
+// TestDoorsHaveShares: a door at which whoever asks names any client, or any address, evicts no mail of another door,
+// and leaves of the mail of one busy network all but an eighth of what there is room for.
 func TestDoorsHaveShares(t *testing.T) {
 	l := open(t)
 	flood := func(change func(r *Record, n int)) {

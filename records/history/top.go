@@ -113,7 +113,8 @@ func Counts(ctx context.Context, folder string, since time.Time, memory int64, n
 // Times is how many decisions r stands for.
 func (r *Record) Times() uint64 { return uint64(max(r.Repeated, 1)) }
 
-// timesOf is how many of Times have the name of r in a group: those of several recipients are the last one's once, and nobody knows whose the others are.
+// timesOf is how many of Times have the name of r in a group: those of several recipients are the last one's once,
+// and nobody knows whose the others are.
 func (r *Record) timesOf(by string) uint64 {
 	switch {
 	case nameOf(r, by) == "":

@@ -339,8 +339,8 @@ func BenchmarkRefusals(b *testing.B) {
 	})
 }
 
-// TestSeveralRecipients: of a line that stands for refusals of several recipients the last one counts once for its own, in counts
-// of files and of sums, and in a search for it; the number of all counts for sender, list and domain.
+// TestSeveralRecipients: of a line that stands for refusals of several recipients the last one counts once for its
+// own, in counts of files and of sums, and in a search for it; the number of all counts for sender, list and domain.
 func TestSeveralRecipients(t *testing.T) {
 	l := open(t)
 	r := blocked(1)

@@ -88,7 +88,8 @@ func NewTable() *Table {
 	return &Table{senders: map[history.Record]*group{}, networks: map[netip.Prefix]*network{}}
 }
 
-// kindOf is what refusals have in common that one line may stand for. Their recipients are of one domain: its owner counts them.
+// kindOf is what refusals have in common that one line may stand for. Their recipients are of one domain: its owner
+// counts them.
 func kindOf(r *history.Record) history.Record {
 	kind := *r
 	kind.Time, kind.Ref, kind.Generation, kind.Helo = time.Time{}, "", "", ""

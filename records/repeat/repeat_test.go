@@ -155,8 +155,8 @@ func TestWhatIsNotTheSame(t *testing.T) {
 	}
 }
 
-// TestSettledBeforeTheMinuteEnds: who reads the history meanwhile finds all that was refused until then, once; the log has
-// one line, at the end. What several recipients were refused says so.
+// TestSettledBeforeTheMinuteEnds: who reads the history meanwhile finds all that was refused until then, once; the
+// log has one line, at the end. What several recipients were refused says so.
 func TestSettledBeforeTheMinuteEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out sink
@@ -187,8 +187,8 @@ func TestSettledBeforeTheMinuteEnds(t *testing.T) {
 	})
 }
 
-// TestCountsAreOfTheirMinute: what is folded in a minute of the clock is kept with a time of that minute, so that what counts
-// minutes agrees with it.
+// TestCountsAreOfTheirMinute: what is folded in a minute of the clock is kept with a time of that minute, so that
+// what counts minutes agrees with it.
 func TestCountsAreOfTheirMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out sink

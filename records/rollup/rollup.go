@@ -41,8 +41,8 @@ type cell struct {
 	name, what string // a door or a list; an outcome, or shadow
 }
 
-// around is how many minutes counters are about at a time: the current one, and its neighbours, because a decision may be counted
-// a moment after its minute has ended, and before the line of the one before is written.
+// around is how many minutes counters are about at a time: the current one, and its neighbours, because a decision
+// may be counted a moment after its minute has ended, and before the line of the one before is written.
 const around = 3
 
 // counter counts one cell since the last line, by minute modulo around.

@@ -339,8 +339,8 @@ func full() (*Table, time.Time) {
 	return table, time.Unix(at*60, 0)
 }
 
-// TestCountedInItsMinute: a decision that is counted a moment after its minute, or before the line of the last one is written, counts
-// for its own minute, as the history has it.
+// TestCountedInItsMinute: a decision that is counted a moment after its minute, or before the line of the last one is
+// written, counts for its own minute, as the history has it.
 func TestCountedInItsMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, filepath.Join(t.TempDir(), "x"), "", nil)

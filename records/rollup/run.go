@@ -60,7 +60,8 @@ func (t *Table) Run(ctx context.Context, folder string, log *slog.Logger) error 
 	}
 }
 
-// step makes a bin of each minute that was counted, and returns their lines, and the whole file for one that needs that.
+// step makes a bin of each minute that was counted, and returns their lines, and the whole file for one that needs
+// that.
 func (t *Table) step(now time.Time, out *file) (lines []byte, whole func() []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -553,8 +553,8 @@ func TestUnreadIsFollowed(t *testing.T) {
 	}
 }
 
-// TestLostChangesAreTold: a source that has lost changes, as a Redis does in a failover, is read anew, and a line of the log says why; one that never tells
-// changes is read anew without one.
+// TestLostChangesAreTold: a source that has lost changes, as a Redis does in a failover, is read anew, and a line of
+// the log says why; one that never tells changes is read anew without one.
 func TestLostChangesAreTold(t *testing.T) {
 	bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {
 		k.is(OK, "", 1)

@@ -128,7 +128,8 @@ func (f *Fetcher) fetchThose(ctx context.Context, due func(*source) bool) error 
 	return errors.Join(errs...)
 }
 
-// troubled is from how many failures in a row on a list does not follow its server: one or two come of a restart over there.
+// troubled is from how many failures in a row on a list does not follow its server: one or two come of a restart over
+// there.
 const troubled = 3
 
 // Problems are lists that have not followed their servers for a while, by name, with the reason in one line.

@@ -452,8 +452,8 @@ func TestTurnsAreEven(t *testing.T) {
 	}
 }
 
-// TestAlteredOnDisk: whatever is altered in a node's folder is found at the next look or start, and fetched again; an altered shard is never there to be
-// read as a list after a start.
+// TestAlteredOnDisk: whatever is altered in a node's folder is found at the next look or start, and fetched again; an
+// altered shard is never there to be read as a list after a start.
 func TestAlteredOnDisk(t *testing.T) {
 	c := newChannel(t)
 	c.add("spam", addresses(0, 500)...)

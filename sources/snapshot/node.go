@@ -163,8 +163,8 @@ func (n *Node) load() (err error) {
 	return nil
 }
 
-// stateAnew is a state in the place of a damaged one: of the newest sequence that the keys have signed on this disk, so that no older one is taken. Without
-// such a sequence a person has to say that the channel is begun anew.
+// stateAnew is a state in the place of a damaged one: of the newest sequence that the keys have signed on this disk,
+// so that no older one is taken. Without such a sequence a person has to say that the channel is begun anew.
 func (n *Node) stateAnew(damage error) (State, error) {
 	s := State{Blockd: version, Channel: n.Channel}
 	path := n.path(stateName)

@@ -84,7 +84,8 @@ func (f *fetching) all(ctx context.Context, m *Manifest) error {
 	return group.Wait()
 }
 
-// has reports whether a file is there as it was made: its name is its SHA-256. A file is read once, and again after it was written to.
+// has reports whether a file is there as it was made: its name is its SHA-256. A file is read once, and again after
+// it was written to.
 func (n *Node) has(plain string, octets int64) bool {
 	there, err := n.whether(plain, octets)
 	return there && err == nil
@@ -140,8 +141,8 @@ func (n *Node) heal(ctx context.Context) error {
 	return nil
 }
 
-// removeDamaged removes files in force that are not what they were made as, and names all that are missing then. To who reads them as lists a
-// file that is missing changes nothing.
+// removeDamaged removes files in force that are not what they were made as, and names all that are missing then. To
+// who reads them as lists a file that is missing changes nothing.
 func (n *Node) removeDamaged() (missing []string, err error) {
 	if n.current == nil {
 		return nil, nil

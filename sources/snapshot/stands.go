@@ -20,8 +20,8 @@ const againFile = "again"
 // back.
 var ErrStands = errors.New("an earlier sequence was published again, and stands: what the lists have goes out with blockd publish")
 
-// againMark stands behind the version of the publisher in the manifest of what a person has published again, before the number that it
-// had: nodes take that as it is, and older ones read no other member than they know.
+// againMark stands behind the version of the publisher in the manifest of what a person has published again, before
+// the number that it had: nodes take that as it is, and older ones read no other member than they know.
 const againMark = " again "
 
 // Again is the sequence that a person has published again as this one; 0 = none.

@@ -224,8 +224,8 @@ func (x *Exchange) Header() string {
 		"Message-ID: <" + x.Id + "@friend.example>\r\nSubject: " + x.Id + "\r\n\r\n"
 }
 
-// Smuggled is a second transaction, of a listed sender, up to QUIT. A client hides it behind octets that two servers may
-// read in two ways.
+// Smuggled is a second transaction, of a listed sender, up to QUIT. A client hides it behind octets that two servers
+// may read in two ways.
 func (x *Exchange) Smuggled() string {
 	return "MAIL FROM:<" + x.Id + "-smuggled@bulk.example>\r\nRCPT TO:<you@here.example>\r\nDATA\r\n" +
 		x.Header() + "smuggled\r\n.\r\nQUIT\r\n"

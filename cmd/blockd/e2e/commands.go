@@ -143,7 +143,8 @@ func (d *Daemon) Kept(t *testing.T) string {
 	return all.String()
 }
 
-// Kill ends the daemon as a crash of the machine does: with a process that it has begun, which could serve on otherwise.
+// Kill ends the daemon as a crash of the machine does: with a process that it has begun, which could serve on
+// otherwise.
 func (d *Daemon) Kill(t *testing.T) {
 	t.Helper()
 	pid := d.Cmd.Process.Pid

@@ -14,8 +14,8 @@ const (
 	MaxPatterns     = 50_000
 	MaxFreePatterns = 100
 
-	// MaxSteps bounds the expressions of all lists, in steps (pattern.Pattern.Steps): a set keeps all of them compiled, in some 50 MiB. If
-	// all hold the same text, the first sender that has it waits for a second until they are.
+	// MaxSteps bounds the expressions of all lists, in steps (pattern.Pattern.Steps): a set keeps all of them compiled,
+	// in some 50 MiB. If all hold the same text, the first sender that has it waits for a second until they are.
 	MaxSteps = 500_000
 
 	maxNeed         = 16        // texts by which a pattern is looked for

@@ -14,7 +14,8 @@ import (
 )
 
 // ScopeToken is the scope of rows that are tokens of the HTTP door: Entry is the name, Action "read" or "write", Why
-// "sha256:HEX proof:HEX" and perhaps a blank and the owners that it is bound to, Gone says that it is revoked. The proof is a keyed hash.
+// "sha256:HEX proof:HEX" and perhaps a blank and the owners that it is bound to, Gone says that it is revoked. The
+// proof is a keyed hash.
 const ScopeToken = "token"
 
 // The bounds of what an engine is asked for, whoever has written it.

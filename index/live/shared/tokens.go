@@ -38,14 +38,16 @@ func tokenLine(r *live.Row) string {
 	return strings.TrimRight(fmt.Sprintf("%s %s %s %s %s", r.Entry, r.Action, sum, time.Unix(r.Created, 0).UTC().Format(time.DateOnly), owners), " ")
 }
 
-// tokenParts are what the row of a token has of it: its hash, the proof that a machine of the fleet has made it, and its owners.
+// tokenParts are what the row of a token has of it: its hash, the proof that a machine of the fleet has made it, and
+// its owners.
 func tokenParts(why string) (sum, proof, owners string) {
 	sum, rest, _ := strings.Cut(why, " ")
 	proof, owners, _ = strings.Cut(rest, " ")
 	return sum, proof, owners
 }
 
-// prove is the proof of a token: a keyed hash (RFC 2104) of all that it may, which who can write to the store cannot make.
+// prove is the proof of a token: a keyed hash (RFC 2104) of all that it may, which who can write to the store cannot
+// make.
 func (n *Node) prove(r *live.Row) string {
 	sum, _, owners := tokenParts(r.Why)
 	mac := hmac.New(sha256.New, []byte(n.o.Key))
@@ -68,7 +70,8 @@ const (
 	mostRevoked   = 500       // hashes of tokens that were revoked, 42 KiB
 )
 
-// revokedMark begins a line of the file with the hash of a token that was revoked, which a writer of the store cannot bring back.
+// revokedMark begins a line of the file with the hash of a token that was revoked, which a writer of the store cannot
+// bring back.
 const revokedMark = "# revoked "
 
 var errTokens = fmt.Errorf("there are more than %d tokens, or they have more than %d octets", mostTokens, mostTokenFile)
@@ -106,8 +109,8 @@ func (n *Node) keyLine() string {
 	return keyMark + hex.EncodeToString(mac.Sum(nil))
 }
 
-// dropTokens empties the file if its tokens are not proved by the key of the node, be it another one than before, the first or none. What
-// the engine has of them is read anew then.
+// dropTokens empties the file if its tokens are not proved by the key of the node, be it another one than before, the
+// first or none. What the engine has of them is read anew then.
 func (n *Node) dropTokens() error {
 	path := TokenFile(n.o.Folder)
 	was, err := os.ReadFile(path)
@@ -217,8 +220,8 @@ type Token struct {
 // ErrTokenThere is the error of a token whose name is taken.
 var ErrTokenThere = errors.New("there is a token of this name")
 
-// AddToken adds a token, which is valid on each node as soon as it knows of it, with the key of the fleet; ErrNoKey: this one has none.
-// anew: it takes the place of the one of its name, which is worthless then.
+// AddToken adds a token, which is valid on each node as soon as it knows of it, with the key of the fleet; ErrNoKey:
+// this one has none. anew: it takes the place of the one of its name, which is worthless then.
 func (n *Node) AddToken(ctx context.Context, t Token, anew bool) error {
 	if n.o.Key == "" {
 		return ErrNoKey

@@ -12,7 +12,8 @@ import (
 	"blockd/internal/testkit"
 )
 
-// Who can write to the store makes no token: neither from nothing, nor of one that there is, nor by bringing back one that was revoked.
+// Who can write to the store makes no token: neither from nothing, nor of one that there is, nor by bringing back one
+// that was revoked.
 func TestWhoCanWriteToTheStoreMakesNoToken(t *testing.T) {
 	onEach(t, func(t *testing.T, e engine) {
 		a := fleet(t, e, 1, nil)[0]
@@ -106,8 +107,8 @@ func TestWithoutAKeyNoToken(t *testing.T) {
 	})
 }
 
-// What a node has kept of the fleet's tokens is worth nothing by another key, by none, or where nobody had one; and what is proved comes
-// back by itself.
+// What a node has kept of the fleet's tokens is worth nothing by another key, by none, or where nobody had one; and
+// what is proved comes back by itself.
 func TestTokensOfAnotherKey(t *testing.T) {
 	onEach(t, func(t *testing.T, e engine) {
 		const old = "# Tokens of the fleet.\nmallory admin sha256:"

@@ -45,8 +45,8 @@ func Saying(t testing.TB, answer string) (address string) {
 	return SayingInTurn(t, answer)
 }
 
-// SayingInTurn is the address of a server that gives the commands of a connection these answers, and the last one to all
-// that follow.
+// SayingInTurn is the address of a server that gives the commands of a connection these answers, and the last one to
+// all that follow.
 func SayingInTurn(t testing.TB, answers ...string) (address string) {
 	t.Helper()
 	l := testkit.Listen(t)

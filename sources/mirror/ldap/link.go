@@ -210,8 +210,8 @@ func (s *Source) connect(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// startTLS asks for TLS (RFC 4511, section 4.14). The library does it, too, and then reads through a connection that it makes itself,
-// inside of which nothing can be counted.
+// startTLS asks for TLS (RFC 4511, section 4.14). The library does it, too, and then reads through a connection that
+// it makes itself, inside of which nothing can be counted.
 func startTLS(w *wire) error {
 	const oid, id = "1.3.6.1.4.1.1466.20037", 1
 	name := append([]byte{0x80, byte(len(oid))}, oid...)

@@ -25,8 +25,8 @@ create table if not exists blockd_log (
   key (list, rev)) engine = InnoDB;
 `
 
-// DDL is what the database needs for changes = "log", for the client mysql or mariadb. The error says why triggers cannot log the
-// query.
+// DDL is what the database needs for changes = "log", for the client mysql or mariadb. The error says why triggers
+// cannot log the query.
 func (s *Source) DDL() (string, error) {
 	t, err := s.options.Table()
 	if err != nil {
@@ -62,8 +62,9 @@ func (s *Source) DDL() (string, error) {
 // schemaOf is the name of a table's database with the dot, "" if it has none.
 func schemaOf(table string) string { return table[:strings.LastIndexByte(table, '.')+1] }
 
-// caught are the handlers of a trigger. Who has waited in vain for the number of another transaction does not wait again: reconcile finds
-// that change. A deadlock is not caught, since the server has undone the whole transaction, and must say so.
+// caught are the handlers of a trigger. Who has waited in vain for the number of another transaction does not wait
+// again: reconcile finds that change. A deadlock is not caught, since the server has undone the whole transaction,
+// and must say so.
 func caught(t query.Table) string {
 	const retry = "    update blockd_log_rev set rev = last_insert_id(rev + 1);\n" +
 		"    insert into blockd_log (rev, list, entry, gone) values (last_insert_id(), %s, '', 1);\n"

@@ -22,9 +22,8 @@ func packet(number byte, payload string) string {
 	return string(head) + payload
 }
 
-// hostile is a server that takes any account, and answers every query by answer, and then by packets of the payload more
-// without end, whose numbers go on from one.
-// sent counts what the driver has let it send.
+// hostile is a server that takes any account, and answers every query by answer, and then by packets of the payload
+// more without end, whose numbers go on from one. sent counts what the driver has let it send.
 func hostile(t *testing.T, answer, more string, next byte) (address string, sent *atomic.Int64) {
 	t.Helper()
 	l, sent := testkit.Listen(t), &atomic.Int64{}

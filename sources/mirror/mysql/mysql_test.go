@@ -463,7 +463,8 @@ func testRubbish(t *testing.T, d *database) {
 	}
 }
 
-// testTriggersFailNothing: whatever becomes of table and log, what the application writes is written, and blockd hears of it.
+// testTriggersFailNothing: whatever becomes of table and log, what the application writes is written, and blockd
+// hears of it.
 func testTriggersFailNothing(t *testing.T, d *database) {
 	s := d.source(t, Options{Changes: "log", Query: "select senders.address entry from " + d.name + ".senders"})
 	logged := func() (entries string) {

@@ -18,8 +18,8 @@ const (
 	maxColumns = 4096 // of a table, and of a result
 )
 
-// wire is a connection that ends at a row, and at a number of columns, beyond these bounds. The library takes memory for as many
-// columns as are announced.
+// wire is a connection that ends at a row, and at a number of columns, beyond these bounds. The library takes memory
+// for as many columns as are announced.
 type wire struct {
 	net.Conn
 	open  bool   // the connection has no TLS, so what comes can be read here

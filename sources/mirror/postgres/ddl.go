@@ -22,9 +22,11 @@ func literal(text string) string {
 }
 
 // DDL is what the database needs, as statements for psql: the log, the triggers that fill it, and a role that reads.
-// It may be executed twice. Of the URL it holds the name of the role alone. The error says why triggers cannot log the query.
+// It may be executed twice. Of the URL it holds the name of the role alone. The error says why triggers cannot log
+// the query.
 //
-// A statement of the application never fails for a trigger: what fails within one is caught, and noted as "read everything".
+// A statement of the application never fails for a trigger: what fails within one is caught, and noted as "read
+// everything".
 func (s *Source) DDL() (string, error) {
 	o := s.options
 	f, err := query.FormOf(o.Query)

@@ -19,8 +19,8 @@ func message(kind byte, body string) string {
 	return string(binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(body)+4))) + body
 }
 
-// hostile is a server that takes any account, answers the questions of a connection by these in turn, the last one of which goes
-// on without end if more is not "". sent counts what the driver has let it send.
+// hostile is a server that takes any account, answers the questions of a connection by these in turn, the last one of
+// which goes on without end if more is not "". sent counts what the driver has let it send.
 func hostile(t *testing.T, more string, answers ...string) (address string, sent *atomic.Int64) {
 	t.Helper()
 	l, sent := testkit.Listen(t), &atomic.Int64{}

@@ -373,8 +373,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestTriggersFailNoStatement: whatever the query, and whatever becomes of table and log, what the application writes is written, and
-// blockd hears of it.
+// TestTriggersFailNoStatement: whatever the query, and whatever becomes of table and log, what the application writes
+// is written, and blockd hears of it.
 func TestTriggersFailNoStatement(t *testing.T) {
 	const made = "drop schema if exists app cascade; create schema app; create table app.t (id serial primary key, address text, \"From\" text, ends timestamptz, list text[]);"
 	name, o := database(t, "", Options{Changes: query.None}, made)

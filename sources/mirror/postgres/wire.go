@@ -11,8 +11,8 @@ import (
 // maxStatus bounds what a server may tell of itself on a connection, in octets. It tells some 400.
 const maxStatus = 1 << 20
 
-// status reads the messages of a server, inside of TLS, and ends at too many of the one kind that the library keeps without being
-// asked for it.
+// status reads the messages of a server, inside of TLS, and ends at too many of the one kind that the library keeps
+// without being asked for it.
 type status struct {
 	io.Reader
 	head []byte // of a message that has begun: its kind, and its length

@@ -7,7 +7,8 @@ import (
 	"unicode"
 )
 
-// Form is a query whose rows are those of one table, each with an entry that is made of its row alone: what triggers can log.
+// Form is a query whose rows are those of one table, each with an entry that is made of its row alone: what triggers
+// can log.
 type Form struct {
 	Table string // as the query names it
 	Alias string // by which expressions name it
@@ -190,7 +191,8 @@ func (f *Form) items(all []token, text string, path []string) error {
 	return nil
 }
 
-// named parts an item into its expression and the name that the result has for it; "" = one that only the database knows.
+// named parts an item into its expression and the name that the result has for it; "" = one that only the database
+// knows.
 func named(item []token) (expression []token, name string) {
 	depth := 0
 	for i, t := range item {

@@ -23,7 +23,8 @@ const (
 	// maxAnswer is what a list of objects or an error may have, in octets: a thousand keys of 1024 octets, each octet as %XX.
 	maxAnswer = 4 << 20
 
-	// maxTags bounds the XML of such an answer, of which a key has some 20. The library takes some 400 octets for one of four.
+	// maxTags bounds the XML of such an answer, of which a key has some 20. The library takes some 400 octets for one of
+	// four.
 	maxTags = 100_000
 
 	listHead = 512 // octets, in which a list of objects says that it is one

@@ -21,8 +21,8 @@ create index if not exists blockd_log_list on blockd_log (list, rev);
 
 // DDL is what the database needs for changes = "log". The error says why triggers cannot log the query.
 //
-// SQLite catches nothing that fails within a trigger. These have nothing that a value makes fail; what their tables and columns are
-// called SQLite keeps by itself when they are renamed, and refuses to drop a column that they name.
+// SQLite catches nothing that fails within a trigger. These have nothing that a value makes fail; what their tables
+// and columns are called SQLite keeps by itself when they are renamed, and refuses to drop a column that they name.
 func (s *Source) DDL() (string, error) {
 	t, err := s.options.Table()
 	if err != nil {

@@ -467,8 +467,8 @@ func TestDDLOfAnyName(t *testing.T) {
 	}
 }
 
-// TestTriggersFailNothing: SQLite catches nothing within a trigger, so there is nothing in them that a value or another name makes fail, and what
-// is printed for their removal comes before the log goes.
+// TestTriggersFailNothing: SQLite catches nothing within a trigger, so there is nothing in them that a value or
+// another name makes fail, and what is printed for their removal comes before the log goes.
 func TestTriggersFailNothing(t *testing.T) {
 	d := newDatabase(t, "wal")
 	for query, fine := range map[string]bool{

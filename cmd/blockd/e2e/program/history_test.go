@@ -281,8 +281,8 @@ func TestAudit(t *testing.T) {
 }
 
 // TestNobodyIsToldAnothersRefusal: one address names 200 listed senders, repeats some of them, and then somebody else's
-// sender is refused from there. Each is told its own list and a reference of its own, and what each door, command and chart
-// says of it is the same, to the digit, at once.
+// sender is refused from there. Each is told its own list and a reference of its own, and what each door, command and
+// chart says of it is the same, to the digit, at once.
 func TestNobodyIsToldAnothersRefusal(t *testing.T) {
 	const each, again, deferred = 200, 61, 25
 	door := e2e.FreeAddress(t)

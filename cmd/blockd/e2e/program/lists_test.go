@@ -465,8 +465,8 @@ func TestPercent(t *testing.T) {
 	mail("550 ")
 }
 
-// What an operator takes out of his list acts, also if that was the last line. A long list that is empty at once is refused, and every
-// command that tells of it names the one that takes it all the same.
+// What an operator takes out of his list acts, also if that was the last line. A long list that is empty at once is
+// refused, and every command that tells of it names the one that takes it all the same.
 func TestTakenOut(t *testing.T) {
 	long := ""
 	for i := range 120 {

@@ -248,8 +248,8 @@ func TestUpgradeThatFails(t *testing.T) {
 	}
 }
 
-// TestReloadsAtOnce holds that whoever asks for a reload while another process takes over hears what came of it, by the command and
-// over HTTP, and that a file which is written meanwhile is taken up after SIGHUP.
+// TestReloadsAtOnce holds that whoever asks for a reload while another process takes over hears what came of it, by
+// the command and over HTTP, and that a file which is written meanwhile is taken up after SIGHUP.
 func TestReloadsAtOnce(t *testing.T) {
 	list := func(n int) string { return fmt.Sprintf("[[list]]\nname = \"more%d\"\npath = \"more%d.txt\"\n", n, n) }
 	files := map[string]string{}
@@ -288,8 +288,8 @@ func TestReloadsAtOnce(t *testing.T) {
 	}
 }
 
-// TestTheEndOfASuccessorIsNoSilence holds that a process without an init system does not live on for its sessions when nobody answers any
-// more: who watches it could begin no other one.
+// TestTheEndOfASuccessorIsNoSilence holds that a process without an init system does not live on for its sessions
+// when nobody answers any more: who watches it could begin no other one.
 func TestTheEndOfASuccessorIsNoSilence(t *testing.T) {
 	for _, upgrades := range []int{1, 2} {
 		t.Run(fmt.Sprintf("after %d", upgrades), func(t *testing.T) {

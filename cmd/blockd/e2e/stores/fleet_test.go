@@ -135,8 +135,8 @@ func TestFleetCarriesEntriesOfRecipients(t *testing.T) {
 	}
 }
 
-// A list that did harm can be taken back on a node that knows of nothing but its refusals: by a halt, by a removal, and by publishing
-// again what was before.
+// A list that did harm can be taken back on a node that knows of nothing but its refusals: by a halt, by a removal,
+// and by publishing again what was before.
 func TestFleetTakesBack(t *testing.T) {
 	p := e2e.NewPublisher(t, "")
 	many := ""

@@ -11,11 +11,13 @@ import (
 	"blockd/internal/access"
 )
 
-// errStranger is wrapped where somebody else listens at the daemon's address: any user of the machine may, while the daemon is down.
+// errStranger is wrapped where somebody else listens at the daemon's address: any user of the machine may, while the
+// daemon is down.
 var errStranger = errors.New("no token is sent there")
 
-// proveListener fails unless the other end of a connection is the daemon's: all sockets there were made by root, by the daemon's user or
-// by this command's own. Without TLS nothing else tells the daemon from a local user who has bound its address while it was down.
+// proveListener fails unless the other end of a connection is the daemon's: all sockets there were made by root, by
+// the daemon's user or by this command's own. Without TLS nothing else tells the daemon from a local user who has
+// bound its address while it was down.
 func proveListener(c config.Config, conn net.Conn) error {
 	owners, err := socketOwners(conn.RemoteAddr(), conn.LocalAddr())
 	if err != nil {

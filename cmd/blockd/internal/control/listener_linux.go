@@ -19,8 +19,9 @@ const (
 	listens     = "0A"
 )
 
-// socketOwners are the users of all sockets of this machine that may have taken a connection from an address: those that listen at the
-// other end, and the other end itself once a process has accepted it; before that its row says root. None: the peer is another machine.
+// socketOwners are the users of all sockets of this machine that may have taken a connection from an address: those
+// that listen at the other end, and the other end itself once a process has accepted it; before that its row says
+// root. None: the peer is another machine.
 func socketOwners(server, client net.Addr) (uids []int, err error) {
 	to, err := netip.ParseAddrPort(server.String())
 	if err != nil {

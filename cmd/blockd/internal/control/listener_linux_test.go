@@ -20,7 +20,8 @@ import (
 // neighbour is a local user that is neither root nor the daemon's.
 const neighbour = 65533
 
-// as runs a function whose sockets are those of a user: the kernel notes the file system user of the thread that makes one.
+// as runs a function whose sockets are those of a user: the kernel notes the file system user of the thread that
+// makes one.
 func as(t *testing.T, uid int, run func()) {
 	if os.Geteuid() != 0 {
 		t.Skip("wants root, who may be two users")
@@ -37,7 +38,8 @@ func as(t *testing.T, uid int, run func()) {
 	<-done
 }
 
-// Whoever has bound the daemon's address while it is down hears no token, however the command came by it, at any address that leads there.
+// Whoever has bound the daemon's address while it is down hears no token, however the command came by it, at any
+// address that leads there.
 func TestNoTokenForANeighbour(t *testing.T) {
 	for _, tt := range []struct {
 		name, listen, asked string
@@ -117,7 +119,8 @@ func writeToken(t *testing.T, path string) {
 	testkit.Must(t, os.WriteFile(path, []byte("token-of-a-file-it-is\n"), 0o600))
 }
 
-// A neighbour who has accepted the connection, and no longer listens, is none that the daemon's return makes trustworthy.
+// A neighbour who has accepted the connection, and no longer listens, is none that the daemon's return makes
+// trustworthy.
 func TestNoTokenForWhoHasListened(t *testing.T) {
 	var l, conn net.Conn
 	as(t, neighbour, func() {

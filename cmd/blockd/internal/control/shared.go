@@ -74,7 +74,8 @@ func NewFleetToken(ctx context.Context, c config.Config, name string, scope http
 	return httpapi.NewFleetToken(ctx, node, name, scope, c.Journal(), by, owners...)
 }
 
-// RotateFleetToken draws another token for a name of the fleet; the one before is worthless on all machines that reach the database.
+// RotateFleetToken draws another token for a name of the fleet; the one before is worthless on all machines that
+// reach the database.
 func RotateFleetToken(ctx context.Context, c config.Config, name, by string) (token string, err error) {
 	node, err := tokenNode(c)
 	if err != nil {

@@ -45,7 +45,8 @@ func checkCopy(c config.Config, l config.List) func(ctx context.Context, path st
 		if err != nil || sum.Entries > 0 || l.AllowEmpty {
 			return err
 		}
-		// An empty answer is far more often an upload that failed than a wish. Of a short list it is one if the next answer is the same.
+		// An empty answer is far more often an upload that failed than a wish. Of a short list it is one if the next answer
+		// is the same.
 		old, err := lists.ReadFile(ctx, l.Path, settings, ignore)
 		switch short := old.Entries < reload.ShrinkFrom; {
 		case err != nil || old.Entries == 0 || short && again:

@@ -133,8 +133,8 @@ func (d *daemon) followSnapshots(ctx context.Context) error {
 	}
 }
 
-// snapshotConfirmed makes the age of the fleet's lists that of the newest snapshot that was seen, and what an operator has chosen of
-// them meant.
+// snapshotConfirmed makes the age of the fleet's lists that of the newest snapshot that was seen, and what an
+// operator has chosen of them meant.
 func (d *daemon) snapshotConfirmed(all []reload.List) {
 	if d.node == nil {
 		return

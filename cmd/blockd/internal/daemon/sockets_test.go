@@ -35,7 +35,8 @@ func TestSocketsAreHandedOn(t *testing.T) {
 	}
 }
 
-// The address that is written is the one that is bound: Go opens both families for either of the two that mean any address.
+// The address that is written is the one that is bound: Go opens both families for either of the two that mean any
+// address.
 func TestAnyAddressIsOfItsFamily(t *testing.T) {
 	if l, err := net.Listen("tcp6", "[::1]:0"); err != nil {
 		t.Skip("this machine has no IPv6")

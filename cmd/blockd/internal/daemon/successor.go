@@ -103,9 +103,10 @@ var errOrphaned = errors.New("the process that had taken over has ended, and thi
 // orphanGrace is how long sessions may take to end where nobody answers new clients any more.
 const orphanGrace = 2 * time.Second
 
-// outlive returns errOrphaned when all processes that have taken over have ended and this one still ends its sessions: its listeners are
-// gone, and whoever watches it, be it a container's restart policy or runit, can begin anew only when it has ended. It returns nil with
-// last or stop. An init system that knows which process is the main one sees to that by itself.
+// outlive returns errOrphaned when all processes that have taken over have ended and this one still ends its
+// sessions: its listeners are gone, and whoever watches it, be it a container's restart policy or runit, can begin
+// anew only when it has ended. It returns nil with last or stop. An init system that knows which process is the main
+// one sees to that by itself.
 func (u *upgrading) outlive(last, stop context.Context) error {
 	_, to := u.hasYielded()
 	if supervised() {

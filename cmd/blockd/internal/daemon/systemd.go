@@ -114,7 +114,8 @@ func listen(ctx context.Context, key, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// family is the network of an address as it is written: 0.0.0.0 is IPv4 and [::] IPv6, where Go opens both for either; no host at all is both.
+// family is the network of an address as it is written: 0.0.0.0 is IPv4 and [::] IPv6, where Go opens both for
+// either; no host at all is both.
 func family(network, address string) string {
 	at, err := netip.ParseAddrPort(address)
 	switch {

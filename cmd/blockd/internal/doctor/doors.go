@@ -263,7 +263,8 @@ func (d *doctor) speakMilter(conn net.Conn, r *report) error {
 	if answer[4] != 'O' {
 		return fmt.Errorf("no milter answers there: %q", answer[:])
 	}
-	// The rest, and a farewell, as a mail server has them: a connection that is closed with unread input is reset, of which the daemon warns.
+	// The rest, and a farewell, as a mail server has them: a connection that is closed with unread input is reset, of
+	// which the daemon warns.
 	io.CopyN(io.Discard, conn, min(int64(binary.BigEndian.Uint32(answer[:]))-1, 1<<10))
 	io.WriteString(conn, "\x00\x00\x00\x01Q")
 	r.ok("%s speaks the milter protocol", conn.RemoteAddr())
