@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -33,6 +34,7 @@ func (r *Reloader) build(ctx context.Context, v view) (outcome, []problem) {
 		return failed, []problem{{err: err}}
 	}
 	g.ix, g.bytes, g.seconds = draft.Index(), draft.Report.Bytes, time.Since(v.began).Seconds()
+	r.tellAccepted(g.accepted, g.ix, cmp.Or(r.live.Load(), g.ix))
 	r.serve(g, built)
 	r.forgetHeld()
 	problems := g.problems()
@@ -56,6 +58,11 @@ func (r *Reloader) draft(ctx context.Context, sources []index.Source, faults []p
 		Memory:    r.settings.Memory,
 		Hashes:    r.settings.Hashes,
 	}
+	for i, s := range sources {
+		if why := r.refused[s.List]; why != nil {
+			options.Hold[i] = why
+		}
+	}
 	for {
 		d, err := r.settings.Build(ctx, r.settings.Path, sources, options, r.live.Load() == nil)
 		if errors.As(err, new(*index.SourcesError)) {
@@ -70,7 +77,7 @@ func (r *Reloader) draft(ctx context.Context, sources []index.Source, faults []p
 			continue
 		}
 		g, odd := r.gate(d.Index(), table, faults)
-		news := r.news(table, odd)
+		news := r.urged || r.news(table, odd)
 		if len(odd) == 0 && news {
 			return d, g, nil, nil
 		}

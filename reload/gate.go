@@ -45,7 +45,8 @@ func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []pro
 		return nil, g.problems()
 	}
 	var objected []problem
-	g.withheld, objected = r.holdEntries(draft, r.held, func(string) bool { return false })
+	accepted := r.accepts(table)
+	g.withheld, objected = r.holdEntries(draft, r.held.without(accepted), accepted)
 	if old := cmp.Or(r.live.Load(), r.former); old != nil {
 		odd := compare(r.settings.Lists, old.Lists(), table)
 		odd = append(odd, stale(r.settings.Lists, old, table, time.Now())...)
@@ -55,6 +56,13 @@ func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []pro
 		if old == r.former {
 			odd = slices.DeleteFunc(odd, func(p problem) bool { return !wasRead(table, p.list) })
 		}
+		odd = slices.DeleteFunc(odd, func(p problem) bool {
+			meant := acceptable(p.class) && accepted(p.list)
+			if meant {
+				g.accepted = append(g.accepted, p)
+			}
+			return meant
+		})
 		for i := range odd {
 			odd[i].gate = true
 		}

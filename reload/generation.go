@@ -29,6 +29,8 @@ type generation struct {
 	without []problem // why it lacks them
 	held    []problem // why lists have what they had before
 
+	accepted []problem // what speaks against lists that an operator has accepted
+
 	withheld heldEntries // they are in its file and do not act
 }
 

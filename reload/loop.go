@@ -3,6 +3,7 @@ package reload
 import (
 	"context"
 	"log/slog"
+	"os"
 	"slices"
 	"time"
 
@@ -178,6 +179,9 @@ func (r *Reloader) look(ctx context.Context, forced bool) (next state, err error
 	default:
 		r.failures = 0
 	}
+	if out == unfinished || out == yielded || out == failed {
+		r.noted = [2]os.FileInfo{} // it is still to be taken up
+	}
 	if r.live.Load() == nil {
 		return resting, err // Open returns it
 	}
@@ -202,20 +206,22 @@ func (r *Reloader) decide(ctx context.Context) (outcome, []problem) {
 	r.propose(ctx, &v) // weighs by them
 	serving := r.live.Load()
 	asBefore := r.decidedOn != nil && slices.Equal(v.contents, r.decidedOn)
-	noted := r.noteMoved()
+	noted := r.readNote()
+	r.urged = noted
 	switch {
 	case asBefore && len(r.problems) == 0 && len(r.young) == 0 && len(v.faults) == 0 && !r.owes() && !noted:
 		return same, nil
-	case noted && r.adopt(v):
+	case noted && r.adopt(v, noted):
 		return adopted, nil
-	case serving != nil && len(r.lacks) == 0 && serving.Hashes() == r.settings.Hashes && slices.Equal(v.contents, contents(serving.Lists(), nil, nil)):
+	case !noted && serving != nil && len(r.lacks) == 0 && serving.Hashes() == r.settings.Hashes && slices.Equal(v.contents, contents(serving.Lists(), nil, nil)):
 		if serving.Updated() {
 			return r.fold(ctx, v)
 		}
 		r.decidedOn = v.contents
 		return unchanged, nil
-	case r.adopt(v):
+	case r.adopt(v, noted):
 		return adopted, nil
+	case noted: // what is not adopted whole is built with what is accepted
 	case asBefore && slices.ContainsFunc(r.young, func(p problem) bool { return began.Before(p.rests()) }):
 		return same, r.young
 	case asBefore && r.told(v.faults) && len(r.young) == 0 && !slices.ContainsFunc(r.problems, func(p problem) bool {
@@ -226,7 +232,7 @@ func (r *Reloader) decide(ctx context.Context) (outcome, []problem) {
 		return same, r.problems
 	}
 	r.decidedOn = nil
-	if serving != nil && r.hopeless(v) {
+	if serving != nil && !noted && r.hopeless(v) {
 		return refused, v.faults
 	}
 	if r.settings.Renew != nil && r.settings.Renew(ctx) {

@@ -2,6 +2,7 @@ package reload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -332,6 +333,36 @@ func TestHeldEntriesAreTakenWhenAccepted(t *testing.T) {
 	d.served("a.txt", domains(10)+"more.example\n", "x@more.example")
 	if !held(0, 3)() || !d.listed("s0@d0.example") {
 		t.Errorf("held %v after the next load", d.Status().Held)
+	}
+}
+
+// TestAcceptedBesideRefused: what a person lets in of one list acts while the daemon alone refuses another, and while another
+// file is no list. Neither of them is let in by that.
+func TestAcceptedBesideRefused(t *testing.T) {
+	for what, bad := range map[string]string{"compared with past mail": domains(90), "by itself": "<html><body>no list</body></html>\n"} {
+		t.Run(what, func(t *testing.T) {
+			d := newRecentDaemon(t, 200)
+			d.start()
+			d.write("a.txt", domains(10))
+			d.wait("entries are held", func() bool { return d.Status().Held["a"] == 10 })
+			d.write("b.txt", bad)
+			d.waitProblem("list b", "", "b.txt")
+			refused := map[string]error{}
+			for _, r := range d.Status().Refusals {
+				if r.Command != "" {
+					refused[r.List] = errors.New(r.Text)
+				}
+			}
+			draft, _, left, err := AcceptedDraft(t.Context(), Settings{Path: d.settings.Path, Lists: d.settings.Lists}, nil, nil, refused, func(list string) bool { return list == "a" })
+			d.must(err)
+			d.must(Accept(d.settings.Path, draft.Index().Generation(), "a"))
+			testkit.Equal(t, "lists that the process that compiles refuses", len(left), 1)
+			d.must(draft.Publish())
+			d.waitListed("s0@d0.example")
+			d.serves("the other list is let in", "x@always.example", "!s80@d80.example")
+			d.waitProblem("list b", "", "b.txt")
+			testkit.Equal(t, "held", d.Status().Held["a"], 0)
+		})
 	}
 }
 

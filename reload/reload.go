@@ -153,23 +153,26 @@ type Reloader struct {
 	putOff     int       // looks for which proposals have waited for other lists
 	decidedOn  []content // what led to the last outcome; nil: look again
 	problems   []problem
-	young      []problem          // of the last look, where a file without entries is so young that it does not count yet
-	unfinished int                // looks in a row that met a file being written
-	yielded    int                // builds in a row that gave way to a change
-	torn       int                // updates in a row that were of two moments
-	updated    time.Time          // the last small change that serves from memory
-	owed       time.Time          // the first one since the last build
-	refusals   func() Past        // of the load in hand
-	promoted   string             // generation whose filter was brought into memory, or could not be
-	seen       view               // by the last look
-	dates      map[file]time.Time // of what serves, see age
-	held       heldEntries        // of what serves
-	heldKept   heldEntries        // as their file has them
-	noted      [2]os.FileInfo     // see noteMoved
-	followed   os.FileInfo        // of the index file that follow has last looked at
-	failures   int                // looks in a row that ended with failed
-	failedAt   time.Time          // the last of them
-	failedOn   []content          // what it could not build
+	young      []problem                                      // of the last look, where a file without entries is so young that it does not count yet
+	unfinished int                                            // looks in a row that met a file being written
+	yielded    int                                            // builds in a row that gave way to a change
+	torn       int                                            // updates in a row that were of two moments
+	updated    time.Time                                      // the last small change that serves from memory
+	owed       time.Time                                      // the first one since the last build
+	refusals   func() Past                                    // of the load in hand
+	promoted   string                                         // generation whose filter was brought into memory, or could not be
+	seen       view                                           // by the last look
+	dates      map[file]time.Time                             // of what serves, see age
+	held       heldEntries                                    // of what serves
+	heldKept   heldEntries                                    // as their file has them
+	noted      [2]os.FileInfo                                 // stamps when the note of acceptance was last read
+	accepted   func(list string, table []index.ListInfo) bool // an operator has accepted the list as the table has it; nil: none
+	refused    map[string]error                               // lists that the gate of another process refuses
+	urged      bool                                           // to build although no content is new: entries that were held back may be accepted
+	followed   os.FileInfo                                    // of the index file that follow has last looked at
+	failures   int                                            // looks in a row that ended with failed
+	failedAt   time.Time                                      // the last of them
+	failedOn   []content                                      // what it could not build
 
 	pins      map[string]kept.Pin // of lists that do not follow their files
 	pinsStamp os.FileInfo         // of their file when it was last read
@@ -252,11 +255,7 @@ func Open(ctx context.Context, s Settings, log *slog.Logger, reg prometheus.Regi
 	s.Quiet = cmp.Or(max(s.Quiet, 0), defaultQuiet)
 	s.Poll = cmp.Or(max(s.Poll, 0), defaultPoll)
 	s.updateFrom = cmp.Or(s.updateFrom, defaultUpdateFrom)
-	if s.Build == nil {
-		s.Build = func(ctx context.Context, path string, sources []index.Source, o index.Options, _ bool) (*index.Draft, error) {
-			return index.Build(ctx, path, sources, o)
-		}
-	}
+	s.Build = s.build()
 	r := &Reloader{settings: s, log: log, metrics: newMetrics(reg), asked: make(chan struct{}, 1), replaced: make(chan struct{}, 1), tidies: make(chan struct{}, 1), acts: map[string]string{}}
 	var err error
 	if r.files.kept, err = readStamps(s.Path); err != nil {
@@ -282,6 +281,15 @@ func Open(ctx context.Context, s Settings, log *slog.Logger, reg prometheus.Regi
 		reg.MustRegister(collector{r})
 	}
 	return r, nil
+}
+
+func (s Settings) build() func(context.Context, string, []index.Source, index.Options, bool) (*index.Draft, error) {
+	if s.Build != nil {
+		return s.Build
+	}
+	return func(ctx context.Context, path string, sources []index.Source, o index.Options, _ bool) (*index.Draft, error) {
+		return index.Build(ctx, path, sources, o)
+	}
 }
 
 // Live returns the serving generation, never nil. Call it once a transaction.
@@ -361,7 +369,7 @@ func (r *Reloader) run(ctx context.Context, events <-chan struct{}, follow func(
 			if r.following.Load() || r.pinsMoved() {
 				return true // the index file may be another one
 			}
-			return r.moved() || r.files.unsure || len(r.problems) > 0 || r.noteMoved()
+			return r.moved() || r.files.unsure || len(r.problems) > 0 || len(r.held) > 0 && r.noteMoved()
 		},
 		look: func(forced bool) state {
 			next, _ := r.look(ctx, forced)

@@ -83,19 +83,24 @@ func Adoptable(ctx context.Context, l List) error {
 }
 
 // PinnedSources are Sources with what pinned lists are held to in the place of their files.
-func PinnedSources(all []List, pins []kept.Pin, store *kept.Store) (sources []index.Source, err error) {
+func PinnedSources(all []List, pins []kept.Pin, store *kept.Store) ([]index.Source, error) {
+	sources, faults := pinnedSources(all, pins, store)
+	return sources, errors.Join(errorsOf(faults)...)
+}
+
+func pinnedSources(all []List, pins []kept.Pin, store *kept.Store) (sources []index.Source, faults []problem) {
 	for _, l := range all {
 		i := slices.IndexFunc(pins, func(p kept.Pin) bool { return p.List == l.Name })
 		if i < 0 {
-			some, faults := expand([]List{l})
-			sources, err = append(sources, some...), errors.Join(append(errorsOf(faults), err)...)
+			some, bad := expand([]List{l})
+			sources, faults = append(sources, some...), append(faults, bad...)
 			continue
 		}
 		for _, f := range pins[i].Content {
 			sources = append(sources, l.keptSource(f, store))
 		}
 	}
-	return sources, err
+	return sources, faults
 }
 
 // keptSource is a file of the list as it was kept.

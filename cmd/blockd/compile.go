@@ -20,6 +20,7 @@ import (
 	"blockd/cmd/blockd/internal/control"
 	"blockd/cmd/blockd/internal/daemon"
 	"blockd/index"
+	"blockd/index/kept"
 	"blockd/internal/machine"
 	"blockd/internal/term"
 	"blockd/mail/digest"
@@ -44,7 +45,7 @@ The old file stays as it is until the new one is whole, and when any list is ref
 by its own faults, or because it is too unlike what the old file has of it.
 With --accept it is taken this once, and so are its entries that the daemon holds
 back because they would refuse senders who wrote lately, or correspondents (blockd lint --held): of the
-lists named behind it, or of all.
+lists named behind it, or of all. Other lists that are bad have what they had.
 A list with a url is fetched first if its copy is missing, or was last looked
 after longer ago than its every.
 
@@ -58,7 +59,7 @@ Ends with 0 when the file was written, 1 when it was not, 2 on wrong usage.`,
 			if accept && out == "" {
 				files, named = nil, args
 			}
-			job, err := newJob(flags, path, out, files, offline)
+			job, err := newJob(flags, path, out, files, offline, accept)
 			if err != nil {
 				return err
 			}
@@ -106,6 +107,11 @@ type job struct {
 	named   []string   // lists that accept is about; none: all
 	held    []string   // what is to be said of lists that do not follow their files
 
+	settings *reload.Settings // of a daemon of the same configuration; nil without one
+	pins     []kept.Pin
+	config   *config.Config
+	unread   error // what cannot be read of lists that nobody has accepted
+
 	// What a load may let pass; nil without a configuration or a history.
 	refusals func(context.Context) (reload.Past, error)
 	judge    reload.Judge
@@ -117,15 +123,15 @@ func (j *job) accepts(list string) bool {
 }
 
 // newJob says what to build where, from one of the two forms.
-func newJob(flags *listFlags, path, out string, files []string, offline bool) (*job, error) {
+func newJob(flags *listFlags, path, out string, files []string, offline, accept bool) (*job, error) {
 	if out == "" {
-		return configuredJob(flags, path, files, offline)
+		return configuredJob(flags, path, files, offline, accept)
 	}
 	return listedJob(flags, out, files, offline)
 }
 
 // configuredJob is the index of a configuration.
-func configuredJob(flags *listFlags, path string, files []string, offline bool) (*job, error) {
+func configuredJob(flags *listFlags, path string, files []string, offline, accept bool) (*job, error) {
 	for _, name := range []string{"format", "action", "subdomains", "patterns", "allow-public-suffix", "exceptions"} {
 		if flags.cmd.Flags().Changed(name) {
 			return nil, usagef("--%s goes with -o FILE.bdx LIST...; a configuration says it in its [[list]]", name)
@@ -138,31 +144,35 @@ func configuredJob(flags *listFlags, path string, files []string, offline bool) 
 	if err != nil {
 		return nil, err
 	}
-	return jobOf(flags.cmd.Context(), c, offline)
+	return jobOf(flags.cmd.Context(), c, offline, accept)
 }
 
-// jobOf is the index of a configuration that was read.
-func jobOf(ctx context.Context, c config.Config, offline bool) (j *job, err error) {
+// jobOf is the index of a configuration that was read. With accept a list that cannot be read is told of, and the others are
+// built all the same.
+func jobOf(ctx context.Context, c config.Config, offline, accept bool) (j *job, err error) {
 	if err := daemon.MakeIndexFolder(c); err != nil {
 		return nil, err
 	}
+	var unread error
 	if !offline {
-		if err := daemon.ReadSources(ctx, c); err != nil {
-			return nil, err
+		if unread = daemon.ReadSources(ctx, c); unread != nil && !accept {
+			return nil, unread
 		}
 	}
 	settings := c.Reload()
-	j = &job{path: c.Index.Path, lists: settings.Lists, memory: settings.Memory, hashes: settings.Hashes, cache: c.Index.Path + index.CacheSuffix}
-	store := c.Kept()
-	pins, err := store.Pins()
-	if err != nil {
+	settings.Kept = c.Kept()
+	j = &job{settings: &settings, config: &c, path: c.Index.Path, lists: settings.Lists, memory: settings.Memory, hashes: settings.Hashes, cache: c.Index.Path + index.CacheSuffix}
+	if j.pins, err = settings.Kept.Pins(); err != nil {
 		return nil, fmt.Errorf("which lists are held cannot be read: %w", err)
 	}
-	if j.sources, err = reload.PinnedSources(j.lists, pins, store); err != nil {
+	if j.sources, err = reload.PinnedSources(j.lists, j.pins, settings.Kept); err != nil && !accept {
 		return nil, err
 	}
 	j.journal = c.Journal()
-	j.held = standings(c, pins, nil)
+	j.held = standings(c, j.pins, nil)
+	if j.unread = errors.Join(unread, err); unread != nil {
+		j.held = append(j.held, strings.Split(unread.Error(), "\n")...)
+	}
 	if j.refusals = daemon.Refusals(c); j.refusals != nil {
 		j.judge = c.Policy().Judge()
 	}
@@ -241,7 +251,19 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 		return compileReport{}, err
 	}
 	bar := term.NewBar(stderr)
-	draft, err := index.Build(ctx, j.path, j.sources, index.Options{Progress: func(p index.Progress) { bar.Show(stepOf(p)) }, Memory: j.memory, Cache: j.cache, Hashes: j.hashes})
+	progress := func(p index.Progress) { bar.Show(stepOf(p)) }
+	if _, err := index.Open(j.path); err == nil && j.accept && j.settings != nil {
+		draft, err := j.accepted(ctx, progress, bar.Clear, stderr)
+		if err != nil {
+			return compileReport{}, err
+		}
+		defer draft.Discard()
+		return j.publish(draft, stderr)
+	}
+	if j.unread != nil {
+		return compileReport{}, j.unread
+	}
+	draft, err := index.Build(ctx, j.path, j.sources, index.Options{Progress: progress, Memory: j.memory, Cache: j.cache, Hashes: j.hashes})
 	bar.Clear()
 	if refused := (*index.SourcesError)(nil); errors.As(err, &refused) {
 		for _, err := range refused.Errs {
@@ -268,6 +290,64 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 		}
 		return j.run(ctx, stderr)
 	}
+	return j.publish(draft, stderr)
+}
+
+// accepted is the draft of a configuration's lists with those that a person accepts as they are. The others have what they had where
+// they are refused, so that nothing stands between him and his own change.
+func (j *job) accepted(ctx context.Context, progress func(index.Progress), clear func(), stderr io.Writer) (*index.Draft, error) {
+	var past reload.Past
+	if j.refusals != nil {
+		past, _ = j.refusals(ctx) // where this user may not read them, nothing is judged by them
+	}
+	s := *j.settings
+	s.Judge = j.judge
+	s.Build = func(ctx context.Context, path string, sources []index.Source, o index.Options, _ bool) (*index.Draft, error) {
+		o.Progress = progress
+		return index.Build(ctx, path, sources, o)
+	}
+	refusedThere := map[string]error{}
+	if now, err := control.Lists(ctx, *j.config, false); err == nil {
+		for _, l := range now.Worth {
+			if l.Accept != "" && !j.accepts(l.List) {
+				refusedThere[l.List] = errors.New(l.Problems[0])
+			}
+		}
+	}
+	draft, taken, left, err := reload.AcceptedDraft(ctx, s, j.pins, past, refusedThere, j.accepts)
+	clear()
+	if err != nil {
+		return nil, err
+	}
+	held, _ := reload.Held(j.path)
+	takes := func(list string) bool { // something of the list, or of any with ""
+		return slices.ContainsFunc(taken, func(d reload.Difference) bool { return list == "" || d.List == list }) ||
+			slices.ContainsFunc(held, func(e reload.HeldEntry) bool { return j.accepts(e.List) && (list == "" || e.List == list) })
+	}
+	for _, d := range taken {
+		fmt.Fprintf(stderr, "accepted: %v\n", d.Err)
+	}
+	refused := 0
+	for _, d := range left {
+		fmt.Fprintf(stderr, "%v\n", d.Err)
+		if draft == nil || j.accepts(d.List) && !takes(d.List) && (len(j.named) > 0 || !takes("")) {
+			refused++
+		}
+	}
+	if refused > 0 {
+		if draft != nil {
+			draft.Discard()
+		}
+		return nil, fmt.Errorf("%s refused; %s stays as it is", term.Counted(refused, "file"), term.Path(j.path))
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(stderr, "note: %s refused; it has what it had\n", term.Counted(len(left), "file"))
+	}
+	return draft, nil
+}
+
+// publish puts a draft in its place, with the note of what a person has accepted.
+func (j *job) publish(draft *index.Draft, stderr io.Writer) (compileReport, error) {
 	ix := draft.Index()
 	if j.accept {
 		line := audit.Line{By: userName(), Action: audit.ListAccept, Subject: cmp.Or(strings.Join(j.named, " "), "all lists"), Detail: "generation " + ix.Generation()}

@@ -329,3 +329,97 @@ format = "plain"
 		}
 	}
 }
+
+// An operator accepts one list while others are bad: it acts, and each of them has what it had and is told of, whether a daemon
+// runs or not. What he accepts is taken once.
+func TestAcceptTakesOneListWhileOthersAreBad(t *testing.T) {
+	var long strings.Builder
+	for i := range 120 {
+		fmt.Fprintf(&long, "n%d.example\n", i)
+	}
+	config := strings.Split(anyPorts, "[[list]]")[0] + `
+[[list]]
+name = "long"
+path = "long.txt"
+format = "plain"
+[[list]]
+name = "other"
+path = "other.txt"
+format = "plain"
+[[list]]
+name = "people"
+path = "people/*"
+format = "plain"
+per_recipient = true
+`
+	for _, tt := range []struct {
+		what, file, text, want string
+		kept                   string // a sender whom the bad list refuses still
+	}{
+		{"html", "other.txt", "<html><body>Not found</body></html>\n", "other.txt: html", "x@other0.example"},
+		{"full of bad lines", "other.txt", strings.Repeat("no entry\n", 100), "other.txt: ", "x@other0.example"},
+		{"protected", "other.txt", "gmail.com\nweb.de\nqq.com\naol.com\nmail.ru\nyahoo.com\n", "other.txt: protected", "x@other0.example"},
+		{"gone", "other.txt", "", "other.txt: missing", "x@other0.example"},
+		{"shrunk", "other.txt", "other0.example\n", "other.txt: shrunk", "x@other1.example"},
+		{"an owner's file", "people/anna@here.example", "<html><body>Not found</body></html>\n", "people/anna@here.example: html", ""},
+		{"an owner's file with bad lines", "people/anna@here.example", strings.Repeat("no entry\n", 100), "people/anna@here.example: ", ""},
+	} {
+		for _, serves := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, a daemon runs: %v", tt.what, serves), func(t *testing.T) {
+				dir := t.TempDir()
+				file := writeFile(t, dir, "config.toml", config)
+				writeFile(t, dir, "long.txt", long.String())
+				writeFile(t, dir, "other.txt", strings.ReplaceAll(long.String(), "n", "other")[:len("other0.example\n")*10]+strings.ReplaceAll(long.String(), "n", "m"))
+				writeFile(t, dir, "people/anna@here.example", "hers.example\n")
+				writeFile(t, dir, "people/bert@here.example", "his.example\n")
+				runs(t, "compile", "-c", file)
+				var d *running
+				if serves {
+					d = serveIn(t, dir, "smtp", "http")
+				}
+				spoil := func() {
+					if tt.text == "" {
+						testkit.Must(t, os.Remove(filepath.Join(dir, tt.file)))
+					} else {
+						writeFile(t, dir, tt.file, tt.text)
+					}
+				}
+				spoil()
+				writeFile(t, dir, "long.txt", "")
+				if serves {
+					testkit.Eventually(t, "the daemon refuses both", func() bool {
+						_, body := d.get(t, "/readyz")
+						return strings.Contains(body, "long.txt: empty") && strings.Contains(body, tt.want)
+					})
+				}
+				says(t, 1, "stays as it is", "compile", "-c", file)
+				code, _, stderr := blockd(t, "", "compile", "-c", file, "--accept", "long")
+				testkit.MustEqual(t, stderr, code, 0)
+				testkit.Has(t, stderr, "accepted: list long: ", tt.want, "it has what it had")
+				if !serves {
+					d = serveIn(t, dir, "smtp", "http")
+				}
+				d.waitBlocked(t, "x@n7.example", false)
+				if tt.kept != "" {
+					d.waitBlocked(t, tt.kept, true)
+				}
+				testkit.Eventually(t, "the bad one alone is degraded", func() bool {
+					_, body := d.get(t, "/readyz")
+					return strings.HasPrefix(body, "degraded") && strings.Contains(body, tt.want) && !strings.Contains(body, "list long")
+				})
+				// It was taken once: the next time it is emptied it is to be accepted anew.
+				writeFile(t, dir, "long.txt", long.String())
+				d.waitBlocked(t, "x@n7.example", true)
+				writeFile(t, dir, "long.txt", "")
+				testkit.Eventually(t, "the list is refused again", func() bool {
+					_, body := d.get(t, "/readyz")
+					return strings.Contains(body, "long.txt: empty")
+				})
+				d.waitBlocked(t, "x@n7.example", true)
+				if list, _, _ := strings.Cut(strings.Replace(tt.file, ".txt", "/", 1), "/"); tt.what != "shrunk" {
+					says(t, 1, "refused; ", "compile", "-c", file, "--accept", list) // what is bad by itself nobody accepts
+				}
+			})
+		}
+	}
+}

@@ -105,7 +105,7 @@ func publish(ctx context.Context, cmd *cobra.Command, c config.Config, now bool,
 
 // judged compiles the lists, unless the index has them as they are, and returns what is to be published of them.
 func judged(ctx context.Context, cmd *cobra.Command, c config.Config) (content snapshot.Content, err error) {
-	j, err := jobOf(ctx, c, false)
+	j, err := jobOf(ctx, c, false, false)
 	if err != nil {
 		return content, err
 	}
