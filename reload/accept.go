@@ -82,7 +82,7 @@ func (r *Reloader) readNote() (news bool) {
 	if !r.noteMoved() {
 		return false
 	}
-	r.noted, r.accepted = r.noteStamps(), nil
+	r.noted, r.accepted = noteStamps(r.settings.Path), nil
 	note, serving := readAcceptance(r.settings.Path), r.live.Load()
 	if note.generation == "" || serving == nil || serving.Generation() == note.generation {
 		return false
@@ -100,15 +100,15 @@ func (r *Reloader) readNote() (news bool) {
 	return true
 }
 
-// accepts returns the function that says which lists of a table an operator has accepted as they are.
-func (r *Reloader) accepts(table []index.ListInfo) func(list string) bool {
-	return func(list string) bool { return r.accepted != nil && r.accepted(list, table) }
+// acceptedIn returns the function that says which lists of a table an operator has accepted as they are.
+func acceptedIn(table []index.ListInfo, accepted func(string, []index.ListInfo) bool) func(list string) bool {
+	return func(list string) bool { return accepted != nil && accepted(list, table) }
 }
 
 // tellAccepted logs what speaks against lists that serve because an operator has accepted them.
-func (r *Reloader) tellAccepted(all []problem, g, before *index.Index) {
+func tellAccepted(log *slog.Logger, all []problem, g, before *index.Index) {
 	for _, p := range all {
-		r.log.LogAttrs(context.Background(), slog.LevelWarn, "lists accepted", slog.String("list", p.list),
+		log.LogAttrs(context.Background(), slog.LevelWarn, "lists accepted", slog.String("list", p.list),
 			slog.String("class", string(p.class)), slog.String("error", p.err.Error()),
 			slog.Time("built", g.Built()), slog.Time("previous_built", before.Built()))
 	}
@@ -161,13 +161,13 @@ func (r *Reloader) adopt(v view, noted bool) bool {
 		!slices.Equal(v.contents, contents(g.ix.Lists(), nil, nil)) {
 		return false
 	}
-	accepted := r.accepts(g.ix.Lists())
+	accepted := acceptedIn(g.ix.Lists(), r.accepted)
 	freed := slices.DeleteFunc(r.freed(r.live.Load(), g.ix), func(p problem) bool { return accepted(p.list) })
 	var odd []problem
 	if g.withheld, odd = r.holdEntries(g.ix, r.held.without(accepted), accepted); len(odd)+len(freed) > 0 {
 		return false
 	}
-	r.tellAccepted(slices.DeleteFunc(slices.Clone(r.problems), func(p problem) bool { return !acceptable(p.class) }), g.ix, r.live.Load())
+	tellAccepted(r.log, slices.DeleteFunc(slices.Clone(r.problems), func(p problem) bool { return !acceptable(p.class) }), g.ix, r.live.Load())
 	r.serve(g, adopted)
 	r.forgetHeld()
 	r.decidedOn, r.accepted = v.contents, nil
@@ -176,13 +176,13 @@ func (r *Reloader) adopt(v view, noted bool) bool {
 
 // noteMoved reports whether the note or the index is another one than when readNote last looked.
 func (r *Reloader) noteMoved() bool {
-	now := r.noteStamps()
+	now := noteStamps(r.settings.Path)
 	return !sameStamp(now[0], r.noted[0]) || !sameStamp(now[1], r.noted[1])
 }
 
 // noteStamps returns the stamps of the note and of the index.
-func (r *Reloader) noteStamps() (now [2]os.FileInfo) {
-	for i, path := range []string{acceptedPath(r.settings.Path), r.settings.Path} {
+func noteStamps(path string) (now [2]os.FileInfo) {
+	for i, path := range []string{acceptedPath(path), path} {
 		now[i], _ = os.Stat(path)
 	}
 	return now

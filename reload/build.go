@@ -34,7 +34,7 @@ func (r *Reloader) build(ctx context.Context, v view) (outcome, []problem) {
 		return failed, []problem{{err: err}}
 	}
 	g.ix, g.bytes, g.seconds = draft.Index(), draft.Report.Bytes, time.Since(v.began).Seconds()
-	r.tellAccepted(g.accepted, g.ix, cmp.Or(r.live.Load(), g.ix))
+	tellAccepted(r.log, g.accepted, g.ix, cmp.Or(r.live.Load(), g.ix))
 	r.serve(g, built)
 	r.forgetHeld()
 	problems := g.problems()

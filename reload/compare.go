@@ -3,6 +3,7 @@ package reload
 import (
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"blockd/index"
@@ -18,14 +19,20 @@ const (
 
 // Compare returns the lists of a new generation that differ too much from those in force, or
 // are older. Err wraps a *lists.FileError of class Empty, Shrunk, Grown, BadFormat or Stale.
-// Lists that are new, or are not configured any more, are not compared.
+// Lists that are new, or are not configured any more, are not compared, and neither is what an operator has chosen for a fleet.
 func Compare(all []List, old *index.Index, now []index.ListInfo) []Difference {
 	odd := compare(all, old.Lists(), now)
 	for _, p := range stale(all, old, now, time.Now()) {
 		p.err = fmt.Errorf("%w, which was built at %s", p.err, shownTime(old.Built()))
 		odd = append(odd, p)
 	}
-	return differences(odd)
+	return differences(unchosen(all, odd))
+}
+
+// unchosen returns the problems of lists that nobody has chosen for a fleet.
+func unchosen(all []List, odd []problem) []problem {
+	byName := listsByName(all)
+	return slices.DeleteFunc(odd, func(p problem) bool { return byName[p.list].Signed != nil && byName[p.list].Signed() })
 }
 
 // compare is Compare without the age. A long list is more often emptied by accident, such as a

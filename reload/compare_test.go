@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -480,6 +481,7 @@ func TestListsOfASignedSequence(t *testing.T) {
 			a, chosen := &d.settings.Lists[0], false
 			a.MaxShrink, a.MaxGrow, a.Signed = 0.5, 10, func() bool { return chosen }
 			d.open()
+			old := d.Live()
 			d.write("a.txt", numbered(0, tt.entries))
 			if tt.chosen {
 				d.look(t.Context(), true)
@@ -491,6 +493,11 @@ func TestListsOfASignedSequence(t *testing.T) {
 				map[bool]string{true: "", false: "!"}[tt.acts && tt.entries > 1000]+"x@n1001.example")
 			if got := len(d.Status().Problems) == 0; got != tt.acts {
 				t.Errorf("problems %q", d.Status().Problems)
+			}
+			draft := testkit.Value(index.Build(t.Context(), filepath.Join(t.TempDir(), "draft.bdx"), d.sources(), index.Options{}))(t)
+			defer draft.Discard()
+			if odd := Compare(d.settings.Lists, old, draft.Report.Lists); (len(odd) == 0) != tt.acts {
+				t.Errorf("commands find %v", odd)
 			}
 		})
 	}

@@ -52,7 +52,7 @@ func (r *Reloader) freed(old, draft *index.Index) []problem {
 // Freed is like Compare, about what a new generation would let pass. Its errors wrap a
 // *lists.FileError of class Frees.
 func Freed(all []List, old, draft *index.Index, past Past, judge Judge) []Difference {
-	return differences(freed(all, old, draft, past, judge))
+	return differences(unchosen(all, freed(all, old, draft, past, judge)))
 }
 
 // lifting is what the new exceptions of one list would lift.

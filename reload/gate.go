@@ -45,7 +45,7 @@ func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []pro
 		return nil, g.problems()
 	}
 	var objected []problem
-	accepted := r.accepts(table)
+	accepted := acceptedIn(table, r.accepted)
 	g.withheld, objected = r.holdEntries(draft, r.held.without(accepted), accepted)
 	if old := cmp.Or(r.live.Load(), r.former); old != nil {
 		odd := compare(r.settings.Lists, old.Lists(), table)

@@ -73,7 +73,7 @@ func (r *Reloader) update(ctx context.Context, v view) outcome {
 	if r.updated = time.Now(); !serving.Updated() {
 		r.owed = r.updated
 	}
-	r.tellAccepted(g.accepted, ix, serving)
+	tellAccepted(r.log, g.accepted, ix, serving)
 	r.serve(g, updated)
 	r.decidedOn = contents(ix.Lists(), nil, v.contents)
 	r.log.Info("lists updated in memory", slog.Int("files", report.Sources), slog.Int("keys", report.Keys), slog.Int64("bytes", report.Bytes))

@@ -227,6 +227,9 @@ func listedJob(flags *listFlags, out string, files []string, offline bool) (*job
 	return j, nil
 }
 
+// waitForBuild is how long an acceptance waits for the build of another process.
+const waitForBuild = 10 * time.Second
+
 // sampledKeys are enough to tell 0.54 % from 0.56 %, and take 20 ms.
 const sampledKeys = 1_000_000
 
@@ -254,6 +257,14 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 	progress := func(p index.Progress) { bar.Show(stepOf(p)) }
 	if _, err := index.Open(j.path); err == nil && j.accept && j.settings != nil {
 		draft, err := j.accepted(ctx, progress, bar.Clear, stderr)
+		for until := time.Now().Add(waitForBuild); errors.Is(err, index.ErrLocked) && time.Now().Before(until); {
+			select {
+			case <-ctx.Done():
+				return compileReport{}, ctx.Err()
+			case <-time.After(waitForBuild / 100): // the daemon builds what it refuses, too
+			}
+			draft, err = j.accepted(ctx, progress, bar.Clear, stderr)
+		}
 		if err != nil {
 			return compileReport{}, err
 		}
@@ -434,6 +445,9 @@ func (j *job) gate(ctx context.Context, draft *index.Draft, stderr io.Writer) (a
 			odd = append(odd, reload.Freed(j.lists, old, draft.Index(), past, j.judge)...)
 		}
 	}
+	odd = slices.DeleteFunc(odd, func(d reload.Difference) bool { // an operator has said what it is to hold
+		return slices.ContainsFunc(j.pins, func(p kept.Pin) bool { return p.List == d.List })
+	})
 	for _, d := range odd {
 		if again = d.Rests; !again.IsZero() && !j.accepts(d.List) {
 			return again, nil

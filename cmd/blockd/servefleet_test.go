@@ -418,3 +418,41 @@ func TestDamagedSnapshotAtAStart(t *testing.T) {
 		}
 	}
 }
+
+// What an operator has chosen for a fleet, or a node, the daemon takes as it is, and so do the commands that compare a list with the index.
+func TestCommandsTakeWhatWasChosenForAFleet(t *testing.T) {
+	dir, store, node := t.TempDir(), t.TempDir(), t.TempDir()
+	key := filepath.Join(dir, "publish.key")
+	runs(t, "publish", "keygen", key)
+	publish := func(n int, args ...string) {
+		t.Helper()
+		var text strings.Builder
+		for i := range n {
+			fmt.Fprintf(&text, "n%d.example\n", i)
+		}
+		writeFile(t, dir, "lists/bad.txt", text.String())
+		config := writeFile(t, dir, "config.toml", anyPorts+fmt.Sprintf("max_grow = 100\n[publish]\nto = \"file://%s\"\nkey_file = %q\n", store, key))
+		runs(t, append([]string{"publish", "--now", "-c", config}, args...)...)
+	}
+	publish(1000)
+	public := strings.TrimSpace(string(testkit.Read(t, key+".pub")))
+	public = public[strings.LastIndex(public, "\n")+1:]
+	text, _, _ := strings.Cut(anyPorts, "[[list]]")
+	config := writeFile(t, node, "config.toml", text+fmt.Sprintf("[fleet]\nfrom = \"file://%s\"\nkeys = [\"minisign:%s\"]\nevery = \"1s\"\n", store, public))
+	d := serveIn(t, node, "http")
+	d.waitBlocked(t, "x@n7.example", true)
+	publish(10_100)
+	testkit.Eventually(t, "the gate refuses the second sequence", func() bool {
+		_, body := d.get(t, "/readyz")
+		return strings.Contains(body, "grown: 10100 entries after 1000")
+	})
+	testkit.MustEqual(t, "exit", d.end(t), 0)
+
+	file := filepath.Join(node, "var", "a.bdx.fleet", "current", "lists", "bad", "00.ent")
+	says(t, 1, "grown: 10100 entries after 1000", "compile", "-c", config, "--offline")
+	runs(t, "fleet", "pin", "2", "-c", config)
+	runs(t, "lint", "-c", config, file)
+	runs(t, "compile", "-c", config, "--offline")
+	d = serveIn(t, node, "http")
+	d.waitBlocked(t, "x@n10099.example", true)
+}

@@ -28,6 +28,19 @@ type Status struct {
 	Error     string    // of the last look, one line; "" = none
 }
 
+// Chosen reports whether an operator has chosen what is in force in the folder of a node, as Status says it of one that runs
+// without a pin in its Options. It takes no lock.
+func Chosen(folder, channel string) bool {
+	if readPinFile(folder) > 0 {
+		return true
+	}
+	if s, err := readState(filepath.Join(folder, stateName), channel); err == nil && s.PinEnds > time.Now().Unix() {
+		return true
+	}
+	m, err := Current(folder)
+	return err == nil && m != nil && m.Again() > 0
+}
+
 // Age is how old the newest is that was seen; false if nothing was.
 func (s Status) Age(now time.Time) (time.Duration, bool) {
 	if s.Fresh == 0 {

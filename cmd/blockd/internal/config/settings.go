@@ -13,6 +13,7 @@ import (
 	"blockd/policy/rule"
 	"blockd/reload"
 	"blockd/sources/catalogue"
+	"blockd/sources/snapshot"
 )
 
 // What follows hands the configuration to the packages, each of which has its
@@ -35,7 +36,7 @@ func (c Config) Reload() reload.Settings {
 			Review:           l.Adopt == "review",
 		}
 		if c.OfFleet(l) {
-			list.Signed = func() bool { return false }
+			list.Signed = func() bool { return c.Fleet.Pin != "" || snapshot.Chosen(c.FleetFolder(), c.Fleet.Channel) }
 		}
 		if l.URL != "" {
 			list.Confirmed = l.remote().Checked
