@@ -237,7 +237,7 @@ func (f *entriesFile) keyOf(it *Item, text string, s Scope) error {
 			return nil
 		}
 	}
-	if !readKey(it, text) || it.Name() != text {
+	if !readKey(it, text) || it.Name() != text && (text[0] != '"' || it.Name() != strings.ReplaceAll(text, `"`, "")) { // as dots were quoted once
 		return f.damaged(Entries, "%s is not the canonical key of an entry with the scope %s", strconv.QuoteToGraphic(cutText(text, maxDroppedText)), s)
 	}
 	return nil

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/zeebo/xxh3"
+
+	"blockd/internal/stamp"
 )
 
 // ErrChanged is wrapped by the FileError of a file that moved while it was read:
@@ -167,7 +169,7 @@ func withList(ctx context.Context, path string, use func(*source) error) error {
 	switch {
 	case statErr != nil:
 		return &FileError{Class: Changed, Err: fmt.Errorf("%w: %w", ErrChanged, bare(statErr))}
-	case !os.SameFile(before, after), before.Size() != after.Size(), !before.ModTime().Equal(after.ModTime()),
+	case !stamp.Same(before, after),
 		err == nil && src.stored != before.Size():
 		return &FileError{Class: Changed, Err: ErrChanged}
 	}

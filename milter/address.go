@@ -15,7 +15,6 @@ import (
 // macro {mail_addr}. second is another spelling of the same sender, or "". first is "" for the
 // null sender. If neither text is an address, first is the argument.
 func reversePaths(argument, macro string) (first, second string) {
-	argument, macro = quoted(argument), quoted(macro)
 	if macro == argument || macro == "" {
 		return argument, ""
 	}
@@ -31,18 +30,6 @@ func reversePaths(argument, macro string) (first, second string) {
 		return macro, ""
 	}
 	return macro, argument
-}
-
-// quoted puts the local-part in quotes if dots in the wrong places are its only fault, as in
-// "a..b@x.example". Some mobile providers have given out such addresses. Sendmail accepts
-// them, and its macro has them without quotes. quoted returns any other text unchanged.
-func quoted(address string) string {
-	local, domain, ok := strings.Cut(address, "@")
-	dots := strings.HasPrefix(local, ".") || strings.HasSuffix(local, ".") || strings.Contains(local, "..")
-	if !ok || !dots || strings.ContainsAny(local, " \t\"(),:;<>[\\]") {
-		return address
-	}
-	return `"` + local + `"@` + domain
 }
 
 // forwardPath returns the recipient to decide about, from the argument of RCPT and the macro

@@ -11,6 +11,7 @@ import (
 	"blockd/index"
 	"blockd/index/kept"
 	"blockd/internal/durable"
+	"blockd/internal/stamp"
 	"blockd/lists"
 )
 
@@ -177,7 +178,7 @@ func (r *Reloader) adopt(v view, noted bool) bool {
 // noteMoved reports whether the note or the index is another one than when readNote last looked.
 func (r *Reloader) noteMoved() bool {
 	now := noteStamps(r.settings.Path)
-	return !sameStamp(now[0], r.noted[0]) || !sameStamp(now[1], r.noted[1])
+	return !stamp.Same(now[0], r.noted[0]) || !stamp.Same(now[1], r.noted[1])
 }
 
 // noteStamps returns the stamps of the note and of the index.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/stamp"
 	"blockd/lists"
 )
 
@@ -112,7 +113,7 @@ func (r *Reloader) datesOf(serving *index.Index, byName map[string]List) map[fil
 			date := l.date(info)
 			// The date is taken first: it may be that of a file which has just come, and
 			// which the next look reads.
-			if is, _ := os.Stat(path); sameStamp(is, info) {
+			if is, _ := os.Stat(path); stamp.Same(is, info) {
 				at = date
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/stamp"
 	"blockd/lists"
 )
 
@@ -35,7 +36,7 @@ func (r *Reloader) view(ctx context.Context, began time.Time) view {
 	v := view{began: began}
 	r.readPins()
 	actual, faults := expand(r.settings.Lists)
-	now, unreadable := r.files.read(ctx, actual)
+	now, unreadable := r.files.read(ctx, began, actual)
 	v.stamps = r.files.seen
 	r.effective(&v, actual, now, append(faults, unreadable...))
 	r.seen = v
@@ -74,14 +75,13 @@ type fileCache struct {
 	fresh bool               // nothing was looked at since the start
 }
 
-// coarse is the largest step of a file's time: FAT has 2 s, older NFS and ext3 1 s. A file
-// that is older than that when it is read cannot change and keep both size and time. Nor can
-// a file of the future, unless the clock is set back to that moment.
+// coarse is the largest step of a file's time: FAT has 2 s, older NFS and ext3 1 s. A file that was changed longer ago than that when
+// it is read cannot change and keep its stamp. Nor can a file of the future, unless the clock is set back to that moment.
 const coarse = 2 * time.Second
 
-// read hashes every source whose stamp has changed. It returns all contents, and the fault of
-// every source that is no list.
-func (c *fileCache) read(ctx context.Context, sources []index.Source) (now []content, faults []problem) {
+// read hashes every source whose stamp has changed, in a look that began at that time. It returns all contents, and the
+// fault of every source that is no list.
+func (c *fileCache) read(ctx context.Context, began time.Time, sources []index.Source) (now []content, faults []problem) {
 	old, known := c.seen, c.hashes
 	c.seen, c.hashes, c.unsure = map[string]os.FileInfo{}, map[string][16]byte{}, false
 	for _, s := range sources {
@@ -90,8 +90,7 @@ func (c *fileCache) read(ctx context.Context, sources []index.Source) (now []con
 		info, _ := os.Stat(s.Path)
 		c.seen[s.Path] = info
 		hash, ok := known[s.Path]
-		if !ok || !sameStamp(info, old[s.Path]) {
-			began := time.Now()
+		if !ok || !stamp.Same(info, old[s.Path]) {
 			var err error
 			if hash, ok = c.ofLastRun(s.Path, info); ok {
 				c.hashes[s.Path] = hash
@@ -105,7 +104,7 @@ func (c *fileCache) read(ctx context.Context, sources []index.Source) (now []con
 				hash = [16]byte{}
 				info = nil
 			}
-			if info != nil && began.Sub(info.ModTime()).Abs() < coarse {
+			if info != nil && began.Sub(stamp.Changed(info)).Abs() < coarse {
 				c.unsure, info = true, nil
 			}
 		}
@@ -126,14 +125,14 @@ func (c *fileCache) ofLastRun(path string, info os.FileInfo) (hash [16]byte, ok 
 	if !ok {
 		return hash, false
 	}
-	s, ok := stampOf(info)
-	return kept.hash, ok && s == kept.stamp
+	s, ok := stamp.Of(info)
+	return kept.hash, ok && s == kept.Stamp
 }
 
 // moved reports whether a stamp has changed since the last call of moved or read.
 func (c *fileCache) moved(sources []index.Source) bool {
 	old, now := c.seen, stamps(sources)
-	maps.DeleteFunc(c.hashes, func(path string, _ [16]byte) bool { return !sameStamp(old[path], now[path]) })
+	maps.DeleteFunc(c.hashes, func(path string, _ [16]byte) bool { return !stamp.Same(old[path], now[path]) })
 	c.seen = now
 	return !sameStamps(old, now)
 }
@@ -147,19 +146,10 @@ func stamps(sources []index.Source) map[string]os.FileInfo {
 	return all
 }
 
-func sameStamps(a, b map[string]os.FileInfo) bool { return maps.EqualFunc(a, b, sameStamp) }
+func sameStamps(a, b map[string]os.FileInfo) bool { return maps.EqualFunc(a, b, stamp.Same) }
 
 // forget makes the next read read everything.
 func (c *fileCache) forget() { c.hashes, c.fresh = nil, false }
-
-// sameStamp compares what the system says of a file. Any difference counts: a backup that is
-// put back is older than what it replaces.
-func sameStamp(a, b os.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode()
-}
 
 // contents returns those that a generation was built from. The table has no hash of a source
 // that it lacks; that one is taken from seen.

@@ -3,6 +3,7 @@ package reload
 import (
 	"context"
 	"slices"
+	"time"
 
 	"blockd/index"
 	"blockd/mail/digest"
@@ -22,7 +23,7 @@ func Current(ctx context.Context, path string, sources []index.Source, hashes di
 	}
 	files := fileCache{fresh: true}
 	files.kept, _ = readStamps(path) // none: all files are read
-	if now, faults := files.read(ctx, sources); len(faults) > 0 || !slices.Equal(now, contents(table, nil, nil)) {
+	if now, faults := files.read(ctx, time.Now(), sources); len(faults) > 0 || !slices.Equal(now, contents(table, nil, nil)) {
 		return nil
 	}
 	return g.ix

@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"blockd/internal/stamp"
 	"context"
 	"os"
 	"slices"
@@ -22,7 +23,7 @@ func (r *Reloader) Follow(on bool) {
 func (r *Reloader) follow(ctx context.Context, v view) (outcome, []problem) {
 	r.refusals = nil
 	serving := r.live.Load()
-	if info, err := os.Stat(r.settings.Path); err == nil && (r.followed == nil || !sameStamp(info, r.followed)) {
+	if info, err := os.Stat(r.settings.Path); err == nil && (r.followed == nil || !stamp.Same(info, r.followed)) {
 		r.followed = info
 		r.held = r.openHeld()
 		r.heldKept = r.held

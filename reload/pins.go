@@ -14,6 +14,7 @@ import (
 
 	"blockd/index"
 	"blockd/index/kept"
+	"blockd/internal/stamp"
 	"blockd/internal/term"
 	"blockd/lists"
 )
@@ -136,7 +137,7 @@ func (r *Reloader) changePins(change func([]kept.Pin) []kept.Pin) {
 }
 
 func (r *Reloader) pinsMoved() bool {
-	return r.settings.Kept != nil && !sameStamp(r.settings.Kept.PinsStamp(), r.pinsStamp)
+	return r.settings.Kept != nil && !stamp.Same(r.settings.Kept.PinsStamp(), r.pinsStamp)
 }
 
 // readPins takes up what people have changed. While the file cannot be read, what it had goes on.
@@ -302,7 +303,7 @@ func (r *Reloader) keepTidy(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-look.C:
-			if now := r.settings.Kept.PinsStamp(); !sameStamp(now, seen) {
+			if now := r.settings.Kept.PinsStamp(); !stamp.Same(now, seen) {
 				seen = now
 				r.Replaced()
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blockd/internal/durable"
+	"blockd/internal/stamp"
 )
 
 // stampsSuffix makes of an index file's name that of the file which has the stamps of large sources with
@@ -21,27 +22,16 @@ const stampsSuffix = ".stamps"
 // less than a millisecond.
 const stampedFrom = 1 << 20
 
-// stamp is what the system says of a file. Two equal stamps are of the same content, if the file was not
-// young when the first was taken: see coarse.
-type stamp struct {
-	Device  uint64 `json:"device"`
-	Node    uint64 `json:"node"`
-	Size    int64  `json:"size"`
-	Mode    uint32 `json:"mode"`
-	Written int64  `json:"written"` // Unix time in nanoseconds, as the next one
-	Changed int64  `json:"changed"`
-}
-
 // stamped is a stamp with the hash of the content.
 type stamped struct {
-	stamp
+	stamp.Stamp
 	hash [16]byte
 }
 
 // stampLine is a line of the file, or its last one, which has the sum of all before it.
 type stampLine struct {
 	Path string `json:"path,omitempty"`
-	stamp
+	stamp.Stamp
 	Hash string `json:"hash,omitempty"`
 	Sum  string `json:"sum,omitempty"`
 }
@@ -72,7 +62,7 @@ func parseStamps(text []byte) (map[string]stamped, error) {
 		if err := json.Unmarshal(line, &l); err != nil {
 			return nil, errStampsTorn
 		}
-		s := stamped{stamp: l.stamp}
+		s := stamped{Stamp: l.Stamp}
 		hash, err := hex.DecodeString(l.Hash)
 		if err != nil || len(hash) != len(s.hash) {
 			return nil, errStampsTorn
@@ -88,7 +78,7 @@ func writeStamps(path string, all map[string]stamped) error {
 	enc := json.NewEncoder(&text)
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		s := all[path]
-		if err := enc.Encode(stampLine{Path: path, stamp: s.stamp, Hash: hex.EncodeToString(s.hash[:])}); err != nil {
+		if err := enc.Encode(stampLine{Path: path, Stamp: s.Stamp, Hash: hex.EncodeToString(s.hash[:])}); err != nil {
 			return err
 		}
 	}
@@ -104,7 +94,7 @@ func (c *fileCache) keep(path string, at time.Time) error {
 	now := map[string]stamped{}
 	for path, hash := range c.hashes {
 		if info := c.seen[path]; info != nil && info.Size() >= stampedFrom {
-			if s, ok := stampOf(info); ok && at.Sub(time.Unix(0, s.Changed)) > coarse {
+			if s, ok := stamp.Of(info); ok && at.Sub(time.Unix(0, s.Changed)) > coarse {
 				now[path] = stamped{s, hash}
 			}
 		}

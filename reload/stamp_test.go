@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/stamp"
 	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/mail/digest"
@@ -43,7 +44,7 @@ func TestStartReadsWhatHasChangedAlone(t *testing.T) {
 		if forced {
 			c.forget()
 		}
-		now, faults := c.read(t.Context(), sources)
+		now, faults := c.read(t.Context(), time.Now(), sources)
 		if len(faults) > 0 {
 			t.Fatal(faults)
 		}
@@ -101,7 +102,7 @@ func TestStartReadsWhatHasChangedAlone(t *testing.T) {
 // A file of stamps that is torn, or of which a bit has flipped, is none.
 func TestTornStamps(t *testing.T) {
 	index := filepath.Join(t.TempDir(), "lists.bdx")
-	all := map[string]stamped{"/a": {stamp{1, 2, 3, 4, 5, 6}, [16]byte{7}}, "/b\n\"": {hash: [16]byte{8}}}
+	all := map[string]stamped{"/a": {stamp.Stamp{Device: 1, Node: 2, Size: 3, Mode: 4, Written: 5, Changed: 6}, [16]byte{7}}, "/b\n\"": {hash: [16]byte{8}}}
 	testkit.Must(t, writeStamps(index, all))
 	if got, err := readStamps(index); err != nil || !maps.Equal(got, all) {
 		t.Fatalf("%v, %v", got, err)

@@ -17,6 +17,7 @@ import (
 	"blockd/index"
 	"blockd/index/kept"
 	"blockd/internal/secret"
+	"blockd/internal/stamp"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
@@ -120,7 +121,7 @@ func staleness(ctx context.Context, ix *index.Index, sources []index.Source, pin
 		if was.Verdict == lists.Refused {
 			return fmt.Sprintf("list %s was refused (%s), and the answer is without it", s.List, term.Visible(was.Why))
 		}
-		if info, err := os.Stat(s.Path); err == nil && info.Size() == was.Size && info.ModTime().Before(ix.Built()) {
+		if info, err := os.Stat(s.Path); err == nil && info.Size() == was.Size && stamp.Changed(info).Before(ix.Built()) {
 			continue
 		}
 		hash, err := lists.HashFile(ctx, s.Path)

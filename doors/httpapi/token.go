@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"blockd/internal/durable"
+	"blockd/internal/stamp"
 	"blockd/mail/addr"
 	"blockd/records/audit"
 )
@@ -381,7 +382,7 @@ func (t *tokens) current() ([]Token, error) {
 	if err != nil {
 		now = nil
 	}
-	if now == nil || t.stamp == nil || !os.SameFile(now, t.stamp) || now.Size() != t.stamp.Size() || !now.ModTime().Equal(t.stamp.ModTime()) {
+	if now == nil || !stamp.Same(now, t.stamp) {
 		t.stamp = now
 		t.all, err = t.read(t.path)
 		if fault := fmt.Sprint(err); fault != t.fault {

@@ -16,7 +16,7 @@ func external(internal string) string {
 	if at := strings.LastIndexByte(internal, '@'); at >= 0 {
 		local = internal[:at]
 	}
-	if internal == "" || isDotAtom(local) {
+	if internal == "" || needsNone(local) {
 		return internal
 	}
 	var b strings.Builder
@@ -32,19 +32,15 @@ func external(internal string) string {
 	return b.String()
 }
 
-// isDotAtom reports whether a local-part needs no quotes (RFC 5322, section
-// 3.2.3, and RFC 6532 for octets above 127).
-func isDotAtom(local string) bool {
-	dot := true // the octet before is a dot, or there is none
+// needsNone reports whether a local-part needs no quotes (RFC 5322, section 3.2.3, and RFC 6532 for octets above 127). Dots may stand
+// anywhere, as package addr has it.
+func needsNone(local string) bool {
 	for i := range len(local) {
-		c := local[i]
-		switch {
-		case c == '.' && dot, c <= ' ', c == 0x7F, strings.IndexByte(`"(),:;<>@[\]`, c) >= 0:
+		if c := local[i]; c <= ' ' || c == 0x7F || strings.IndexByte(`"(),:;<>@[\]`, c) >= 0 {
 			return false
 		}
-		dot = c == '.'
 	}
-	return !dot
+	return local != ""
 }
 
 // roomSize is the number of octets allocated at once, enough for some forty requests. A text

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -55,10 +56,10 @@ type Set struct {
 	folding   sync.Mutex // held by Fold, and taken before writing
 	rewriting sync.Mutex // held by rewrite, likewise
 
-	writing  sync.Mutex // guards the fields below, and is held during writes to the disk
-	journal  *journal   // nil: the Set is read only, yielded or closed
-	yielded  bool       // see Yield
-	followed stamp      // of Follow
+	writing  sync.Mutex  // guards the fields below, and is held during writes to the disk
+	journal  *journal    // nil: the Set is read only, yielded or closed
+	yielded  bool        // see Yield
+	followed os.FileInfo // of Follow
 	lock     *durable.LockFile
 	last     uint64 // the highest number that was used
 	shared   uint64 // the number of the last change of an entry of everybody

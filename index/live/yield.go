@@ -8,18 +8,11 @@ import (
 	"path/filepath"
 
 	"blockd/internal/durable"
+	"blockd/internal/stamp"
 )
 
 // ErrYielded is the error of a change after Yield.
 var ErrYielded = errors.New("another process changes the live entries now; ask it")
-
-// stamp is what the journal's file looked like when Follow last read it.
-type stamp struct{ info os.FileInfo }
-
-// same reports whether the file is as it was.
-func (s stamp) same(now os.FileInfo) bool {
-	return s.info != nil && now != nil && os.SameFile(s.info, now) && s.info.Size() == now.Size() && s.info.ModTime().Equal(now.ModTime())
-}
 
 // OpenFollowing opens the live entries of a folder that another process has and will yield: as if this one had yielded them
 // to it. Resume takes them.
@@ -58,14 +51,14 @@ func (s *Set) Follow() error {
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if !s.yielded || s.followed.same(info) {
+	if !s.yielded || s.followed != nil && info != nil && stamp.Same(s.followed, info) {
 		return nil
 	}
 	c, err := readFolder(s.folder, s.hashes)
 	if err != nil {
 		return err
 	}
-	s.followed = stamp{info} // of before the reading: what comes meanwhile is read the next time
+	s.followed = info // of before the reading: what comes meanwhile is read the next time
 	s.become(c)
 	return nil
 }
@@ -92,6 +85,6 @@ func (s *Set) Resume() error {
 		return err
 	}
 	s.become(c)
-	s.journal, s.lock, s.yielded, s.followed = j, lock, false, stamp{}
+	s.journal, s.lock, s.yielded, s.followed = j, lock, false, nil
 	return nil
 }

@@ -73,7 +73,7 @@ func mapLabel(label string) (string, fault) {
 	// There and back: the decoder takes what the encoder would never give, and
 	// the mapping above is not checked for characters that Unicode has not assigned.
 	u, err := profile.ToUnicode(a)
-	if err != nil || u[0] == '-' || isACE(u) {
+	if err != nil || isACE(u) {
 		return "", bad
 	}
 	if back, err := profile.ToASCII(u); err != nil || back != a {

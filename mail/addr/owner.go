@@ -59,8 +59,6 @@ func (a Addr) Untagged(separators string) Addr {
 		if bare, f = canonLocal(local[:1+at]+`"`, quoted); !f.none() {
 			return a // a backslash stands before the separator
 		}
-	} else if bare[at-1] == '.' {
-		bare = quote(bare)
 	}
 	if a.at < 0 {
 		return Addr{text: bare, at: -1}

@@ -76,6 +76,9 @@ func parse(text string) (Addr, error) {
 // canonical makes the Addr of s where that takes more than lower-casing.
 func canonical(s string, p shape) (Addr, fault) {
 	local, f := canonLocal(s[p.start:p.at], p.local)
+	if f.none() && p.at == p.end && local[0] != '"' && oddDots(local) {
+		local = quote(local)
+	}
 	if !f.none() || p.at == p.end {
 		return p.addr(local, len(local)), f
 	}

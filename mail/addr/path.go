@@ -16,7 +16,7 @@ type Path struct {
 // without a domain is accepted here; only the caller knows whether it may be
 // (RCPT TO:<postmaster>, RFC 5321, section 4.5.1).
 //
-// Underscores, and hyphens at the end of a label, are taken beyond the grammar,
+// Underscores, hyphens at the ends of a label, and dots anywhere in a local-part are taken beyond the grammar,
 // since real senders have them. Parse accepts what ParsePath accepts, so there
 // is no path that would be forwarded and could not be looked up. ParsePath
 // allocates only if it fails, or if the path needs IDNA, other Unicode rules or

@@ -15,16 +15,17 @@ import (
 
 // slowPath is the second parser: RFC 5321, section 4.1.2, as one regular
 // expression over octets (each octet is one character of its subject), with the
-// two liberties that ParsePath documents. It judges neither UTF-8 nor IDNA.
+// liberties that ParsePath documents. It judges neither UTF-8 nor IDNA.
 var slowPath = func() *regexp.Regexp {
 	const (
 		atext  = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~\\x{80}-\\x{FF}-]"
 		quoted = `"(?:[\x{20}-\x{21}\x{23}-\x{5B}\x{5D}-\x{7E}\x{80}-\x{FF}]|\\[\x{20}-\x{7E}])*"`
-		label  = `[A-Za-z0-9_\x{80}-\x{FF}][A-Za-z0-9_\x{80}-\x{FF}-]*`
+		label  = `-*[A-Za-z0-9_\x{80}-\x{FF}][A-Za-z0-9_\x{80}-\x{FF}-]*`
 		domain = `(?:` + label + `(?:\.` + label + `)*|\[(?:(?i:IPv6:)[0-9A-Fa-f:.]+|[0-9.]+)\])`
-		local  = `(?:` + atext + `+(?:\.` + atext + `+)*|` + quoted + `)`
+		atoms  = `(?:` + atext + `+(?:\.` + atext + `+)*|` + quoted + `)`
+		local  = `(?:(?:\.|` + atext + `)+|` + quoted + `)`
 	)
-	return regexp.MustCompile(`^<(?:|(@` + domain + `(?:,@` + domain + `)*:)?(` + local + `)(?:@(` + domain + `))?)>`)
+	return regexp.MustCompile(`^<(?:|(@` + domain + `(?:,@` + domain + `)*:)?(?:(` + local + `)@(` + domain + `)|(` + atoms + `)))>`)
 }()
 
 // slow splits b by the second parser. sure is false where ParsePath may refuse
@@ -35,7 +36,7 @@ func slow(b []byte) (raw, local, domain string, ok, sure bool) {
 		return "", "", "", false, true
 	}
 	raw, route := testkit.Octets(m[0]), m[1]
-	local, domain = testkit.Octets(m[2]), testkit.Octets(m[3])
+	local, domain = testkit.Octets(m[2]+m[4]), testkit.Octets(m[3])
 	if route != "" && domain == "" || len(raw) > 8192 {
 		return "", "", "", false, true
 	}

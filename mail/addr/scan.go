@@ -60,8 +60,11 @@ func scan[T text](s T) (p shape, f fault) {
 		return p, f
 	}
 	if p.at == len(s) || s[p.at] != '@' {
-		if p.start > 0 {
+		switch {
+		case p.start > 0:
 			return p, syntax("source route without a domain behind it")
+		case seen&quoted == 0 && oddDots(s[p.start:p.at]):
+			return p, syntax("a name with nothing between two dots, or beside one") // rather than a local-part that has them
 		}
 		return p, fault{}
 	}
@@ -91,32 +94,17 @@ func scanRoute[T text](s T) (n int, seen octet, f fault) {
 	}
 }
 
-// scanLocal reads a local-part and returns its length.
+// scanLocal reads a local-part and returns its length. Dots may stand anywhere in it, beyond the grammar: real senders have them at
+// the end and two in a row, and Postfix, Exim and Sendmail take them.
 func scanLocal[T text](s T) (n int, seen octet, f fault) {
 	if len(s) > 0 && s[0] == '"' {
 		return scanQuoted(s)
 	}
-	empty := true // this part of the dot-atom, so far
-	for ; n < len(s); n++ {
-		o := octets[s[n]]
-		if o&(atext|high) != 0 {
-			seen |= o
-			empty = false
-			continue
-		}
-		if s[n] != '.' {
-			break
-		}
-		if empty {
-			return n, seen, syntax("local-part begins with a dot or has two in a row")
-		}
-		empty = true
+	for ; n < len(s) && (octets[s[n]]&(atext|high) != 0 || s[n] == '.'); n++ {
+		seen |= octets[s[n]]
 	}
-	switch {
-	case n == 0:
+	if n == 0 {
 		return n, seen, syntax("empty local-part")
-	case empty:
-		return n, seen, syntax("local-part ends with a dot")
 	}
 	return n, seen, fault{}
 }
@@ -159,8 +147,8 @@ func scanDomain[T text](s T) (n int, seen octet, f fault) {
 		switch label := s[start:n]; {
 		case len(label) == 0:
 			return n, seen, syntax("empty domain or label")
-		case label[0] == '-':
-			return n, seen, syntax("label begins with a hyphen")
+		case onlyHyphens(label):
+			return n, seen, syntax("label of hyphens alone")
 		case isACE(label):
 			seen |= ace
 		}
@@ -193,6 +181,29 @@ func scanLiteral[T text](s T) (n int, seen octet, f fault) {
 		}
 	}
 	return n, literal, syntax("address literal without an end")
+}
+
+// onlyHyphens reports whether a label has nothing but hyphens, as lines have that people draw. Other labels may begin and end with
+// one, as real names do.
+func onlyHyphens[T text](label T) bool {
+	for i := range len(label) {
+		if label[i] != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// oddDots reports whether a text begins or ends with a dot, or has two in a row.
+func oddDots[T text](s T) bool {
+	dot := true
+	for i := range len(s) {
+		if s[i] == '.' && dot {
+			return true
+		}
+		dot = s[i] == '.'
+	}
+	return dot
 }
 
 // isACE reports whether label begins with "xn--" in any case.

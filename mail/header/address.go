@@ -210,7 +210,7 @@ func angled(plain string) (all []string) {
 }
 
 // tidy makes an address that can be looked up of what mail programs show as one: with
-// quotes around a local-part that needs them, as "a..b" does, and without what stands
+// quotes around a local-part that needs them, as "a[b" does, and without what stands
 // behind a domain and can be no part of it. Other lists than of whole addresses are about
 // the domain, so what cannot stand in any local-part becomes a question mark.
 func tidy(address string) string {
@@ -228,8 +228,7 @@ func tidy(address string) string {
 		}
 		return r
 	}, local)
-	dots := strings.HasPrefix(local, ".") || strings.HasSuffix(local, ".") || strings.Contains(local, "..")
-	if !strings.HasPrefix(local, `"`) && (dots || strings.ContainsAny(local, `[]\`)) {
+	if !strings.HasPrefix(local, `"`) && strings.ContainsAny(local, `[]\`) {
 		local = `"` + strings.ReplaceAll(local, `\`, `\\`) + `"`
 	}
 	return local + "@" + domain

@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/internal/durable"
+	"blockd/internal/stamp"
 )
 
 // The bounds of a pause, and of how many there are.
@@ -287,7 +288,7 @@ func (s *Set) readFile() error {
 	if err != nil {
 		return err
 	}
-	if s.seen != nil && os.SameFile(info, s.seen) && info.ModTime().Equal(s.seen.ModTime()) && info.Size() == s.seen.Size() {
+	if stamp.Same(info, s.seen) {
 		return nil
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile))

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"blockd/internal/stamp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -103,7 +104,7 @@ func (n *Node) whether(plain string, octets int64) (bool, error) {
 	n.wholeMu.Lock()
 	was := n.whole[plain]
 	n.wholeMu.Unlock()
-	if was != nil && os.SameFile(was, info) && was.ModTime().Equal(info.ModTime()) {
+	if stamp.Same(was, info) {
 		return true, nil
 	}
 	file, err := os.Open(path)

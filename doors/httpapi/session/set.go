@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"blockd/internal/durable"
+	"blockd/internal/stamp"
 )
 
 // Settings of a Set.
@@ -290,10 +291,7 @@ func (s *Set) read() (readable bool, err error) {
 	if err != nil {
 		now = nil
 	}
-	switch {
-	case now == nil && s.stamp == nil:
-		return true, nil
-	case now != nil && s.stamp != nil && os.SameFile(now, s.stamp) && now.Size() == s.stamp.Size() && now.ModTime().Equal(s.stamp.ModTime()):
+	if stamp.Same(now, s.stamp) {
 		return true, nil
 	}
 	var found []Session

@@ -19,6 +19,7 @@ import (
 
 	"blockd/index/live"
 	"blockd/internal/durable"
+	"blockd/internal/stamp"
 	"blockd/lists"
 )
 
@@ -78,7 +79,7 @@ func (l *losses) read(folder string) error {
 	if l.seen, err = f.Stat(); err != nil {
 		return err
 	}
-	if was != nil && os.SameFile(was, l.seen) && was.Size() == l.seen.Size() && was.ModTime().Equal(l.seen.ModTime()) {
+	if stamp.Same(was, l.seen) {
 		return nil
 	}
 	l.at, l.from, l.size, l.all = map[[16]byte]int64{}, 0, 0, 0

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"blockd/internal/stamp"
 	"blockd/sources/mirror"
 )
 
@@ -58,7 +59,7 @@ func (f file) same(now file) bool {
 }
 
 func unwritten(before, now fs.FileInfo) bool {
-	return os.SameFile(before, now) && before.Size() == now.Size() && before.ModTime().Equal(now.ModTime())
+	return stamp.Same(before, now)
 }
 
 // written is when the database was written last.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"blockd/cmd/blockd/internal/upgrade"
+	"blockd/internal/stamp"
 	"blockd/records/audit"
 )
 
@@ -135,7 +136,7 @@ func (u *upgrading) problems() []string {
 // replaced reports whether another program is where this one was started from.
 func (u *upgrading) replaced() bool {
 	now, err := os.Stat(u.program.Path)
-	return err == nil && u.began != nil && (!os.SameFile(now, u.began) || now.Size() != u.began.Size() || !now.ModTime().Equal(u.began.ModTime()))
+	return err == nil && u.began != nil && !stamp.Same(now, u.began)
 }
 
 // signalled does what a signal asks for. SIGHUP after the program was replaced, as a package does it, upgrades: the new
