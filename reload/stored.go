@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"blockd/index"
-	"blockd/internal/stamp"
 )
 
 // Stored returns the status of an index file that no Reloader serves, as far as the file and
@@ -22,7 +21,7 @@ func Stored(path string, ix *index.Index, all []List) (s Status, err error) {
 	now, byName := time.Now(), listsByName(all)
 	for _, row := range s.Files {
 		info, err := os.Stat(row.Source.Path)
-		if err != nil || stamp.Changed(info).After(ix.Built()) {
+		if err != nil || info.ModTime().After(ix.Built()) {
 			continue // not what was compiled
 		}
 		l := byName[row.Source.List]
