@@ -160,7 +160,7 @@ func (r *Reloader) look(ctx context.Context, forced bool) (next state, err error
 			}
 			r.askers = nil
 			r.mu.Lock()
-			r.status.looked = r.status.LastAttempt
+			r.status.Looked = r.status.LastAttempt
 			r.mu.Unlock()
 		}
 	}()

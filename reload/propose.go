@@ -201,7 +201,7 @@ func (r *Reloader) Pinned(ctx context.Context, list string) error {
 			return err
 		}
 		k := slices.IndexFunc(pins, func(p kept.Pin) bool { return p.List == list })
-		if k < 0 && i < 0 && !s.looked.Before(asked) { // what the file has was looked at
+		if k < 0 && i < 0 && !s.Looked.Before(asked) { // what the file has was looked at
 			if at := slices.IndexFunc(s.Refusals, func(r Refusal) bool { return r.List == list }); at >= 0 {
 				return errors.New("it does not serve: " + told(s.Refusals[at].Text, s.Refusals[at].Command))
 			}

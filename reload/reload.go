@@ -208,8 +208,9 @@ type Status struct {
 	// Pins are the lists that do not follow their files, by their names. Do not change them.
 	Pins []kept.Pin
 
-	pinsFault string    // why they cannot be read now
-	looked    time.Time // when the last look began that has come to an end
+	Looked time.Time // when the last look began that has come to an end: what came in force before that was judged
+
+	pinsFault string // why they cannot be read now
 }
 
 // Lacks says how many lists filter where it is not all of them: "13 of 14 lists

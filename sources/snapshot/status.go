@@ -18,6 +18,7 @@ import (
 type Status struct {
 	Sequence  int64     // in force; 0 = none
 	Created   int64     // of it
+	Taken     time.Time // when it came in force; zero = before the start
 	Seen      int64     // the highest that was verified
 	Pinned    int64     // the sequence that it stays at; 0 = it follows
 	ByChannel bool      // that is the pin of the channel

@@ -229,6 +229,9 @@ func (n *Node) swap(m *Manifest) (err error) {
 	}
 	before := n.current
 	n.current = m
+	n.mu.Lock()
+	n.status.Taken = time.Now()
+	n.mu.Unlock()
 	if err := errors.Join(n.step("sync the link"), durable.SyncFolder(n.Folder)); err != nil {
 		return err
 	}

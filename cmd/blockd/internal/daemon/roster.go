@@ -156,14 +156,15 @@ func (d *daemon) report(now time.Time, kept bool) roster.Report {
 	return r
 }
 
-// inForce is the sequence by which this node answers: what it has taken, unless its gate refuses a list of that.
+// inForce is the sequence by which this node answers: what it has taken, once its gate has looked at that and refuses none of
+// its lists.
 func (o *reporting) inForce(c config.Config, taken snapshot.Status, status reload.Status) snapshot.Status {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	refused := slices.ContainsFunc(c.Lists, func(l config.List) bool {
 		return c.OfFleet(l) && slices.ContainsFunc(status.Refusals, func(r reload.Refusal) bool { return r.List == l.Name })
 	})
-	if !refused {
+	if !refused && !status.Looked.Before(taken.Taken) {
 		o.serves = taken
 	}
 	return o.serves
