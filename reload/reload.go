@@ -63,6 +63,10 @@ type List struct {
 	// that it is there because an operator has said so is what the function reports. nil: they are not.
 	Signed func() (chosen bool)
 
+	// Files names the files where something else than the folder says which there are: one of them that is missing is a
+	// fault, and what else is in the folder is none of the list. nil, or false: Path says it.
+	Files func() (paths []string, ok bool)
+
 	Review bool // a load is a proposal until an operator adopts it
 	Own    bool // the process writes it itself of what people add, so nobody takes it back, and none of it is held back for correspondents
 }

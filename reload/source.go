@@ -34,8 +34,11 @@ func listsByName(all []List) map[string]List {
 // that cannot be read is a fault, not an empty folder.
 func expand(all []List) (sources []index.Source, faults []problem) {
 	for _, l := range all {
-		paths := []string{l.Path}
-		if l.isGlob() {
+		paths, known := []string{l.Path}, false
+		if l.Files != nil {
+			paths, known = l.Files()
+		}
+		if !known && l.isGlob() {
 			var err error
 			if paths, err = glob(l.Path); err == nil && len(paths) == 0 && !l.Optional {
 				err = &lists.FileError{Path: l.Path, Class: lists.Missing, Err: errors.New("no file matches")}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -416,6 +417,62 @@ func TestDamagedSnapshotAtAStart(t *testing.T) {
 			d.waitBlocked(t, "x@bad.example", true)
 			testkit.Equal(t, fmt.Sprintf("%s with %q: ended with", name, text), d.end(t), 0)
 		}
+	}
+}
+
+// A file of a snapshot in force that has gone is missing, and no list without entries; it is there again after the next look.
+func TestLostFilesOfASnapshot(t *testing.T) {
+	dir, store, key := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "publish.key")
+	runs(t, "publish", "keygen", key)
+	var many strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&many, "n%d.example\n", i)
+	}
+	writeFile(t, dir, "lists/bad.txt", many.String()+"bad.example\n")
+	publisher := writeFile(t, dir, "config.toml", anyPorts+fmt.Sprintf("[publish]\nto = \"file://%s\"\nkey_file = %q\n", store, key))
+	runs(t, "publish", "-c", publisher)
+	public := strings.TrimSpace(string(testkit.Read(t, key+".pub")))
+	public = public[strings.LastIndex(public, "\n")+1:]
+	base, _, _ := strings.Cut(anyPorts, "[[list]]")
+	node := t.TempDir()
+	config := func(every string) string {
+		return writeFile(t, node, "config.toml", base+fmt.Sprintf("[fleet]\nfrom = \"file://%s\"\nkeys = [\"minisign:%s\"]\nevery = %q\n", store, public, every))
+	}
+	config("1h") // it does not look while this test does
+	links := filepath.Join(node, "var", "a.bdx.fleet", "current", "lists", "bad")
+	for what, spoil := range map[string]func(){
+		"a link": func() {
+			for _, path := range testkit.Value(filepath.Glob(filepath.Join(links, "*.ent")))(t) {
+				if bytes.Contains(testkit.Read(t, path), []byte("bad.example")) {
+					testkit.Must(t, os.Remove(path))
+				}
+			}
+		},
+		"the folder": func() { testkit.Must(t, os.RemoveAll(links)) },
+		"a shard": func() {
+			for _, path := range testkit.Value(filepath.Glob(filepath.Join(links, "*.ent")))(t) {
+				if file, err := filepath.EvalSymlinks(path); err == nil { // shards without entries are one file
+					testkit.Must(t, os.Remove(file))
+				}
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			d := serveIn(t, node, "smtp", "http")
+			d.waitBlocked(t, "x@bad.example", true)
+			spoil()
+			testkit.Must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+			testkit.Eventually(t, "it is told", func() bool {
+				_, body := d.get(t, "/readyz")
+				return strings.HasPrefix(body, "degraded") && strings.Contains(body, "missing")
+			})
+			d.waitBlocked(t, "x@bad.example", true)
+			testkit.MustEqual(t, "exit", d.end(t), 0)
+			d = serveIn(t, node, "smtp", "http")
+			d.waitBlocked(t, "x@bad.example", true)
+			testkit.Eventually(t, "in order again", func() bool { _, body := d.get(t, "/readyz"); return strings.HasPrefix(body, "ok") })
+			testkit.MustEqual(t, "exit", d.end(t), 0)
+		})
 	}
 }
 

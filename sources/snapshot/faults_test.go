@@ -480,8 +480,25 @@ func TestAlteredOnDisk(t *testing.T) {
 				alter(f)
 			}
 		},
-		"a shard has gone":   func() { testkit.Must(t, os.Remove(files[1])) },
-		"a shard is shorter": func() { testkit.Must(t, os.Truncate(files[2], 3)) },
+		"a shard has gone": func() { testkit.Must(t, os.Remove(files[1])) },
+		"a link has gone":  func() { testkit.Must(t, os.Remove(n.path(currentName, shardName("spam", 0)))) },
+		"a link leads to another shard": func() {
+			link := n.path(currentName, shardName("spam", 0))
+			testkit.Must(t, os.Remove(link))
+			testkit.Must(t, os.Symlink(testkit.Value(os.Readlink(n.path(currentName, shardName("spam", 1))))(t), link))
+		},
+		"a file in the place of a link": func() {
+			link := n.path(currentName, shardName("spam", 0))
+			testkit.Must(t, os.Remove(link))
+			testkit.Write(t, link, "")
+		},
+		"a folder in the place of a link": func() {
+			link := n.path(currentName, shardName("spam", 0))
+			testkit.Must(t, os.Remove(link))
+			testkit.Write(t, filepath.Join(link, "x"), "")
+		},
+		"the folder of a list has gone": func() { testkit.Must(t, os.RemoveAll(n.path(currentName, listsName, "spam"))) },
+		"a shard is shorter":            func() { testkit.Must(t, os.Truncate(files[2], 3)) },
 	} {
 		spoil()
 		once(t, n)
@@ -503,6 +520,16 @@ func TestAlteredOnDisk(t *testing.T) {
 			testkit.Write(t, path, text)
 			n.Close()
 			n = c.node(n.Options)
+			links := n.path(currentName, listsName, "spam", "*.ent")
+			count := len(testkit.Value(filepath.Glob(links))(t))
+			n.step = func(step string) error { // who reads the lists meanwhile reads all of them
+				there := testkit.Value(filepath.Glob(links))(t)
+				for _, path := range there {
+					testkit.Value(os.ReadFile(path))(t)
+				}
+				testkit.Equal(t, what+": files to be read before: "+step, len(there), count)
+				return nil
+			}
 			once(t, n)
 			c.agrees(n)
 			testkit.Got(n.Status().Sequence, n.state.Highest)(t, what, 1, 1)

@@ -207,6 +207,56 @@ func ListFiles(folder, list string) string {
 	return filepath.Join(folder, currentName, listsName, list, "*.ent")
 }
 
+// Shards returns a function that names the files of a list in force as the manifest does, whatever is in its folder; false where there is no
+// manifest, or that has no such list. It reads the manifest when that is another one. Any goroutine may call it.
+func Shards(folder, list string) func() (paths []string, ok bool) {
+	var mu sync.Mutex
+	var stamp os.FileInfo
+	var paths []string
+	return func() ([]string, bool) {
+		now, err := os.Stat(filepath.Join(folder, currentName, manifestFile))
+		if err != nil {
+			return nil, false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if stamp == nil || !os.SameFile(now, stamp) || !now.ModTime().Equal(stamp.ModTime()) || now.Size() != stamp.Size() {
+			m, err := Current(folder)
+			if err != nil || m == nil {
+				return nil, false
+			}
+			stamp, paths = now, nil
+			for i := range m.Lists {
+				for k := range m.Lists[i].Shards {
+					if m.Lists[i].Name == list {
+						paths = append(paths, filepath.Join(folder, currentName, shardName(list, k)))
+					}
+				}
+			}
+		}
+		return paths, len(paths) > 0
+	}
+}
+
+// shardName is where the link to a shard is, in the folder of its sequence.
+func shardName(list string, shard int) string {
+	return filepath.Join(listsName, list, fmt.Sprintf("%02x.ent", shard))
+}
+
+// links are the links of a sequence's folder, with what they lead to.
+func (m *Manifest) links() map[string]string {
+	all := map[string]string{}
+	for i := range m.Lists {
+		for k, s := range m.Lists[i].Shards {
+			all[shardName(m.Lists[i].Name, k)] = filepath.Join("..", "..", "..", filesName, s.Plain)
+		}
+	}
+	for _, a := range m.Ask {
+		all[filepath.Join(filtersName, a.Name+".bdf")] = filepath.Join("..", "..", filesName, a.Filter.Key)
+	}
+	return all
+}
+
 // FilterFile is the file of the filter of a list that is asked.
 func FilterFile(folder, list string) string {
 	return filepath.Join(folder, currentName, filtersName, list+".bdf")

@@ -11,10 +11,13 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+
+	"blockd/internal/durable"
 )
 
 // The kinds of octets that are fetched, as labels of a metric.
@@ -143,7 +146,8 @@ func (n *Node) heal(ctx context.Context) error {
 }
 
 // removeDamaged removes files in force that are not what they were made as, and names all that are missing then. To
-// who reads them as lists a file that is missing changes nothing.
+// who reads them as lists a file that is missing changes nothing. Links that lead elsewhere than the manifest says, or have gone, are
+// made again, and named too.
 func (n *Node) removeDamaged() (missing []string, err error) {
 	if n.current == nil {
 		return nil, nil
@@ -173,7 +177,31 @@ func (n *Node) removeDamaged() (missing []string, err error) {
 	for _, a := range n.current.Ask {
 		check(a.Filter.Key, a.Filter.Octets)
 	}
+	for link, target := range n.current.links() {
+		path := n.path(currentName, link)
+		if there, _ := os.Readlink(path); there == target {
+			continue
+		}
+		missing = append(missing, filepath.Join(currentName, link))
+		n.Log.Error("a link of a snapshot has gone or was altered, and is made again", slog.String("channel", n.Channel), slog.String("file", path))
+		if bad := errors.Join(durable.MakeFolder(filepath.Dir(path)), relink(target, path, n.path(freshName))); bad != nil {
+			err = &Error{Disk, bad}
+		}
+	}
 	return missing, err
+}
+
+// relink makes a link in the place of whatever is there, at once. fresh is a name beside it for as long.
+func relink(target, path, fresh string) error {
+	if info, err := os.Lstat(path); err == nil && info.IsDir() {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return errors.Join(os.Symlink(target, fresh), os.Rename(fresh, path))
 }
 
 // way finds deltas that lead from a file that is there to a shard: one of the manifest's own, or else by the manifests before it, each with

@@ -169,14 +169,26 @@ func (n *Node) install(ctx context.Context, m *Manifest) error {
 
 func generationName(sequence int64) string { return fmt.Sprintf("g-%d", sequence) }
 
+// againSuffix is behind the name of a sequence's second folder.
+const againSuffix = "-again"
+
+// inForce is the name of the folder in force; "" = there is none.
+func (n *Node) inForce() string {
+	name, _ := os.Readlink(n.path(currentName))
+	return name
+}
+
 // swap makes the folder of a manifest, whose files are there, and renames the link to it.
 func (n *Node) swap(m *Manifest) (err error) {
-	name := generationName(m.Sequence)
+	name, was := generationName(m.Sequence), n.inForce()
+	if name == was { // its manifest was damaged: it is read until the link leads elsewhere
+		name += againSuffix
+	}
 	if err := n.step("make the folder"); err != nil {
 		return err
 	}
 	folder := n.path(name)
-	if err := os.RemoveAll(folder); err != nil { // of an attempt that failed: what is in force is of another sequence
+	if err := os.RemoveAll(folder); err != nil { // of an attempt that failed
 		return err
 	}
 	for _, part := range []string{folder, filepath.Join(folder, listsName), filepath.Join(folder, filtersName)} {
@@ -185,21 +197,17 @@ func (n *Node) swap(m *Manifest) (err error) {
 		}
 	}
 	for _, l := range m.Lists {
-		of := filepath.Join(folder, listsName, l.Name)
-		if err := durable.MakeFolder(of); err != nil {
-			return err
-		}
-		for i, s := range l.Shards {
-			if err := os.Symlink(filepath.Join("..", "..", "..", filesName, s.Plain), filepath.Join(of, fmt.Sprintf("%02x.ent", i))); err != nil {
-				return err
-			}
-		}
-		if err := durable.SyncFolder(of); err != nil {
+		if err := durable.MakeFolder(filepath.Join(folder, listsName, l.Name)); err != nil {
 			return err
 		}
 	}
-	for _, a := range m.Ask {
-		if err := os.Symlink(filepath.Join("..", "..", filesName, a.Filter.Key), filepath.Join(folder, filtersName, a.Name+".bdf")); err != nil {
+	for link, target := range m.links() {
+		if err := os.Symlink(target, filepath.Join(folder, link)); err != nil {
+			return err
+		}
+	}
+	for _, l := range m.Lists {
+		if err := durable.SyncFolder(filepath.Join(folder, listsName, l.Name)); err != nil {
 			return err
 		}
 	}
@@ -236,19 +244,18 @@ func (n *Node) swap(m *Manifest) (err error) {
 		return err
 	}
 	if n.step("remove what is old") == nil {
-		n.sweep(before) // what stays goes the next time
+		n.sweep(before, was) // what stays goes the next time
 	}
 	return nil
 }
 
 // sweep removes what belongs neither to what is in force nor to what was before: somebody may be about to read that.
-func (n *Node) sweep(before *Manifest) {
-	kept := map[string]bool{}
+func (n *Node) sweep(before *Manifest, was string) {
+	kept := map[string]bool{n.inForce(): true, was: true}
 	for _, m := range []*Manifest{n.current, before} {
 		if m == nil {
 			continue
 		}
-		kept[generationName(m.Sequence)] = true
 		kept[filepath.Base(manifestName(m.Sequence))] = true
 		for plain := range m.files() {
 			kept[plain] = true

@@ -36,6 +36,7 @@ func (c Config) Reload() reload.Settings {
 			Review:           l.Adopt == "review",
 		}
 		if c.OfFleet(l) {
+			list.Files = snapshot.Shards(c.FleetFolder(), l.Name)
 			list.Signed = func() bool { return c.Fleet.Pin != "" || snapshot.Chosen(c.FleetFolder(), c.Fleet.Channel) }
 		}
 		if l.URL != "" {
