@@ -54,7 +54,10 @@ type keeper struct {
 	saved  time.Time
 	dirty  bool
 	told   time.Time
+	took   time.Duration    // of the last build
 	stamp  fs.FileInfo // of the file that is Given, as it was read
+
+	unlogged *mirror.Unlogged // why the store is read whole each time; nil = it is not
 }
 
 // Status is how the filter of a list is kept up to date, in the words of copies.
@@ -140,9 +143,17 @@ func (k *keeper) attempt(ctx context.Context) (err error) {
 	}
 	if k.filter != nil && k.filter.fingerprint == fingerprint && !k.filter.worn() && time.Since(k.built) < k.Reconcile {
 		if err = k.follow(ctx); !errors.Is(err, mirror.ErrTooOld) {
+			if err == nil {
+				k.unlogged = nil
+			}
 			return err
 		}
+		if k.unlogged, _ = errors.AsType[*mirror.Unlogged](err); k.unlogged != nil {
+			sleep(ctx, mirror.UnloggedShare*k.took-time.Since(k.built))
+		}
 	}
+	began := time.Now()
+	defer func() { k.took = time.Since(began) }()
 	return k.build(ctx, fingerprint)
 }
 
@@ -317,8 +328,14 @@ func (k *keeper) confirmed() {
 		k.status.now.State, k.status.now.Since = mirror.OK, now
 	}
 	k.status.now.Class, k.status.now.Error, k.status.now.Confirmed = "", "", now
+	if k.unlogged != nil {
+		k.status.now.Class, k.status.now.Error = mirror.ClassUnlogged, k.unlogged.Error()
+	}
 	k.mu.Unlock()
-	if !k.told.IsZero() {
+	if k.unlogged != nil && k.told.IsZero() {
+		k.told = now
+		k.log.Warn("filter of a list cannot follow its store, and is built anew each time", slog.String("error", k.unlogged.Why))
+	} else if k.unlogged == nil && !k.told.IsZero() {
 		k.told = time.Time{}
 		k.log.Info("filter of a list follows its store again")
 	}

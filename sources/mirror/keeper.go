@@ -52,6 +52,9 @@ const (
 // mostBatch is how long a hint waits at most, if the last poll took long.
 const mostBatch = 250 * time.Millisecond
 
+// UnloggedShare is how many times as long as a full read an Unlogged source is left alone before the next one.
+const UnloggedShare = 9
+
 // clockSlack is how far in the future the last full read may lie: a clock is set right by little. If it is more, a wrong
 // clock wrote that time, and the next full read might not come for years.
 const clockSlack = time.Minute
@@ -190,6 +193,7 @@ type follower struct {
 	lastRead time.Time // when the last full read ended
 	owed     bool      // a full read is
 	unread   unread
+	unlogged *Unlogged     // why the source is read whole each time; nil = it tells its changes, or has no way to
 	lastTook time.Duration // of that: if the source cannot tell its changes, it is read half of the time at most
 	told     time.Time     // when the log last said that something is wrong; zero = all is well
 	dropped  time.Time     // when the log last said that rows were refused
@@ -247,9 +251,14 @@ func (f *follower) attempt(ctx context.Context, whole bool) error {
 	if has && !due {
 		told, err := f.mirror.Follow(ctx, f.source)
 		if !errors.Is(err, ErrTooOld) {
+			if err == nil {
+				f.unlogged = nil
+			}
 			return f.took(told, err)
 		}
-		if why, told := strings.CutPrefix(err.Error(), ErrTooOld.Error()+": "); told { // a source without changes says no more
+		if f.unlogged, _ = errors.AsType[*Unlogged](err); f.unlogged != nil {
+			f.pause(ctx, UnloggedShare*f.lastTook-time.Since(f.lastRead))
+		} else if why, told := strings.CutPrefix(err.Error(), ErrTooOld.Error()+": "); told { // a source without changes says no more
 			f.log.Warn("source has lost changes, or is another one, and is read anew", slog.String("reason", why))
 		}
 		has = false // what is found to differ was not missed: the source could not tell
@@ -403,8 +412,13 @@ func (f *follower) confirmed(at time.Time) {
 			f.status.State, f.status.Since = OK, time.Now()
 		}
 	}
+	if f.unlogged != nil {
+		f.status.Class, f.status.Error = ClassUnlogged, oneLine(f.unlogged.Error())
+	}
 	f.mu.Unlock()
-	if f.unread.err == nil && !f.told.IsZero() {
+	if f.unlogged != nil {
+		f.trouble(ClassUnlogged, oneLine(f.unlogged.Why))
+	} else if f.unread.err == nil && !f.told.IsZero() {
 		f.told = time.Time{}
 		f.log.Info("source is followed again", slog.String("away", time.Since(was.Since).Round(time.Second).String()))
 	}
@@ -432,9 +446,18 @@ func (f *follower) failed(err error) {
 	}
 	f.status.Class, f.status.Error = class, text
 	f.mu.Unlock()
+	f.trouble(class, text)
+}
+
+// trouble logs why the source is not followed, now and then.
+func (f *follower) trouble(class Class, text string) {
+	serves := "the copy"
+	if class == ClassUnlogged {
+		serves = "a full read each time"
+	}
 	if f.told.IsZero() || time.Since(f.told) >= troubles {
 		f.told = time.Now()
-		f.log.Warn("source is not followed", slog.String("class", string(class)), slog.String("error", text), slog.String("serves", "the copy"))
+		f.log.Warn("source is not followed", slog.String("class", string(class)), slog.String("error", text), slog.String("serves", serves))
 	}
 }
 

@@ -61,6 +61,18 @@ type Source interface {
 // ErrTooOld says that only a full read can tell what the source holds.
 var ErrTooOld = errors.New("the changes since the last read are not known any more")
 
+// Unlogged is an ErrTooOld that lasts until somebody removes its cause: the source does not tell all of its changes. It is read whole
+// instead, and is not "ok" meanwhile.
+type Unlogged struct {
+	Why string // a sentence with the command that helps
+}
+
+// Error gives one line.
+func (u *Unlogged) Error() string { return u.Why + "; everything is read again and again meanwhile" }
+
+// Is reports that to all who only ask whether a full read is called for, this is ErrTooOld.
+func (u *Unlogged) Is(target error) bool { return target == ErrTooOld }
+
 // Class is why a copy could not be brought up to date: one word for logs and metrics.
 type Class string
 
@@ -76,6 +88,7 @@ const (
 	ClassEncoding    = Class("encoding") // too many rows are no entries
 	ClassRefused     = Class("refused")  // the source does not want to
 	ClassDisk        = Class("disk")     // of the copy: full, failed, or damaged
+	ClassUnlogged    = Class("unlogged") // the source does not tell all changes, and is read whole each time; see Unlogged
 )
 
 // Error is why a copy is as it was before.

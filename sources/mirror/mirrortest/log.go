@@ -1,10 +1,12 @@
 package mirrortest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"blockd/lists"
 	"blockd/sources/mirror"
 )
 
@@ -40,4 +42,40 @@ func Log(t *testing.T, bare mirror.Source, open func() mirror.Source, do func(sq
 	if found, _ := Rows(t, s); len(found) != 2+9 {
 		t.Errorf("%d rows", len(found))
 	}
+}
+
+// Unseen is a way in which a table can change without a line in its log.
+type Unseen struct {
+	What     string
+	Changes  []string // statements, after which the table holds Want; each is one of an owner of the table
+	Want     []string // lines as Copy.Want has them
+	Unlogged bool     // from then on triggers are missing, and the source says so until Mended
+}
+
+// Seen checks that the changes act at the next poll, and that a source whose triggers are not all there says so from then on.
+func (u Unseen) Seen(t testing.TB, s mirror.Source, do func(sql string), mend func()) {
+	t.Helper()
+	c := NewCopy(t, s, lists.Settings{})
+	c.Read(t)
+	c.Follow(t)
+	for _, sql := range u.Changes {
+		do(sql)
+	}
+	_, err := c.Mirror.Follow(t.Context(), c.Source)
+	if _, unlogged := errors.AsType[*mirror.Unlogged](err); !errors.Is(err, mirror.ErrTooOld) && err != nil || unlogged != u.Unlogged {
+		t.Errorf("%s: %v, want an error of triggers: %v", u.What, err, u.Unlogged)
+	} else if unlogged && !strings.Contains(err.Error(), "hint: ") {
+		t.Errorf("%s: %v names no command", u.What, err)
+	}
+	c.Update(t)
+	c.Want(t, u.What, u.Want...)
+	if !u.Unlogged {
+		return
+	}
+	mend()
+	if _, err := c.Mirror.Follow(t.Context(), c.Source); !errors.Is(err, mirror.ErrTooOld) { // it was blind up to now
+		t.Errorf("%s, mended: %v, want a full read", u.What, err)
+	}
+	c.Read(t)
+	c.Follow(t)
 }

@@ -25,6 +25,35 @@ create table if not exists blockd_log (
   key (list, rev)) engine = InnoDB;
 `
 
+// triggersFunction shows the triggers of a table to whoever may not see them, which takes the right to make some: see query.Dialect. The
+// numbers of tables change with TRUNCATE, also of a partition; they take the right PROCESS of whoever makes the function.
+const triggersFunction = `
+-- What this shows blockd of a table: which of its triggers write the log, which foreign keys delete its rows without them, and (if you
+-- may see it) whether it was truncated.
+delimiter //
+create function if not exists blockd_triggers(place varchar(64), named varchar(64), listed varchar(255)) returns text
+  reads sql data sql security definer
+begin
+  declare found, numbers text default '';
+  set place = coalesce(nullif(place, ''), database());
+  if not exists (select 1 from information_schema.tables where table_schema = place and table_name = named and table_type = 'BASE TABLE') then
+    return null;
+  end if;
+  select coalesce(group_concat(' ', lower(event_manipulation), ' ', created order by trigger_name separator ','), '') into found
+    from information_schema.triggers where event_object_schema = place and event_object_table = named
+    and locate('blockd_log', action_statement) > 0 and locate(listed, action_statement) > 0;
+  select concat(found, coalesce(group_concat(' cascade ', constraint_name, ' ' order by constraint_name), '')) into found
+    from information_schema.referential_constraints where constraint_schema = place and table_name = named and delete_rule = 'CASCADE';
+  begin
+    declare exit handler for sqlexception begin end;
+    select group_concat(table_id order by table_id) into numbers from information_schema./*M!100100 innodb_sys_tables*/ /*!80000 innodb_tables*/
+      where name = concat(place, '/', named) or left(name, char_length(place) + char_length(named) + 4) = concat(place, '/', named, '#p#');
+  end;
+  return concat(found, ' tables ', coalesce(numbers, ''));
+end//
+delimiter ;
+`
+
 // DDL is what the database needs for changes = "log", for the client mysql or mariadb. The error says why triggers
 // cannot log the query.
 func (s *Source) DDL() (string, error) {
@@ -34,6 +63,7 @@ func (s *Source) DDL() (string, error) {
 	}
 	var b, removal strings.Builder
 	b.WriteString(logTables)
+	b.WriteString(triggersFunction)
 	mode := ""
 	if strings.Contains(t.Name+t.Entry+t.Owner, `"`) {
 		mode = "ANSI_QUOTES"
@@ -54,8 +84,8 @@ func (s *Source) DDL() (string, error) {
 	}
 	b.WriteString("delimiter ;\nset sql_mode = @blockd_sql_mode;\n")
 	fmt.Fprintf(&b, "\n-- TRUNCATE fires no trigger. After one:\n--   %s\n", afterTruncate(t))
-	fmt.Fprintf(&b, "\n-- blockd's user needs no more than:\n--   grant select on %s to …;\n--   grant select on blockd_log to …;\n--   grant select on blockd_log_rev to …;\n", t.Name)
-	fmt.Fprintf(&b, "\n-- To remove all this again:\n%s--   delete from blockd_log where list = %s;\n-- and with the last list: drop table blockd_log, blockd_log_rev;\n", removal.String(), t.List)
+	fmt.Fprintf(&b, "\n-- blockd's user needs no more than:\n--   grant select on %s to …;\n--   grant select on blockd_log to …;\n--   grant select on blockd_log_rev to …;\n--   grant execute on function blockd_triggers to …;\n", t.Name)
+	fmt.Fprintf(&b, "\n-- To remove all this again:\n%s--   delete from blockd_log where list = %s;\n-- and with the last list: drop table blockd_log, blockd_log_rev; drop function blockd_triggers;\n", removal.String(), t.List)
 	return b.String(), nil
 }
 

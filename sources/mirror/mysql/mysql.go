@@ -51,10 +51,11 @@ func Open(o Options) (*Source, error) {
 	db := sql.OpenDB(connector{library})
 	db.SetMaxOpenConns(1)
 	return &Source{options: o, db: db, reader: query.NewReader(o, query.Dialect{
-		Last:    "select rev from blockd_log_rev",
-		Text:    "char",
-		Explain: "explain ",
-		Class:   class,
+		Last:     "select rev from blockd_log_rev",
+		Text:     "char",
+		Triggers: "blockd_triggers(?, ?, ?)",
+		Explain:  "explain ",
+		Class:    class,
 	})}, nil
 }
 
@@ -89,8 +90,15 @@ func (s *Source) Fingerprint(ctx context.Context) (print string, err error) {
 		// No trigger tells of TRUNCATE, nor of a table that was dropped and made anew.
 		var made sql.NullString
 		err = conn.QueryRowContext(ctx, "select max(create_time) from information_schema.tables where table_schema = database() and table_name = ?", s.table()).Scan(&made)
-		print = fmt.Sprintf("mysql %sdatabase %s made %s query %s", server, database.String, made.String, s.reader.Identity())
-		return classed(err)
+		if err != nil {
+			return class(err)
+		}
+		armed, err := s.reader.Triggers(ctx, conn)
+		if unlogged := s.unlogged(err); err != nil && unlogged == err {
+			return err
+		}
+		print = fmt.Sprintf("mysql %sdatabase %s made %s triggers%s query %s", server, database.String, made.String, armed, s.reader.Identity())
+		return nil
 	})
 	return print, err
 }
@@ -136,10 +144,19 @@ func (s *Source) idle(ctx context.Context, since mirror.Mark) (bool, error) {
 	}
 	defer conn.Close()
 	idle, err := s.reader.Idle(ctx, conn, since)
+	err = s.unlogged(err)
 	if err != nil {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
 	return idle, ofContext(ctx, err)
+}
+
+// unlogged is an error for want of the function that shows triggers, as what it means for a poll; any other stays.
+func (s *Source) unlogged(err error) error {
+	if err != nil && strings.Contains(err.Error(), "blockd_triggers") {
+		return &mirror.Unlogged{Why: fmt.Sprintf("whether triggers log all changes is not known (%v); hint: blockd source ddl %s prints the function and its grant", err, s.options.List)}
+	}
+	return err
 }
 
 // Wait returns with the context: these servers tell nobody of changes.

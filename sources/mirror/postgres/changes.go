@@ -109,13 +109,17 @@ const unseen = `from blockd_log where list = $1::text
 // logged yields what has changed since a position of the log.
 func (s *Source) logged(ctx context.Context, since position, yield func(mirror.Change) error) (mirror.Mark, error) {
 	at := []string{s.options.List, since.snapshot, since.rev}
-	const idle = `select exists (select ` + unseen + `), $3::bigint = 0
-		or exists (select from blockd_log where list = $1::text and rev = $3::bigint and ` + witnessTime + ` = $4::bigint)`
-	fresh, reaches := false, false
-	_, err := rows(ctx, s.conn, idle, append(at, since.at), 2, func(v []string) error {
-		fresh, reaches = v[0] == "t", v[1] == "t"
+	idle := `select exists (select ` + unseen + `), $3::bigint = 0
+		or exists (select from blockd_log where list = $1::text and rev = $3::bigint and ` + witnessTime + ` = $4::bigint), state, lacks
+		from ` + fmt.Sprintf(triggersSQL, "$5", "$1") + ` as t`
+	fresh, reaches, now := false, false, triggers{}
+	_, err := rows(ctx, s.conn, idle, append(at, since.at, logTable(&s.options)), 4, func(v []string) error {
+		fresh, reaches, now = v[0] == "t", v[1] == "t", triggers{v[2], v[3]}
 		return nil
 	})
+	if err == nil {
+		err = now.judge(s.armed, &s.options)
+	}
 	switch {
 	case err != nil:
 		return "", err
@@ -127,8 +131,8 @@ func (s *Source) logged(ctx context.Context, since position, yield func(mirror.C
 	if err := s.begin(ctx); err != nil {
 		return "", s.end(ctx, err)
 	}
-	now, changed, err := s.loggedKeys(ctx, at)
-	return now.mark(), s.again(ctx, changed, err, yield)
+	next, changed, err := s.loggedKeys(ctx, at)
+	return next.mark(), s.again(ctx, changed, err, yield)
 }
 
 // loggedKeys are those of the rows of the log that a position has not seen, and the next position.

@@ -115,7 +115,9 @@ exception when others then
   return null;
 end $blockd$;
 `, table, name, list, selected, f.Alias, notify, columns, values, there, strings.ReplaceAll(notify, "\n", "\n  "))
-	var removal strings.Builder
+	b.WriteString("do $blockd$\ndeclare one regclass;\nbegin\n" +
+		"  for one in with recursive tables(id) as (select " + literal(table) + "::regclass::oid union select inhrelid from pg_inherits join tables on inhparent = id)\n" +
+		"    select id::regclass from tables join pg_class on oid = id where relkind in ('r', 'p') loop\n")
 	for _, event := range []struct{ when, rows string }{
 		{"insert", " referencing new table as blockd_new"},
 		{"update", " referencing old table as blockd_old new table as blockd_new"},
@@ -123,9 +125,11 @@ end $blockd$;
 		{"truncate", ""},
 	} {
 		trigger := identifier("blockd", event.when, o.List)
-		fmt.Fprintf(&b, "create or replace trigger %s after %s on %s%s\n  for each statement execute function %s();\n", trigger, event.when, table, event.rows, name)
-		fmt.Fprintf(&removal, "--   drop trigger if exists %s on %s;\n", trigger, table)
+		fmt.Fprintf(&b, "    execute format(%s, one);\n", literal(fmt.Sprintf("create or replace trigger %s after %s on %%s%s for each statement execute function %s()",
+			strings.ReplaceAll(trigger, "%", "%%"), event.when, event.rows, strings.ReplaceAll(name, "%", "%%"))))
+		fmt.Fprintf(&b, "    execute format(%s, one);\n", literal("alter table %s enable always trigger "+strings.ReplaceAll(trigger, "%", "%%")))
 	}
+	b.WriteString("  end loop;\nend $blockd$;\n")
 	fmt.Fprintf(&b, `
 -- The log never lacks a row of the list, so that blockd can tell an empty log from one that was emptied.
 insert into blockd_log (list, entry, gone)
@@ -138,10 +142,10 @@ commit;
 --     and exists (select from blockd_log as newer where newer.list = old.list and newer.rev > old.rev);
 
 -- To remove all this again:
-%[2]s--   drop function if exists %[3]s();
+--   drop function if exists %[2]s() cascade;
 --   delete from blockd_log where list = %[1]s;
 -- and with the last list: drop table blockd_log;
-`, list, removal.String(), name)
+`, list, name)
 	return b.String(), nil
 }
 

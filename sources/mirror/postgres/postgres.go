@@ -56,6 +56,7 @@ type Source struct {
 	hints   *pgconn.PgConn    // that listens; nil = not connected
 	fields  []field           // of the query, as this connection has last described it
 	citext  map[uint32]string // the names of those types of the keys that are citext
+	armed   string            // triggers.state, as the last Fingerprint has it
 	finding string            // the name of the prepared statement of Find
 	seen    query.Seen
 	stall   time.Duration
@@ -260,10 +261,18 @@ func (s *Source) fingerprint(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
+	now, err := s.triggers(ctx)
+	if err != nil {
+		return "", err
+	}
+	s.armed = now.state
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%q %q", s.options.Query, s.options.List)
 	for _, f := range s.fields {
 		fmt.Fprintf(hash, " %q %d", f.name, f.oid)
+	}
+	if s.armed != "" {
+		server += " triggers " + s.armed
 	}
 	return fmt.Sprintf("postgres %s %x", server, hash.Sum(nil)[:8]), nil
 }

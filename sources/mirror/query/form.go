@@ -10,10 +10,11 @@ import (
 // Form is a query whose rows are those of one table, each with an entry that is made of its row alone: what triggers
 // can log.
 type Form struct {
-	Table string // as the query names it
-	Alias string // by which expressions name it
-	Entry string // what of a row is the entry, as an expression
-	Owner string // whose it is; "" = the query does not say
+	Table string   // as the query names it
+	Alias string   // by which expressions name it
+	Path  []string // what Table says without quotes: its own name, perhaps behind that of its schema
+	Entry string   // what of a row is the entry, as an expression
+	Owner string   // whose it is; "" = the query does not say
 }
 
 // token is a word, a number, a text or a sign of SQL, and where it ends.
@@ -122,7 +123,7 @@ func (f *Form) table(all []token, text string) (path []string, err error) {
 	if len(path) == 0 || all[0].is("only") || i > len(all) {
 		return nil, fmt.Errorf("does not read a table by its name")
 	}
-	f.Table, f.Alias = text[all[0].from:all[i-1].to], all[i-1].text
+	f.Table, f.Alias, f.Path = text[all[0].from:all[i-1].to], all[i-1].text, path
 	rest := all[i:]
 	if len(rest) > 0 && rest[0].is("as") {
 		if rest = rest[1:]; len(rest) == 0 {

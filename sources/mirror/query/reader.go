@@ -58,17 +58,20 @@ type Reader struct {
 	options Options
 	dialect Dialect
 	text    string // of the query
+	armed   string // what Triggers has given last
 	seen    Seen
 }
 
 // Dialect is how databases differ.
 type Dialect struct {
-	Last    string            // the query for the number that the log gave out last: one row, or none for 0
-	Text    string            // the type that CAST makes a text of
-	Octets  bool              // values have types of their own: []byte is no text, and equals none
-	Values  string            // what stands before a row of pairs behind "in": "values " or nothing
-	Explain string            // what stands before a query to have its plan
-	Class   func(error) error // gives an error of the database its class
+	Last string // the query for the number that the log gave out last: one row, or none for 0
+	// Triggers is an expression of three parameters: schema ("" = the one that is used), table and list. See triggers.
+	Triggers string
+	Text     string            // the type that CAST makes a text of
+	Octets   bool              // values have types of their own: []byte is no text, and equals none
+	Values   string            // what stands before a row of pairs behind "in": "values " or nothing
+	Explain  string            // what stands before a query to have its plan
+	Class    func(error) error // gives an error of the database its class
 }
 
 // NewReader makes a reader of options that were checked.
@@ -139,16 +142,22 @@ func (r *Reader) mark(ctx context.Context, conn *sql.Conn) (mirror.Mark, error) 
 	return "", nil
 }
 
-// Idle reports whether the log has nothing new after a mark, by one query outside of a transaction.
+// Idle reports whether the log has nothing new after a mark, by one query, which may be outside of a transaction. The error is an
+// *mirror.Unlogged if triggers are missing.
 func (r *Reader) Idle(ctx context.Context, conn *sql.Conn, since mirror.Mark) (bool, error) {
 	if r.options.Changes != Log {
 		return false, nil
 	}
 	var last, at sql.NullString
+	var now triggers
 	number, was, _ := strings.Cut(string(since), " ")
-	text := fmt.Sprintf("select cast((%s) as %s), cast((select at from blockd_log where rev = ?) as %[2]s)", r.dialect.Last, r.dialect.Text)
-	if err := conn.QueryRowContext(ctx, text, number).Scan(&last, &at); err != nil {
+	armed, args := r.triggers()
+	text := fmt.Sprintf("select cast((%s) as %s), cast((select at from blockd_log where rev = ?) as %[2]s), %[3]s", r.dialect.Last, r.dialect.Text, armed)
+	if err := conn.QueryRowContext(ctx, text, append([]any{number}, args...)...).Scan(&last, &at, &now); err != nil {
 		return false, r.ofLog(r.dialect.Class(err))
+	}
+	if err := now.judge(r.armed, &r.options); err != nil {
+		return false, err
 	}
 	return last.String == number && at.Valid && at.String == was, nil
 }

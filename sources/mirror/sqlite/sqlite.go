@@ -49,14 +49,21 @@ func Open(o Options) (*Source, error) {
 	// of a second list of the same file may end early.
 	_, _ = driver.OFDLocking(true)
 	return &Source{path: path, options: o, reader: query.NewReader(o, query.Dialect{
-		Last:    "select seq from sqlite_sequence where name = 'blockd_log'",
-		Text:    "text",
-		Octets:  true,
-		Values:  "values ",
-		Explain: "explain query plan ",
-		Class:   class,
+		Last:     "select seq from sqlite_sequence where name = 'blockd_log'",
+		Triggers: triggers,
+		Text:     "text",
+		Octets:   true,
+		Values:   "values ",
+		Explain:  "explain query plan ",
+		Class:    class,
 	})}, nil
 }
+
+// triggers is that of the dialect: the beginning of each trigger, up to its table. A schema is not asked for, a file has one.
+const triggers = `(select case when exists (select 1 from sqlite_master where type = 'table' and ?1 in ('', 'main') and lower(name) = lower(?2)) then
+	coalesce((select group_concat(lower(substr(flat, 1, instr(lower(flat), ' on ')))) from
+		(select replace(replace(replace(sql, char(10), ' '), char(13), ' '), char(9), ' ') as flat from sqlite_master
+		where type = 'trigger' and lower(tbl_name) = lower(?2) and instr(sql, 'blockd_log') > 0 and instr(sql, ?3) > 0)), '') end)`
 
 // Close ends the use of the source.
 func (s *Source) Close() error { return nil }
@@ -71,7 +78,8 @@ func (s *Source) Fingerprint(ctx context.Context) (print string, err error) {
 			return class(err)
 		}
 		print = fmt.Sprintf("sqlite %s inode %s application %d schema %d query %s", s.path, s.seen.inode(), id, schema, s.reader.Identity())
-		return nil
+		_, err = s.reader.Triggers(ctx, conn) // of which the number of the schema tells, too
+		return err
 	})
 	return print, err
 }
@@ -104,8 +112,11 @@ func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirr
 		}
 		return since, nil
 	}
-	err = s.read(ctx, func(conn *sql.Conn) (err error) {
-		mark, err = s.reader.Changes(ctx, conn, since, yield)
+	err = s.read(ctx, func(conn *sql.Conn) error {
+		idle, err := s.reader.Idle(ctx, conn, since)
+		if mark = since; err == nil && !idle {
+			mark, err = s.reader.Changes(ctx, conn, since, yield)
+		}
 		return err
 	})
 	return mark, err

@@ -1,0 +1,73 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"blockd/sources/mirror"
+	"blockd/sources/mirror/query"
+)
+
+// triggers is what the server says of the triggers that fill the log.
+type triggers struct {
+	// state tells these tables, with their files and their triggers, from any others: a table that was loaded aside and renamed, a partition
+	// that was attached, a trigger that was off for a while, a column that was rewritten has another one. "" = the query reads no table that
+	// could have triggers.
+	state string
+	lacks string // the tables that lack a trigger, and which; "" = none does
+}
+
+// triggersSQL gives them, of the table that %[1]s names as the query does, and the list %[2]s. Partitions and children count as the table
+// does: a statement about one of them fires its own triggers alone. A trigger counts if it fires always: those that fire "at the origin" miss
+// what replication and session_replication_role = replica write. It may have any name, if its function names the log and the list.
+const triggersSQL = `(with recursive tables(id) as (
+		select to_regclass(nullif(%[1]s::text, ''))::oid
+		union select inhrelid from pg_inherits join tables on inhparent = id),
+	found as (
+		select c.oid as id, pg_relation_filenode(c.oid) as file,
+			coalesce(string_agg(t.oid::text || ' ' || t.xmin::text, ' ' order by t.oid), '') as those,
+			concat_ws(', ', case when bool_or(t.tgtype & 4 <> 0) then null else 'insert' end,
+				case when bool_or(t.tgtype & 16 <> 0) then null else 'update' end,
+				case when bool_or(t.tgtype & 8 <> 0) then null else 'delete' end,
+				case when bool_or(t.tgtype & 32 <> 0) then null else 'truncate' end) as lacks
+		from tables join pg_class c on c.oid = id and c.relkind in ('r', 'p', 'f')
+		left join (pg_trigger t join pg_proc p on p.oid = t.tgfoid) on t.tgrelid = c.oid and not t.tgisinternal and t.tgenabled = 'A'
+			and strpos(p.prosrc, 'blockd_log') > 0 and (strpos(p.prosrc, %[2]s::text) > 0 or strpos(encode(t.tgargs, 'escape'), %[2]s::text) > 0)
+		group by c.oid)
+	select coalesce(hashtextextended(string_agg(concat_ws(' ', id, file, those), ',' order by id), 0)::text, '') as state,
+		coalesce(left(string_agg(id::regclass || ' (' || lacks || ')', ', ' order by id) filter (where lacks <> ''), 200), '') as lacks
+	from found)`
+
+// triggers asks for them.
+func (s *Source) triggers(ctx context.Context) (now triggers, err error) {
+	if s.options.Changes != query.Log {
+		return now, nil
+	}
+	sql := "select state, lacks from " + fmt.Sprintf(triggersSQL, "$1", "$2") + " as t"
+	_, err = rows(ctx, s.conn, sql, []string{logTable(&s.options), s.options.List}, 2, func(v []string) error {
+		now = triggers{v[0], v[1]}
+		return nil
+	})
+	return now, err
+}
+
+// judge says what a poll makes of the triggers that it has found. read is the state of the last Fingerprint; "" = none was asked for.
+func (now triggers) judge(read string, o *Options) error {
+	switch {
+	case now.lacks != "":
+		return &mirror.Unlogged{Why: fmt.Sprintf("no trigger logs each change of %s; hint: blockd source ddl %s prints what is missing", now.lacks, o.List)}
+	case read != "" && now.state != read:
+		return fmt.Errorf("%w: its table or triggers are others than were read", mirror.ErrTooOld)
+	}
+	return nil
+}
+
+// logTable is the table whose triggers fill the log; "" if the query reads none by its name, so that only whoever has made the triggers
+// knows where they belong.
+func logTable(o *Options) string {
+	f, err := query.FormOf(o.Query)
+	if err != nil {
+		return ""
+	}
+	return f.Table
+}

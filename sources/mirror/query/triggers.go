@@ -1,0 +1,61 @@
+package query
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"blockd/sources/mirror"
+)
+
+// triggers is what a database says of the triggers that fill the log: a part "… EVENT …" for each, behind it "… cascade KEY …" for each foreign
+// key by which rows go without one. It is not valid of what is no table.
+type triggers struct{ sql.NullString }
+
+// judge says what a poll makes of them. read is what the last Triggers has given; "" = it was not asked.
+func (now triggers) judge(read string, o *Options) error {
+	if !now.Valid {
+		return nil
+	}
+	var lacks []string
+	for _, event := range []string{"insert", "update", "delete"} {
+		if !strings.Contains(now.String, " "+event+" ") {
+			lacks = append(lacks, event)
+		}
+	}
+	f, _ := FormOf(o.Query)
+	if len(lacks) > 0 {
+		return &mirror.Unlogged{Why: fmt.Sprintf("no trigger logs each change of %s (%s); hint: blockd source ddl %s prints what is missing", f.Table, strings.Join(lacks, ", "), o.List)}
+	}
+	if _, key, cascades := strings.Cut(now.String, " cascade "); cascades {
+		key, _, _ = strings.Cut(key, " ")
+		return &mirror.Unlogged{Why: fmt.Sprintf("the foreign key %s deletes rows of %s, and this database fires no trigger then; hint: a key without on delete cascade, or changes = \"none\" for list %s", key, f.Table, o.List)}
+	}
+	if read != "" && read != now.String {
+		return fmt.Errorf("%w: its triggers are others than were read", mirror.ErrTooOld)
+	}
+	return nil
+}
+
+// Triggers tells the triggers that fill the log from any others, for a fingerprint; "" if they are not known.
+func (r *Reader) Triggers(ctx context.Context, conn *sql.Conn) (string, error) {
+	text, args := r.triggers()
+	var now triggers
+	err := r.classed(conn.QueryRowContext(ctx, "select "+text, args...).Scan(&now))
+	r.armed = now.String
+	return now.String, err
+}
+
+// triggers is an expression that gives triggers, and its parameters.
+func (r *Reader) triggers() (text string, args []any) {
+	f, err := FormOf(r.options.Query)
+	if err != nil || r.options.Changes != Log { // whoever has made the triggers of another query knows where they belong
+		return "null", nil
+	}
+	schema := ""
+	if n := len(f.Path); n > 1 {
+		schema = f.Path[n-2]
+	}
+	return r.dialect.Triggers, []any{schema, f.Path[len(f.Path)-1], r.options.List}
+}
