@@ -134,11 +134,12 @@ func testSource(ctx context.Context, w io.Writer, c config.Config, l config.List
 	}
 	ctx, cancel = context.WithTimeout(ctx, readingLimit)
 	defer cancel()
+	var unlogged *mirror.Unlogged
 	if planner, ok := source.(interface {
 		Plan(context.Context) (string, error)
 	}); ok {
 		plan, err := planner.Plan(ctx)
-		if err != nil {
+		if err != nil && !errors.As(err, &unlogged) {
 			return sourceError(l, err)
 		}
 		fmt.Fprintln(w, p.Faint("plan"))
@@ -155,6 +156,8 @@ func testSource(ctx context.Context, w io.Writer, c config.Config, l config.List
 		return err
 	case good == 0:
 		return fmt.Errorf("list %q: none of these rows is an entry", l.Name)
+	case unlogged != nil:
+		return sourceError(l, unlogged)
 	}
 	return nil
 }

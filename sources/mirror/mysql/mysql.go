@@ -169,7 +169,7 @@ func (s *Source) Wait(ctx context.Context) error {
 func (s *Source) Plan(ctx context.Context) (plan string, err error) {
 	err = s.read(ctx, func(conn *sql.Conn) (err error) {
 		plan, err = s.reader.Plan(ctx, conn)
-		return err
+		return s.unlogged(err)
 	})
 	return plan, err
 }

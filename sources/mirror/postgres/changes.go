@@ -111,9 +111,9 @@ func (s *Source) logged(ctx context.Context, since position, yield func(mirror.C
 	at := []string{s.options.List, since.snapshot, since.rev}
 	idle := `select exists (select ` + unseen + `), $3::bigint = 0
 		or exists (select from blockd_log where list = $1::text and rev = $3::bigint and ` + witnessTime + ` = $4::bigint), state, lacks
-		from ` + fmt.Sprintf(triggersSQL, "$5", "$1") + ` as t`
+		from ` + fmt.Sprintf(triggersSQL, "$5", "$6") + ` as t`
 	fresh, reaches, now := false, false, triggers{}
-	_, err := rows(ctx, s.conn, idle, append(at, since.at, logTable(&s.options)), 4, func(v []string) error {
+	_, err := rows(ctx, s.conn, idle, append(at, since.at, logTable(&s.options), inText(s.options.List)), 4, func(v []string) error {
 		fresh, reaches, now = v[0] == "t", v[1] == "t", triggers{v[2], v[3]}
 		return nil
 	})

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -8,7 +9,7 @@ import (
 	"blockd/sources/mirror/query"
 )
 
-// Plan says how the source will be read, in a few lines for people.
+// Plan says how the source will be read, in a few lines for people. With an *mirror.Unlogged it says so, too.
 func (s *Source) Plan(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollLimit)
 	defer cancel()
@@ -42,8 +43,11 @@ func (s *Source) plan(ctx context.Context) (string, error) {
 	default:
 		b.WriteString("changes: none are told of; everything is read each time\n")
 	}
-	if s.options.Notify != "" {
+	if err == nil && s.options.Notify != "" {
 		fmt.Fprintf(&b, "hints: NOTIFY on the channel %s\n", s.options.Notify)
+	}
+	if now, asked := s.triggers(ctx); err == nil {
+		err = cmp.Or(asked, now.judge("", &s.options))
 	}
 	return b.String(), err
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/query"
@@ -44,11 +45,16 @@ func (s *Source) triggers(ctx context.Context) (now triggers, err error) {
 		return now, nil
 	}
 	sql := "select state, lacks from " + fmt.Sprintf(triggersSQL, "$1", "$2") + " as t"
-	_, err = rows(ctx, s.conn, sql, []string{logTable(&s.options), s.options.List}, 2, func(v []string) error {
+	_, err = rows(ctx, s.conn, sql, []string{logTable(&s.options), inText(s.options.List)}, 2, func(v []string) error {
 		now = triggers{v[0], v[1]}
 		return nil
 	})
 	return now, err
+}
+
+// inText is a text as it stands between the quotes of literal.
+func inText(text string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(literal(text), " E"), "'"), "'")
 }
 
 // judge says what a poll makes of the triggers that it has found. read is the state of the last Fingerprint; "" = none was asked for.

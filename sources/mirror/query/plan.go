@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Plan says for people how the list is read, with the plans that the database makes.
+// Plan says for people how the list is read, with the plans that the database makes. With an *mirror.Unlogged it says so, too.
 func (r *Reader) Plan(ctx context.Context, conn *sql.Conn) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "everything: %s\n", oneLine(r.text))
@@ -46,7 +46,8 @@ func (r *Reader) Plan(ctx context.Context, conn *sql.Conn) (string, error) {
 	if err := r.explain(ctx, conn, &b, r.among(key+", "+key)); err != nil {
 		return "", err
 	}
-	return b.String(), nil
+	_, err = r.Idle(ctx, conn, mark)
+	return b.String(), err
 }
 
 // explain appends the database's plan of a query, a step a line.

@@ -47,7 +47,7 @@ func (r *Reader) Triggers(ctx context.Context, conn *sql.Conn) (string, error) {
 	return now.String, err
 }
 
-// triggers is an expression that gives triggers, and its parameters.
+// triggers is an expression that gives triggers, and its parameters. The list stands as in a text of SQL.
 func (r *Reader) triggers() (text string, args []any) {
 	f, err := FormOf(r.options.Query)
 	if err != nil || r.options.Changes != Log { // whoever has made the triggers of another query knows where they belong
@@ -57,5 +57,5 @@ func (r *Reader) triggers() (text string, args []any) {
 	if n := len(f.Path); n > 1 {
 		schema = f.Path[n-2]
 	}
-	return r.dialect.Triggers, []any{schema, f.Path[len(f.Path)-1], r.options.List}
+	return r.dialect.Triggers, []any{schema, f.Path[len(f.Path)-1], strings.ReplaceAll(r.options.List, "'", "''")}
 }

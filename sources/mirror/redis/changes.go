@@ -31,6 +31,7 @@ type mark struct {
 	id   string // of the change that was read last
 	rev  int64  // how many changes there were up to it
 	seen string // a later one whose effect may have been read: it must come, or a failover has lost it
+	size int64  // how many entries there were
 }
 
 // marks are those of all shards.
@@ -40,14 +41,14 @@ type marks []mark
 func (all marks) mark() mirror.Mark {
 	var text []string
 	for _, m := range all {
-		text = append(text, fmt.Sprintf("%s %d %s", m.id, m.rev, m.seen))
+		text = append(text, fmt.Sprintf("%s %d %s %d", m.id, m.rev, m.seen, m.size))
 	}
 	return mirror.Mark(strings.Join(text, ","))
 }
 
 var idForm = regexp.MustCompile(`^[0-9]+-[0-9]+$`)
 
-var markForm = regexp.MustCompile(`^([0-9]+-[0-9]+) ([0-9]+) ([0-9]+-[0-9]+)$`)
+var markForm = regexp.MustCompile(`^([0-9]+-[0-9]+) ([0-9]+) ([0-9]+-[0-9]+) ([0-9]+)$`)
 
 // readMarks reads them; false if they are none for so many shards.
 func readMarks(text mirror.Mark, shards int) (all marks, ok bool) {
@@ -57,10 +58,11 @@ func readMarks(text mirror.Mark, shards int) (all marks, ok bool) {
 			return nil, false
 		}
 		rev, err := strconv.ParseInt(is[2], 10, 64)
-		if err != nil {
+		size, err2 := strconv.ParseInt(is[4], 10, 64)
+		if err != nil || err2 != nil {
 			return nil, false
 		}
-		all = append(all, mark{is[1], rev, is[3]})
+		all = append(all, mark{is[1], rev, is[3], size})
 	}
 	return all, len(all) == shards
 }
@@ -96,8 +98,11 @@ func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirr
 // follow reads the changes of a shard up to the end of its log.
 //
 // That the log still has the change that was read last shows that it was neither cut before that, nor lost its end to a
-// failover and went on. That rev has counted as many changes as were read shows that none was removed between.
+// failover and went on. That rev has counted as many changes as were read shows that none was removed between. A mark from
+// before the log shows none of that: then the log must tell of each entry that there is. Whoever writes into the hash past the script is found by
+// the number of its entries, unless he replaces as many as he adds.
 func (s *Source) follow(ctx context.Context, client goredis.UniversalClient, k keys, m *mark, yield func(mirror.Change) error) error {
+	began := *m
 	for rev := m.rev; ; {
 		p, err := s.page(ctx, client, k, m)
 		switch {
@@ -110,21 +115,29 @@ func (s *Source) follow(ctx context.Context, client goredis.UniversalClient, k k
 			m.seen = noID
 		}
 		m.id, rev = p.id, rev+p.read
+		there := int64(0) // of the entries that were told of
 		for i, entry := range p.entries {
 			if err := yield(mirror.Change{Entry: entry, Rows: p.rows[i]}); err != nil {
 				return err
 			}
+			there += int64(len(p.rows[i]))
 		}
-		if p.more {
+		if p.more && began.id != noID {
 			continue
 		}
-		switch {
+		switch told := rev - began.rev; {
+		case began.id == noID && (p.more || p.read > 0 && p.size != there):
+			return tooOld("%s has begun, with other entries than it tells of", k.log)
+		case began.id == noID && p.read == 0 && p.size > 0:
+			return &mirror.Unlogged{Why: fmt.Sprintf("%s has entries, and %s is not there to tell of others; hint: let the script that blockd source lua prints write them, or take changes = \"none\"", k.entries, k.log)}
 		case p.rev != rev:
 			return tooOld("%s is %d and not %d: changes were lost, or not counted", k.rev, p.rev, rev)
+		case max(p.size-began.size, began.size-p.size) > told:
+			return tooOld("%s has %d entries where it had %d, and %d changes were told: it was written past the script", k.entries, p.size, began.size, told)
 		case m.seen != noID:
 			return tooOld("%s has not got the change %s any more: it was lost in a failover", k.log, m.seen)
 		}
-		m.rev, m.seen = rev, m.id
+		m.rev, m.seen, m.size = rev, m.id, p.size
 		return ctx.Err()
 	}
 }
@@ -137,6 +150,7 @@ type page struct {
 	more    bool
 	met     bool
 	rev     int64
+	size    int64 // entries of the hash
 	entries []string
 	rows    [][]mirror.Row
 }
@@ -165,7 +179,7 @@ func readPage(reply []any) (*page, error) {
 	if len(reply) == 1 && reply[0] == "gone" {
 		return &page{gone: true}, nil
 	}
-	if len(reply) != 6 {
+	if len(reply) != 7 {
 		return nil, errShape
 	}
 	p := &page{}
@@ -174,11 +188,12 @@ func readPage(reply []any) (*page, error) {
 	more, ok3 := reply[2].(int64)
 	met, ok4 := reply[3].(int64)
 	rev, ok5 := reply[4].(string)
-	found, ok6 := reply[5].([]any)
-	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || read < 0 || len(found)%2 != 0 || !idForm.MatchString(id) {
+	size, ok6 := reply[5].(int64)
+	found, ok7 := reply[6].([]any)
+	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || read < 0 || len(found)%2 != 0 || !idForm.MatchString(id) {
 		return nil, errShape
 	}
-	p.read, p.id, p.more, p.met = read, id, more == 1, met == 1
+	p.read, p.id, p.more, p.met, p.size = read, id, more == 1, met == 1, size
 	var err error
 	if p.rev, err = strconv.ParseInt(rev, 10, 64); err != nil || p.more && read == 0 {
 		return nil, errShape

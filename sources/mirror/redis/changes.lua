@@ -1,6 +1,6 @@
 -- KEYS: entries, log, rev. ARGV: the id of the change that was read last, how many to read, an id to look for, octets.
--- Returns "gone", or: how many were read, the id of the last, 1 if there are more, 1 if the id was met, rev, and for each entry
--- itself and its value.
+-- Returns "gone", or: how many were read, the id of the last, 1 if there are more, 1 if the id was met, rev, how many entries there
+-- are, and for each entry that was told of itself and its value.
 local id, count = ARGV[1], tonumber(ARGV[2])
 local log = redis.call('XRANGE', KEYS[2], id, '+', 'COUNT', count + 2)
 if id ~= '0-0' then
@@ -24,4 +24,4 @@ for _, change in ipairs(log) do
     octets = octets + #entry + (value and #value or 0)
   end
 end
-return {n, id, n < #log and 1 or 0, met, redis.call('GET', KEYS[3]) or '0', found}
+return {n, id, n < #log and 1 or 0, met, redis.call('GET', KEYS[3]) or '0', redis.call('HLEN', KEYS[1]), found}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/redisserver"
+	"blockd/lists"
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/mirrortest"
 )
@@ -159,7 +161,7 @@ func TestReadAndFollow(t *testing.T) {
 			t.Error("what is there already is a change")
 		}
 		if shards == 16 {
-			mirrortest.WantTooOld(t, "the mark of another number of shards", s, "1-1 1 1-1")
+			mirrortest.WantTooOld(t, "the mark of another number of shards", s, "1-1 1 1-1 0")
 		}
 		plan := testkit.Value(s.Plan(t.Context()))(t)
 		testkit.Has(t, plan, "HSCAN", "XREAD")
@@ -171,6 +173,7 @@ func TestPages(t *testing.T) {
 	r, c := server(t)
 	o := Options{DSN: r.URL(), List: "pages"}
 	s, w, x := open(t, o), newWriter(t, c, o), table{}
+	w.do("put", "0.example", "")
 	mark := x.read(t, s)
 	long := strings.Repeat("x", answerLimit/3)
 	for i := range 2*changesCount + 3 {
@@ -239,6 +242,76 @@ func TestTooOld(t *testing.T) {
 				t.Errorf("%v", x)
 			}
 		})
+	}
+}
+
+// TestPastTheScript: who writes into the hash without the script, as HSET and a refill after FLUSHALL do, is not overlooked.
+func TestPastTheScript(t *testing.T) {
+	testkit.Peer(t, "redis-server")
+	r := redisserver.Start(t)
+	c := client(t, r.Address)
+	ctx := t.Context()
+	hset := func(entries ...string) func(k keys, w *writer) {
+		return func(k keys, w *writer) {
+			for _, e := range entries {
+				testkit.Must(t, c.HSet(ctx, k.entries, e, "").Err())
+			}
+		}
+	}
+	put := func(entries ...string) func(k keys, w *writer) {
+		return func(_ keys, w *writer) {
+			for _, e := range entries {
+				w.do("put", e, "")
+			}
+		}
+	}
+	flush := func(keys, *writer) { testkit.Must(t, c.FlushAll(ctx).Err()) }
+	for name, tt := range map[string]struct {
+		before, after []func(k keys, w *writer)
+		unlogged      bool
+	}{
+		"into nothing":                          {nil, []func(keys, *writer){hset("a.example", "b.example")}, true},
+		"into nothing, then the script":         {nil, []func(keys, *writer){hset("a.example"), put("b.example", "b2.example")}, false},
+		"the script, then more":                 {nil, []func(keys, *writer){put("b.example", "b2.example"), hset("a.example")}, false},
+		"what the script has put is replaced":   {nil, []func(keys, *writer){put("b.example", "b2.example"), hset("a.example"), func(k keys, w *writer) { w.do("del", "b.example") }}, false},
+		"beside a log":                          {[]func(keys, *writer){put("b.example")}, []func(keys, *writer){hset("a.example")}, false},
+		"beside a log that goes on":             {[]func(keys, *writer){put("b.example")}, []func(keys, *writer){hset("a.example", "c.example"), put("d.example")}, false},
+		"taken out by hand":                     {[]func(keys, *writer){put("b.example")}, []func(keys, *writer){func(k keys, _ *writer) { c.HDel(ctx, k.entries, "b.example") }}, false},
+		"filled before, and more":               {[]func(keys, *writer){hset("b.example")}, []func(keys, *writer){hset("a.example")}, true},
+		"emptied and filled by hand":            {[]func(keys, *writer){put("b.example")}, []func(keys, *writer){flush, hset("a.example")}, true},
+		"emptied and filled by the script":      {[]func(keys, *writer){put("b.example")}, []func(keys, *writer){flush, put("a.example")}, false},
+		"empty, emptied and filled by hand":     {nil, []func(keys, *writer){flush, hset("a.example")}, true},
+		"filled by hand, then by the script":    {[]func(keys, *writer){hset("b.example")}, []func(keys, *writer){put("a.example")}, false},
+		"the same number, by hand, log emptied": {[]func(keys, *writer){put("b.example")}, []func(keys, *writer){func(k keys, _ *writer) { c.Del(ctx, k.entries, k.log, k.rev) }, hset("a.example")}, true},
+	} {
+		flush(keys{}, nil)
+		o := Options{DSN: r.URL(), List: "past"}
+		w := newWriter(t, c, o)
+		k := keysOf(o)[0]
+		for _, do := range tt.before {
+			do(k, w)
+		}
+		copied := mirrortest.NewCopy(t, open(t, o), lists.Settings{})
+		copied.Read(t)
+		if _, err := copied.Mirror.Follow(ctx, copied.Source); err != nil && !errors.Is(err, mirror.ErrTooOld) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, do := range tt.after {
+			do(k, w)
+		}
+		copied.Update(t)
+		_, err := copied.Mirror.Follow(ctx, copied.Source)
+		if unlogged, is := errors.AsType[*mirror.Unlogged](err); is != tt.unlogged || is && !strings.Contains(unlogged.Why, "blockd source lua") || !is && err != nil {
+			t.Errorf("%s: %v, want an error of the log: %v", name, err, tt.unlogged)
+		}
+		all := table{}
+		all.read(t, open(t, o))
+		var want []string
+		for entry := range all {
+			want = append(want, entry+" b")
+		}
+		slices.Sort(want)
+		copied.Want(t, name, want...)
 	}
 }
 

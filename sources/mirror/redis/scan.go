@@ -106,10 +106,6 @@ func (s *Source) readShard(ctx context.Context, client goredis.UniversalClient, 
 	if err != nil {
 		return mark{}, err
 	}
-	if s.log && before.size > 0 && !before.there {
-		return mark{}, &mirror.Error{Class: mirror.ClassSchema, Err: fmt.Errorf(
-			"%s has entries, and %s is not there: let the script that `blockd source lua` prints write them, or take changes = \"none\"", k.entries, k.log)}
-	}
 	rows, err := scan(ctx, 2, func(cursor uint64, count int64) *goredis.ScanCmd {
 		return conn.HScan(ctx, k.entries, cursor, "", count)
 	}, func(texts []string) error { return yield(valueRow(texts[0], texts[1])) })
@@ -128,7 +124,7 @@ func (s *Source) readShard(ctx context.Context, client goredis.UniversalClient, 
 	if changes := after.rev - before.rev; !after.known || changes < 0 || rows+changes < before.size {
 		return mark{}, truncated(k.entries)
 	}
-	return mark{id: before.id, rev: before.rev, seen: after.id}, nil
+	return mark{id: before.id, rev: before.rev, seen: after.id, size: before.size}, nil
 }
 
 // whole refuses half a read of a key without a log.

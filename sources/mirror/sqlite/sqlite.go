@@ -60,10 +60,11 @@ func Open(o Options) (*Source, error) {
 }
 
 // triggers is that of the dialect: the beginning of each trigger, up to its table. A schema is not asked for, a file has one.
-const triggers = `(select case when exists (select 1 from sqlite_master where type = 'table' and ?1 in ('', 'main') and lower(name) = lower(?2)) then
+const triggers = `(select case when exists (select 1 from sqlite_master where type = 'table' and place in ('', 'main') and lower(name) = lower(named)) then
 	coalesce((select group_concat(lower(substr(flat, 1, instr(lower(flat), ' on ')))) from
 		(select replace(replace(replace(sql, char(10), ' '), char(13), ' '), char(9), ' ') as flat from sqlite_master
-		where type = 'trigger' and lower(tbl_name) = lower(?2) and instr(sql, 'blockd_log') > 0 and instr(sql, ?3) > 0)), '') end)`
+		where type = 'trigger' and lower(tbl_name) = lower(named) and instr(sql, 'blockd_log') > 0 and instr(sql, listed) > 0)), '') end
+	from (select ? as place, ? as named, ? as listed))`
 
 // Close ends the use of the source.
 func (s *Source) Close() error { return nil }

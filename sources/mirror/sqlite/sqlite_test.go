@@ -99,6 +99,28 @@ func TestLog(t *testing.T) {
 	mirrortest.Log(t, d.bare(t, Options{Changes: "log"}), func() mirror.Source { return d.source(t, Options{Changes: "log"}) }, func(sql string) { d.do(t, sql) })
 }
 
+// TestUnlogged changes a table in ways that no trigger tells of, or none that was there at first.
+func TestUnlogged(t *testing.T) {
+	const aside = "create table loaded (id integer primary key, address text, action text, expires datetime, why text); insert into loaded (address, action) values ('b.example', 'block'); "
+	const add = "insert into senders (address, action) values ('b.example', 'block')"
+	ab, b := []string{"a.example b", "b.example b"}, []string{"b.example b"}
+	for _, u := range []mirrortest.Unseen{
+		{What: "a plain change", Changes: []string{add}, Want: ab},
+		{What: "loaded aside, and the former one dropped", Changes: []string{aside + "drop table senders; alter table loaded rename to senders"}, Want: b, Unlogged: true},
+		{What: "the former one kept, with the triggers", Changes: []string{aside + "alter table senders rename to former; alter table loaded rename to senders"}, Want: b, Unlogged: true},
+		{What: "a trigger dropped", Changes: []string{"drop trigger blockd_abuse_desk_insert; " + add}, Want: ab, Unlogged: true},
+		{What: "a trigger of another list", Changes: []string{"drop trigger blockd_abuse_desk_insert; create trigger x after insert on senders begin insert into blockd_log (list, entry, gone) values ('other', 'x', 0); end; " + add}, Want: ab, Unlogged: true},
+		{What: "a trigger by hand", Changes: []string{"drop trigger blockd_abuse_desk_insert; create trigger \"x\"\nAFTER\tINSERT\nON senders begin insert into blockd_log (list, entry, gone) values ('abuse-desk', new.address, 0); end; " + add}, Want: ab},
+	} {
+		d := newDatabase(t, "wal")
+		s := d.source(t, Options{Changes: "log"})
+		d.do(t, "insert into senders (address, action) values ('a.example', 'block')")
+		u.Seen(t, s, func(sql string) { d.do(t, sql) }, func() {
+			d.do(t, "drop trigger if exists blockd_abuse_desk_insert; drop trigger if exists blockd_abuse_desk_update; drop trigger if exists blockd_abuse_desk_delete;"+testkit.Value(s.DDL())(t))
+		})
+	}
+}
+
 // TestOctets: a column holds any octets, and a blob is a text.
 func TestOctets(t *testing.T) {
 	d := newDatabase(t, "wal")

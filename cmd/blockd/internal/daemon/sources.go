@@ -107,7 +107,11 @@ func (d *daemon) listSources(status reload.Status) map[string]httpapi.ListSource
 func (d *daemon) sourceProblems() (all []bell.Problem) {
 	for _, l := range d.config.Lists {
 		if s, has := d.sourceStatus(l.Name); has && s.Error != "" {
-			all = append(all, bell.Problem{Name: bell.Source, List: l.Name, Text: fmt.Sprintf("list %s: its source is %s: %s: %s", l.Name, s.State, s.Class, s.Error)})
+			state := string(s.State)
+			if s.State == mirror.OK {
+				state = "read, but not followed"
+			}
+			all = append(all, bell.Problem{Name: bell.Source, List: l.Name, Text: fmt.Sprintf("list %s: its source is %s: %s: %s", l.Name, state, s.Class, s.Error)})
 		}
 	}
 	fetched := d.fetcher.Problems()

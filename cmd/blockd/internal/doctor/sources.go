@@ -46,7 +46,10 @@ func (d *doctor) checkSource(ctx context.Context, r *report, l config.List) {
 	}); ok && err == nil {
 		_, err = planner.Plan(ctx)
 	}
-	if err != nil {
+	if unlogged, is := errors.AsType[*mirror.Unlogged](err); is {
+		why, hint, _ := strings.Cut(unlogged.Why, "; hint: ")
+		r.warning(hint, "list %s: its %s is read whole each time: %s", l.Name, l.Source.Kind, why)
+	} else if err != nil {
 		hint := mirror.Hint(err)
 		if hint == "" {
 			hint = "blockd source test " + l.Name + " shows more"
