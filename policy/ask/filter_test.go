@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -173,6 +174,7 @@ type origin struct {
 	fault   error
 	reads   int
 	hint    chan struct{}
+	blind   error // of Changes; nil = they are told
 }
 
 func (o *origin) Close() error                                { return nil }
@@ -199,6 +201,9 @@ func (o *origin) All(_ context.Context, yield func(mirror.Row) error) (mirror.Ma
 func (o *origin) Changes(_ context.Context, since mirror.Mark, yield func(mirror.Change) error) (mirror.Mark, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.blind != nil {
+		return "", o.blind
+	}
 	n, err := strconv.Atoi(string(since))
 	if err != nil || n > len(o.log) {
 		return "", mirror.ErrTooOld
@@ -290,6 +295,25 @@ func TestTheFilterFollowsItsStore(t *testing.T) {
 	testkit.Must(t, os.WriteFile(path, []byte("no filter"), 0o600))
 	s, _ = keeping(t, o, path)
 	testkit.Eventually(t, "a filter in place of a damaged one", func() bool { return s.has(t, "while@b.example") })
+}
+
+// TestUnloggedStoreIsReadWhole: a store that does not tell what has come is read whole, so that its new entries are
+// asked for, and is not ok.
+func TestUnloggedStoreIsReadWhole(t *testing.T) {
+	o := &origin{hint: make(chan struct{}, 100), blind: &mirror.Unlogged{Why: "{blockd:a}:log is not there; hint: blockd source lua a"}}
+	s, _ := keeping(t, o, filepath.Join(t.TempDir(), "list.bdf"))
+	testkit.Eventually(t, "a filter", s.Loaded)
+	o.change("new@b.example", true)
+	testkit.Eventually(t, "an entry that no change has told of", func() bool { return s.has(t, "new@b.example") })
+	testkit.Eventually(t, "what the state says", func() bool {
+		now := s.Status()
+		return now.State == mirror.OK && now.Class == mirror.ClassUnlogged && strings.Contains(now.Error, "hint: blockd source lua a")
+	})
+	o.mu.Lock()
+	o.blind = nil
+	o.mu.Unlock()
+	o.change("later@b.example", true)
+	testkit.Eventually(t, "it follows again", func() bool { return s.has(t, "later@b.example") && s.Status().Error == "" })
 }
 
 func TestAWornFilterIsBuiltAnew(t *testing.T) {

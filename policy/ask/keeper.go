@@ -54,8 +54,8 @@ type keeper struct {
 	saved  time.Time
 	dirty  bool
 	told   time.Time
-	took   time.Duration    // of the last build
-	stamp  fs.FileInfo // of the file that is Given, as it was read
+	took   time.Duration // of the last build
+	stamp  fs.FileInfo   // of the file that is Given, as it was read
 
 	unlogged *mirror.Unlogged // why the store is read whole each time; nil = it is not
 }
@@ -207,8 +207,8 @@ func (k *keeper) follow(ctx context.Context) error {
 	return nil
 }
 
-// Covers reports whether the list's filter has an entry of the store, so that it is asked for; ok is false if that cannot be told: for
-// what is no entry, and without a filter.
+// Covers reports whether the list's filter has an entry of the store, so that it is asked for; ok is false if that
+// cannot be told: for what is no entry, and without a filter.
 func (s *Set) Covers(entry string) (covered, ok bool) {
 	key, ok := s.keyOf(entry)
 	if !ok {

@@ -17,8 +17,8 @@ var columns = []string{"entry", "action", "expires", "reason", "id", "owner"}
 // Columns is where the columns of a query's result are, in the order of the names above; -1 = it has none.
 type Columns [6]int
 
-// NewColumns finds the columns of a query's result by their names. The error is of ClassSchema: a column that is missing, unknown or
-// there twice.
+// NewColumns finds the columns of a query's result by their names. The error is of ClassSchema: a column that is
+// missing, unknown or there twice.
 func NewColumns(names []string) (Columns, error) {
 	c := Columns{-1, -1, -1, -1, -1, -1}
 	for at, name := range names {
@@ -49,7 +49,7 @@ func (c Columns) Row(values []string) Row {
 		return values[c[i]]
 	}
 	row := Row{Entry: value(0), Action: value(1), Reason: value(3), ID: value(4), Owner: value(5)}
-	if text := value(2); text != "" {
+	if text := strings.Trim(value(2), around); text != "" {
 		row.Expires = expires(text)
 	}
 	return row
@@ -80,8 +80,8 @@ func expires(text string) int64 {
 	return noTime
 }
 
-// Say gives a row as blockd understands it, for people: the line of the format entries, or why there is none. With a Guard in the settings
-// that also says what the gate would.
+// Say gives a row as blockd understands it, for people: the line of the format entries, or why there is none. With a
+// Guard in the settings that also says what the gate would.
 func Say(row Row, settings lists.Settings) (line string, refused *RefusedRow) {
 	told, m := Report{}, &Mirror{settings: settings}
 	if it, err := m.item(&row); err == nil && settings.Guard != nil && row.Item == nil {

@@ -61,6 +61,34 @@ func TestSay(t *testing.T) {
 	}
 }
 
+// TestAroundValues: what a loaded file leaves around a value is no part of it; within one it is refused, and so is an
+// address that could be a network.
+func TestAroundValues(t *testing.T) {
+	s := lists.Settings{Action: lists.Block}
+	for _, row := range []Row{
+		{Entry: "ann@b.example\n"}, {Entry: "ann@b.example\r\n"}, {Entry: "\tann@b.example \r"}, {Entry: " ann@b.example", Action: "Block\r"}, {Entry: "Ann@b.example", Action: " BLOCK "},
+	} {
+		if line, no := Say(row, s); no != nil || line != "ann@b.example\tb\tx\t\t\t" {
+			t.Errorf("%+v: %q, %v", row, line, no)
+		}
+	}
+	for entry, class := range map[string]lists.Class{
+		"ann@b.example\nbob@b.example": lists.Control, "b.exa\rmple": lists.Control, "198.51.100.7/24": lists.HostBits, "2001:db8::1/32": lists.HostBits,
+	} {
+		if line, no := Say(Row{Entry: entry}, s); no == nil || no.Class != class {
+			t.Errorf("%q: %q, %v, want %s", entry, line, no, class)
+		}
+	}
+	if line, no := Say(Row{Entry: "198.51.100.0/24\n"}, s); no != nil || line != "198.51.100.0/24\tb\tt\t\t\t" {
+		t.Errorf("a network: %q, %v", line, no)
+	}
+	if line, no := Say(Row{Entry: "ann@b.example", Owner: "bob@here.example\r\n", Action: "allow"}, lists.Settings{PerRecipient: true}); no != nil || !strings.Contains(line, "bob@here.example") {
+		t.Errorf("an owner: %q, %v", line, no)
+	}
+	c := testkit.Value(NewColumns([]string{"entry", "expires"}))(t)
+	testkit.Equal(t, "an end with a line end", c.Row([]string{"b.example", "2030-01-01\r\n"}).Expires, 1893456000)
+}
+
 // TestRowsWithOwners: a row has an owner where its list is per recipient, and nowhere else.
 func TestRowsWithOwners(t *testing.T) {
 	own, everybodys := lists.Settings{PerRecipient: true}, lists.Settings{}

@@ -55,8 +55,8 @@ const mostBatch = 250 * time.Millisecond
 // UnloggedShare is how many times as long as a full read an Unlogged source is left alone before the next one.
 const UnloggedShare = 9
 
-// clockSlack is how far in the future the last full read may lie: a clock is set right by little. If it is more, a wrong
-// clock wrote that time, and the next full read might not come for years.
+// clockSlack is how far in the future the last full read may lie: a clock is set right by little. If it is more, a
+// wrong clock wrote that time, and the next full read might not come for years.
 const clockSlack = time.Minute
 
 // troubles is how often the log says at most that a source is not followed.
@@ -112,8 +112,8 @@ func (k *Keeper) Now() {
 	}
 }
 
-// ReadMissing reads the source of a list of which there is no copy yet, for a program that compiles without a daemon. A copy that
-// is there is left to the daemon.
+// ReadMissing reads the source of a list of which there is no copy yet, for a program that compiles without a daemon.
+// A copy that is there is left to the daemon.
 func ReadMissing(ctx context.Context, l List) error {
 	if _, err := os.Lstat(filepath.Join(l.Copy.Folder, currentName)); err == nil {
 		return nil
@@ -193,6 +193,7 @@ type follower struct {
 	lastRead time.Time // when the last full read ended
 	owed     bool      // a full read is
 	unread   unread
+	useless  error         // that no row of the last full read was an entry; nil = some were, or there was none
 	unlogged *Unlogged     // why the source is read whole each time; nil = it tells its changes, or has no way to
 	lastTook time.Duration // of that: if the source cannot tell its changes, it is read half of the time at most
 	told     time.Time     // when the log last said that something is wrong; zero = all is well
@@ -253,6 +254,7 @@ func (f *follower) attempt(ctx context.Context, whole bool) error {
 		if !errors.Is(err, ErrTooOld) {
 			if err == nil {
 				f.unlogged = nil
+				f.owed = f.owed || f.useless != nil && told.Rows > 0
 			}
 			return f.took(told, err)
 		}
@@ -274,21 +276,23 @@ func (f *follower) attempt(ctx context.Context, whole bool) error {
 	f.unread.note(err)
 	f.owed = err != nil
 	if err == nil {
+		f.useless = told.useless()
 		f.log.Info("list read from its source", slog.Int64("rows", told.Rows), slog.Int64("entries", told.Entries), slog.Bool("changed", told.Changed),
 			slog.Float64("seconds", time.Since(began).Seconds()))
 	}
 	return f.took(told, err)
 }
 
-// unread is why the last full read has failed, of a source that was there. Its changes are followed nevertheless, if it can tell them: a
-// table with more rows than are allowed, say, is no reason to pass over an entry that was added.
+// unread is why the last full read has failed, of a source that was there. Its changes are followed nevertheless, if
+// it can tell them: a table with more rows than are allowed, say, is no reason to pass over an entry that was added.
 type unread struct {
 	err   error // nil = it has not failed
 	tries int   // that have failed in a row
 	next  time.Time
 }
 
-// longestUnread is the longest time between two tries of a full read whose source can be followed. The first comes after a second.
+// longestUnread is the longest time between two tries of a full read whose source can be followed. The first comes
+// after a second.
 const longestUnread = 4 * time.Minute
 
 // note notes what a full read has come to.
@@ -412,12 +416,16 @@ func (f *follower) confirmed(at time.Time) {
 			f.status.State, f.status.Since = OK, time.Now()
 		}
 	}
+	if e, ok := errors.AsType[*Error](f.useless); ok {
+		f.status.Class, f.status.Error = e.Class, oneLine(e.Err.Error())
+	}
 	if f.unlogged != nil {
 		f.status.Class, f.status.Error = ClassUnlogged, oneLine(f.unlogged.Error())
 	}
+	class, text := f.status.Class, f.status.Error
 	f.mu.Unlock()
-	if f.unlogged != nil {
-		f.trouble(ClassUnlogged, oneLine(f.unlogged.Why))
+	if f.useless != nil || f.unlogged != nil {
+		f.trouble(class, text)
 	} else if f.unread.err == nil && !f.told.IsZero() {
 		f.told = time.Time{}
 		f.log.Info("source is followed again", slog.String("away", time.Since(was.Since).Round(time.Second).String()))
@@ -451,13 +459,9 @@ func (f *follower) failed(err error) {
 
 // trouble logs why the source is not followed, now and then.
 func (f *follower) trouble(class Class, text string) {
-	serves := "the copy"
-	if class == ClassUnlogged {
-		serves = "a full read each time"
-	}
 	if f.told.IsZero() || time.Since(f.told) >= troubles {
 		f.told = time.Now()
-		f.log.Warn("source is not followed", slog.String("class", string(class)), slog.String("error", text), slog.String("serves", serves))
+		f.log.Warn("source is not followed", slog.String("class", string(class)), slog.String("error", text), slog.String("serves", "the copy"))
 	}
 }
 

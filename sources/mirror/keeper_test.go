@@ -20,7 +20,8 @@ import (
 	"blockd/internal/testkit"
 )
 
-// scripted is a table of which each call does what a test wants first. A test holds its lock, but for the time that it lets pass.
+// scripted is a table of which each call does what a test wants first. A test holds its lock, but for the time that it
+// lets pass.
 type scripted struct {
 	mu sync.Mutex
 	table
@@ -516,7 +517,8 @@ func TestOneLine(t *testing.T) {
 	}
 }
 
-// TestUnreadIsFollowed: while a full read is refused for good, what changes still acts, and the state says why. The full read is tried again.
+// TestUnreadIsFollowed: while a full read is refused for good, what changes still acts, and the state says why. The
+// full read is tried again.
 func TestUnreadIsFollowed(t *testing.T) {
 	for _, class := range []Class{ClassRows, ClassSchema, ClassTimeout, ClassQuery, ClassTruncated} {
 		t.Run(string(class), func(t *testing.T) {
@@ -576,5 +578,73 @@ func TestLostChangesAreTold(t *testing.T) {
 		}
 		k.after(30 * time.Second)
 		testkit.Equal(t, "lines of a source that tells no changes", k.logged("source has lost changes"), 1)
+	})
+}
+
+// TestUnloggedIsReadWhole: a source that cannot tell all of its changes is read whole in their place, is not ok, and
+// is followed again once it can.
+func TestUnloggedIsReadWhole(t *testing.T) {
+	bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {
+		k.is(OK, "", 1)
+		k.before = func(_ context.Context, call string) error {
+			if call == "changes" {
+				return &Unlogged{"no trigger logs each change of senders (insert); hint: blockd source ddl a prints what is missing"}
+			}
+			return nil
+		}
+		k.rows["b@bulk.test"] = Row{Entry: "b@bulk.test"} // no change tells of it
+		k.after(10 * time.Second)
+		s := k.status()
+		testkit.Got(s.State, s.Class, s.Rows)(t, "the source", OK, ClassUnlogged, int64(2))
+		testkit.Has(t, s.Error, "no trigger logs", "hint: blockd source ddl a")
+		if s.Lag(time.Now()) > 6*time.Second {
+			t.Errorf("it is read whole, and %v behind", s.Lag(time.Now()))
+		}
+		k.after(time.Minute)
+		testkit.Equal(t, "warnings", k.logged("no trigger logs"), 1)
+		k.before = nil
+		k.after(10 * time.Second)
+		k.is(OK, "", 2)
+		testkit.Equal(t, "lines of what is followed again", k.logged("source is followed again"), 1)
+	})
+}
+
+// TestUnloggedIsSparing: a full read that takes a minute in place of a poll is made every ten.
+func TestUnloggedIsSparing(t *testing.T) {
+	bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {
+		k.before = func(ctx context.Context, call string) error {
+			switch call {
+			case "changes":
+				return &Unlogged{"blind"}
+			case "all":
+				took, cancel := context.WithTimeout(ctx, time.Minute)
+				<-took.Done()
+				cancel()
+			}
+			return nil
+		}
+		before := k.reads
+		k.after(100 * time.Minute)
+		testkit.AtMost(t, "reads in 100 minutes", k.reads-before, 12)
+		testkit.AtLeast(t, "reads in 100 minutes", k.reads-before, 8)
+	})
+}
+
+// TestUselessRows: a table without one row that is an entry is taken, since somebody may have taken the last good one
+// out; but it is not ok.
+func TestUselessRows(t *testing.T) {
+	bubble(t, newScripted("no one", "nor this"), nil, func(k *kept) {
+		s := k.status()
+		testkit.Got(s.State, s.Class, s.Rows)(t, "the source", OK, ClassEncoding, int64(0))
+		testkit.Has(t, s.Error, "2 of 2 rows are no entries, such as row ")
+		k.after(time.Minute)
+		testkit.Equal(t, "class", k.status().Class, ClassEncoding)
+		k.put("a@bulk.test")
+		k.after(20 * time.Second)
+		k.is(OK, "", 1)
+		delete(k.rows, "a@bulk.test")
+		k.scripted.table.log = append(k.scripted.table.log, "a@bulk.test")
+		k.after(10 * time.Second)
+		testkit.Equal(t, "entries", k.status().Rows, int64(0))
 	})
 }

@@ -17,7 +17,8 @@ type Row struct {
 	ID      string // what the source calls the row; "" = nothing
 
 	// Item is set by a source of list files, which package lists has read: the entry and all that the file says of it,
-	// or a line that was refused (lists.Err). Entry, Action, Expires and Reason then count for nothing. It holds until yield returns.
+	// or a line that was refused (lists.Err). Entry, Action, Expires and Reason then count for nothing. It holds until
+	// yield returns.
 	Item *lists.Item
 }
 
@@ -33,15 +34,16 @@ type Mark string
 
 // Origin is a source of rows. One goroutine calls it, one method at a time.
 //
-// An error should be an *Error with its class. Of others a passed deadline is ClassTimeout, and anything else ClassQuery.
+// An error should be an *Error with its class. Of others a passed deadline is ClassTimeout, and anything else
+// ClassQuery.
 type Origin interface {
 	// Fingerprint names server, database and schema. With another fingerprint than before, everything is read anew.
 	Fingerprint(context.Context) (string, error)
 
-	// All yields every row, as of one moment, and returns the mark at which the changes after that moment begin. A source
-	// without snapshots gives what changes meanwhile as it was before or after, with a mark from before the read: Read
-	// asks for the changes at once. All returns no error only if the source itself has said that this was all. An
-	// error of yield ends it, and is returned.
+	// All yields every row, as of one moment, and returns the mark at which the changes after that moment begin. A
+	// source without snapshots gives what changes meanwhile as it was before or after, with a mark from before the
+	// read: Read asks for the changes at once. All returns no error only if the source itself has said that this was
+	// all. An error of yield ends it, and is returned.
 	All(ctx context.Context, yield func(Row) error) (Mark, error)
 
 	// Changes yields what has changed since a mark, and returns the next mark. An entry that comes twice does no
@@ -61,8 +63,8 @@ type Source interface {
 // ErrTooOld says that only a full read can tell what the source holds.
 var ErrTooOld = errors.New("the changes since the last read are not known any more")
 
-// Unlogged is an ErrTooOld that lasts until somebody removes its cause: the source does not tell all of its changes. It is read whole
-// instead, and is not "ok" meanwhile.
+// Unlogged is an ErrTooOld that lasts until somebody removes its cause: the source does not tell all of its changes.
+// It is read whole instead, and is not "ok" meanwhile.
 type Unlogged struct {
 	Why string // a sentence with the command that helps
 }

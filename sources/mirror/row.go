@@ -46,9 +46,22 @@ func (r *Report) refuse(row *Row, c lists.Class, message string) {
 // judge refuses rows of which too many are no entries.
 func (r *Report) judge() error {
 	if r.Rows >= ratioRows && float64(r.Refused) > maxBadRatio*float64(r.Rows) {
-		return &Error{ClassEncoding, fmt.Errorf("%d of %d rows are no entries, such as row %q: %s", r.Refused, r.Rows, r.First[0].ID, r.First[0].Message)}
+		return r.unread()
 	}
 	return nil
+}
+
+func (r *Report) unread() error {
+	return &Error{ClassEncoding, fmt.Errorf("%d of %d rows are no entries, such as row %q: %s", r.Refused, r.Rows, r.First[0].ID, r.First[0].Message)}
+}
+
+// useless says that not one row of a read is an entry: a table of fewer than ratioRows rows may lose all of them, but
+// hardly so.
+func (r *Report) useless() error {
+	if r.Rows == 0 || r.Refused < r.Rows {
+		return nil
+	}
+	return r.unread()
 }
 
 // line appends the line of a row to dst; false if the row is refused.
@@ -91,12 +104,12 @@ func (m *Mirror) item(row *Row) (lists.Item, error) {
 	if err := m.owns(row.Owner != ""); err != nil {
 		return lists.Item{}, err
 	}
-	it, err := m.entry(row.Entry)
+	it, err := m.entry(strings.Trim(row.Entry, around))
 	if err != nil {
 		return it, err
 	}
-	if row.Action != "" {
-		action, ok := lists.EntryAction(row.Action)
+	if word := strings.ToLower(strings.Trim(row.Action, around)); word != "" {
+		action, ok := lists.EntryAction(word)
 		if !ok {
 			return it, &lists.EntryError{Text: row.Action, Class: lists.UnsupportedAction,
 				Message: fmt.Sprintf("action %q, want block, allow, tempfail or discard", cut(row.Action))}
@@ -105,12 +118,16 @@ func (m *Mirror) item(row *Row) (lists.Item, error) {
 	}
 	it.Reason, it.Expires = row.Reason, row.Expires
 	if row.Owner != "" {
-		err = it.SetOwner(row.Owner)
+		err = it.SetOwner(strings.Trim(row.Owner, around))
 	}
 	return it, err
 }
 
-// owns refuses a row with an owner in a list of everybody, and one without in a list per recipient: it would be everybody's.
+// around is what may stand around a value: files that were loaded into a table leave it there.
+const around = " \t\r\n"
+
+// owns refuses a row with an owner in a list of everybody, and one without in a list per recipient: it would be
+// everybody's.
 func (m *Mirror) owns(owned bool) error {
 	switch {
 	case owned == m.settings.PerRecipient:
@@ -121,13 +138,18 @@ func (m *Mirror) owns(owned bool) error {
 	return &lists.EntryError{Class: lists.Owner, Message: "no owner; without one the entry would be everybody's"}
 }
 
-// entry reads the text of an entry. Nearly every one is an address or a name and nothing else: the short way takes a tenth of the time.
+// entry reads the text of an entry. Nearly every one is an address or a name and nothing else: the short way takes a
+// tenth of the time.
 func (m *Mirror) entry(text string) (lists.Item, error) {
 	key, ok := addr.Simple(text)
 	if !ok {
 		settings := m.settings
 		settings.PerRecipient = false // SetOwner comes after it
-		return lists.ParseEntry(text, settings)
+		it, err := lists.ParseEntry(text, settings)
+		if err == nil && it.Class == lists.HostBits { // a file would have a warning; PostgreSQL's inet means the address
+			return it, &lists.EntryError{Text: text, Class: it.Class, Message: "is the address meant, or its network? The query has to give one of them; in PostgreSQL, host(COLUMN) or network(COLUMN)"}
+		}
+		return it, err
 	}
 	it := lists.Item{Kind: lists.Addr, Key: key, Action: m.settings.Action}
 	if key.Kind == addr.Domain {

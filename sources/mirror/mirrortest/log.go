@@ -10,8 +10,8 @@ import (
 	"blockd/sources/mirror"
 )
 
-// Log follows an empty table senders (id, address, action, expires, why) by a log, which bare lacks and open makes. do executes
-// a statement.
+// Log follows an empty table senders (id, address, action, expires, why) by a log, which bare lacks and open makes. do
+// executes a statement.
 func Log(t *testing.T, bare mirror.Source, open func() mirror.Source, do func(sql string)) {
 	t.Helper()
 	do("insert into senders values (1, 'ann@b.example', 'block', '2030-01-01 00:00:00', 'why'), (2, 'c.example', null, null, null), (3, 'b.example', null, '2030-01-01', null)")
@@ -52,7 +52,8 @@ type Unseen struct {
 	Unlogged bool     // from then on triggers are missing, and the source says so until Mended
 }
 
-// Seen checks that the changes act at the next poll, and that a source whose triggers are not all there says so from then on.
+// Seen checks that the changes act at the next poll, and that a source whose triggers are not all there says so from
+// then on.
 func (u Unseen) Seen(t testing.TB, s mirror.Source, do func(sql string), mend func()) {
 	t.Helper()
 	c := NewCopy(t, s, lists.Settings{})

@@ -9,9 +9,10 @@ import (
 // WatermarkQuery gives the rows of a table whose column touched is a watermark.
 const WatermarkQuery = "select id, address as entry, gone as deleted, touched from senders -- all"
 
-// Watermark follows an empty table senders (id, address, gone, touched) by its watermark, with an overlap of a minute. do
-// executes a statement; first and second are values of touched, 100 seconds apart.
-func Watermark(t *testing.T, s mirror.Source, do func(sql string), first, second string) {
+// Watermark follows an empty table senders (id, address, gone, touched) by its watermark, with an overlap of a minute.
+// do executes a statement; first and second are values of touched in the past, 100 seconds apart, now and future what
+// their names say.
+func Watermark(t *testing.T, s mirror.Source, do func(sql string), first, second, now, future string) {
 	t.Helper()
 	if mark := WantRows(t, s); mark != "" {
 		t.Errorf("the mark of nothing is %q", mark)
@@ -30,4 +31,16 @@ func Watermark(t *testing.T, s mirror.Source, do func(sql string), first, second
 	if next := WantChanges(t, s, mark, "a@bulk.example", "b@bulk.example "); next == mark {
 		t.Error("a change leaves the mark as it was")
 	}
+	// A row from the future hides no later change, and one without a time is seen as well.
+	mark = WantRows(t, s, mirror.Row{Entry: "b@bulk.example", ID: "2"})
+	_, mark = Changes(t, s, mark)
+	do("insert into senders values (3, 'future@bulk.example', 0, " + future + ")")
+	mark = WantChanges(t, s, mark, "future@bulk.example ")
+	do("insert into senders values (4, 'now@bulk.example', 0, " + now + "), (5, 'never@bulk.example', 0, null)")
+	mark = WantChanges(t, s, mark, "never@bulk.example ", "now@bulk.example ")
+	do("update senders set gone = 1 where id in (4, 5)")
+	mark = WantChanges(t, s, mark, "never@bulk.example", "now@bulk.example")
+	mark = WantChanges(t, s, mark)
+	do("update senders set touched = null")
+	WantChanges(t, s, mark, "a@bulk.example", "b@bulk.example ", "future@bulk.example ", "now@bulk.example")
 }

@@ -25,8 +25,9 @@ create table if not exists blockd_log (
   key (list, rev)) engine = InnoDB;
 `
 
-// triggersFunction shows the triggers of a table to whoever may not see them, which takes the right to make some: see query.Dialect. The
-// numbers of tables change with TRUNCATE, also of a partition; they take the right PROCESS of whoever makes the function.
+// triggersFunction shows the triggers of a table to whoever may not see them, which takes the right to make some: see
+// query.Dialect. The numbers of tables change with TRUNCATE, also of a partition; they take the right PROCESS of
+// whoever makes the function.
 const triggersFunction = `
 -- What this shows blockd of a table: which of its triggers write the log, which foreign keys delete its rows without them, and (if you
 -- may see it) whether it was truncated.

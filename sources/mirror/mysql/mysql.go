@@ -19,8 +19,8 @@ import (
 const (
 	dialTimeout = 10 * time.Second
 
-	// readTimeout is how long a server may say nothing within an answer. A query that sorts a large table is silent for so long
-	// before its first row.
+	// readTimeout is how long a server may say nothing within an answer. A query that sorts a large table is silent
+	// for so long before its first row.
 	readTimeout = 2 * time.Minute
 )
 
@@ -35,7 +35,8 @@ type Source struct {
 	db      *sql.DB
 }
 
-// Open judges the options. There is no connection before the first read. An error names the key, and has no secret in it.
+// Open judges the options. There is no connection before the first read. An error names the key, and has no secret in
+// it.
 func Open(o Options) (*Source, error) {
 	config, err := parse(o.DSN)
 	if err != nil {
@@ -53,6 +54,7 @@ func Open(o Options) (*Source, error) {
 	return &Source{options: o, db: db, reader: query.NewReader(o, query.Dialect{
 		Last:     "select rev from blockd_log_rev",
 		Text:     "char",
+		Now:      "now()",
 		Triggers: "blockd_triggers(?, ?, ?)",
 		Explain:  "explain ",
 		Class:    class,
@@ -62,8 +64,8 @@ func Open(o Options) (*Source, error) {
 // Close ends the connection.
 func (s *Source) Close() error { return s.db.Close() }
 
-// Fingerprint names server, database and query. After a failover it is another one: what the old server had committed, the new one
-// may not have.
+// Fingerprint names server, database and query. After a failover it is another one: what the old server had committed,
+// the new one may not have.
 func (s *Source) Fingerprint(ctx context.Context) (print string, err error) {
 	err = s.read(ctx, func(conn *sql.Conn) error {
 		var database sql.NullString

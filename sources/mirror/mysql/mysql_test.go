@@ -194,8 +194,8 @@ func (d *database) connections(t testing.TB) *sql.DB {
 	return db
 }
 
-// testFollows lets eight connections write at random, and kills the server, reads and connections at any moment. What the copy serves
-// are states that the table had after a transaction, in their order, and in the end the last one.
+// testFollows lets eight connections write at random, and kills the server, reads and connections at any moment. What
+// the copy serves are states that the table had after a transaction, in their order, and in the end the last one.
 func testFollows(t *testing.T, d *database) {
 	polls := 20
 	if *soak {
@@ -242,8 +242,8 @@ func testFollows(t *testing.T, d *database) {
 	copied.Check(t, db)
 }
 
-// testOrderOfCommits commits two transactions in another order than they began to write. The second one waits for the first, so that
-// numbers have the order of the commits.
+// testOrderOfCommits commits two transactions in another order than they began to write. The second one waits for the
+// first, so that numbers have the order of the commits.
 func testOrderOfCommits(t *testing.T, d *database) {
 	source := d.source(t, Options{Changes: "log"})
 	_, mark := mirrortest.Rows(t, source)
@@ -443,12 +443,14 @@ func testHung(t *testing.T, d *database) {
 func testWatermark(t *testing.T, d *database) {
 	for _, column := range []string{"int unsigned", "timestamp(6) null", "datetime null"} {
 		d.do(t, "drop table senders; create table senders (id int primary key, address varchar(100), gone boolean not null default 0, touched "+column+")")
-		first, second := "'2026-01-01 00:00:00'", "'2026-01-01 00:01:40'"
+		first, second, now, future := "'2026-01-01 00:00:00'", "'2026-01-01 00:01:40'", "now()", "now() + interval 10 day"
 		if column == "int unsigned" {
-			first, second = "1700000000", "1700000100"
+			first, second, now, future = "1700000000", "1700000100", "unix_timestamp()", "unix_timestamp() + 864000"
 		}
 		s := d.source(t, Options{Query: mirrortest.WatermarkQuery, Changes: "watermark", Watermark: "touched", Overlap: time.Minute})
-		t.Run(column, func(t *testing.T) { mirrortest.Watermark(t, s, func(sql string) { d.do(t, sql) }, first, second) })
+		t.Run(column, func(t *testing.T) {
+			mirrortest.Watermark(t, s, func(sql string) { d.do(t, sql) }, first, second, now, future)
+		})
 	}
 }
 

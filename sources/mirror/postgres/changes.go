@@ -12,14 +12,12 @@ import (
 )
 
 const (
-	// maxWindow bounds the rows behind the watermark, and maxRows the octets of the rows that a poll reads again.
-	maxWindow = 4 * query.MaxEntries
-	maxRows   = 16 << 20
-	askedAt   = 1000 // entries in one statement
+	maxRows = 16 << 20 // octets of the rows that a poll reads again
+	askedAt = 1000     // entries in one statement
 )
 
-// position is how far a log has been read: everything that a snapshot saw. The newest row that it saw is the witness that the
-// log still reaches back so far, and that the server has not gone back to an earlier time.
+// position is how far a log has been read: everything that a snapshot saw. The newest row that it saw is the witness
+// that the log still reaches back so far, and that the server has not gone back to an earlier time.
 type position struct {
 	snapshot string // as PostgreSQL writes a pg_snapshot
 	rev, at  string // of the newest row of the list: its number, and when it was written, in microseconds; "0" = there was none
@@ -68,6 +66,9 @@ func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirr
 }
 
 func (s *Source) changes(ctx context.Context, since mirror.Mark, yield func(mirror.Change) error) (mirror.Mark, error) {
+	if err := query.Followed(s.options.Query, s.options.List); err != nil && s.options.Changes != query.None {
+		return "", err
+	}
 	switch s.options.Changes {
 	case query.Log:
 		if p, ok := positionOf(since); ok {
@@ -86,8 +87,8 @@ const witnessTime = "(extract(epoch from at) * 1000000)::bigint"
 
 // position is what the snapshot of this transaction sees of the log.
 //
-// A server in recovery does not tell which transactions run. There, all from the oldest one on count as unseen, and are read
-// twice.
+// A server in recovery does not tell which transactions run. There, all from the oldest one on count as unseen, and
+// are read twice.
 func (s *Source) position(ctx context.Context) (p position, err error) {
 	const sql = `select case when pg_is_in_recovery() then pg_snapshot_xmin(now)::text || ':' || pg_snapshot_xmin(now)::text || ':' else now::text end,
 		coalesce(newest.rev, 0), coalesce(newest.at, 0)
@@ -100,9 +101,9 @@ func (s *Source) position(ctx context.Context) (p position, err error) {
 	return p, err
 }
 
-// unseen begins the condition of rows that a position has not seen: those of transactions that its snapshot did not see,
-// and those that were numbered later. After a crash the server gives the numbers of transactions a second time that it had given
-// and not yet written down; those of rows it does not.
+// unseen begins the condition of rows that a position has not seen: those of transactions that its snapshot did not
+// see, and those that were numbered later. After a crash the server gives the numbers of transactions a second time
+// that it had given and not yet written down; those of rows it does not.
 const unseen = `from blockd_log where list = $1::text
 	and (xid >= pg_snapshot_xmin($2::text::pg_snapshot) and not pg_visible_in_snapshot(xid, $2::text::pg_snapshot) or rev > $3::bigint)`
 
@@ -145,7 +146,8 @@ func (s *Source) loggedKeys(ctx context.Context, at []string) (now position, cha
 		columns, wide = "entry, owner", 2
 	}
 	_, err = rows(ctx, s.conn, fmt.Sprintf("select %s %s group by %[1]s order by min(rev) limit %[3]d", columns, unseen, query.MaxEntries+1), at, wide, func(v []string) error {
-		// An empty entry says that anything may have changed, as TRUNCATE does; an empty owner, that triggers are older than owners.
+		// An empty entry says that anything may have changed, as TRUNCATE does; an empty owner, that triggers are
+		// older than owners.
 		if slices.Contains(v, "") || len(changed) == query.MaxEntries {
 			return mirror.ErrTooOld
 		}
@@ -241,8 +243,8 @@ func (s *Source) arrays(keys []query.Key) []string {
 	return []string{array(entries), array(owners)}
 }
 
-// among is the condition that a column is one of a parameter. Compared as text any type will do; a type of text can be found by
-// an index.
+// among is the condition that a column is one of a parameter. Compared as text any type will do; a type of text can be
+// found by an index.
 func (s *Source) among(column field, parameter string) string {
 	name := "q." + quoted(column.name)
 	switch column.oid {

@@ -46,8 +46,8 @@ func (s *Source) plan(ctx context.Context) (string, error) {
 	if err == nil && s.options.Notify != "" {
 		fmt.Fprintf(&b, "hints: NOTIFY on the channel %s\n", s.options.Notify)
 	}
-	if now, asked := s.triggers(ctx); err == nil {
-		err = cmp.Or(asked, now.judge("", &s.options))
+	if now, asked := s.triggers(ctx); err == nil && s.options.Changes != query.None {
+		err = cmp.Or(asked, query.Followed(s.options.Query, s.options.List), now.judge("", &s.options))
 	}
 	return b.String(), err
 }

@@ -134,8 +134,8 @@ func parse(dsn string) (*pgconn.Config, error) {
 	return config, nil
 }
 
-// ParseURL reads the URL of a database, for other programs' tables too. An error never holds the URL. Within a network TLS is checked
-// unless the URL says otherwise.
+// ParseURL reads the URL of a database, for other programs' tables too. An error never holds the URL. Within a network
+// TLS is checked unless the URL says otherwise.
 func ParseURL(dsn string) (*pgconn.Config, error) { return parse(dsn) }
 
 // Explain gives an error of a connection that ParseURL's result has made its class, and words for people.
@@ -163,7 +163,8 @@ func (s *Source) dial(ctx context.Context) (*pgconn.PgConn, error) {
 		return nil, err
 	}
 	if conn.ParameterStatus("server_encoding") == "SQL_ASCII" {
-		// Such a database may hold any octets. With another encoding the server refuses the whole result for one of them.
+		// Such a database may hold any octets. With another encoding the server refuses the whole result for one of
+		// them.
 		if err := execute(ctx, conn, "set client_encoding = 'SQL_ASCII'"); err != nil {
 			return hangUp(conn), err
 		}
@@ -319,7 +320,8 @@ func (s *Source) describe(ctx context.Context) ([]field, error) {
 	return fields, nil
 }
 
-// ofCitext is the name of the type citext if a type is that, which compares texts without regard to capitals; else it is "".
+// ofCitext is the name of the type citext if a type is that, which compares texts without regard to capitals; else it
+// is "".
 func (s *Source) ofCitext(ctx context.Context, oid uint32) (name string, err error) {
 	const firstOfOthers = 16384 // PostgreSQL's own types have lower numbers
 	if oid < firstOfOthers {

@@ -153,8 +153,8 @@ func TestEntriesOfCitext(t *testing.T) {
 	testkit.Has(t, testkit.Value(s.Plan(t.Context()))(t), "by an index")
 }
 
-// TestNumbersOfTransactionsGivenTwice: after a crash a new row may have the number of a transaction that the mark counts as
-// seen. It is found by its own number.
+// TestNumbersOfTransactionsGivenTwice: after a crash a new row may have the number of a transaction that the mark
+// counts as seen. It is found by its own number.
 func TestNumbersOfTransactionsGivenTwice(t *testing.T) {
 	name, o := database(t, "", Options{})
 	s := open(t, o)
@@ -303,6 +303,7 @@ func TestWatermark(t *testing.T) {
 			s := open(t, o)
 			shared.Exec(t, name, testkit.Value(open(t, o).DDL())(t))
 			mark := mirrortest.WantRows(t, s)
+			days := map[bool]string{true: "864000", false: "interval '10 days'"}[tt.column == "bigint"]
 			for _, step := range []struct {
 				sql  string
 				want []string
@@ -312,7 +313,12 @@ func TestWatermark(t *testing.T) {
 				{"select", nil},
 				{"update senders set deleted = true, changed = " + tt.now + " where action = 'allow'", []string{"a.example block"}},
 				{"update senders set deleted = true, changed = " + tt.now + " where entry like 'a%'", []string{"a.example"}},
-				{"insert into senders (entry, changed) values ('never.example', null)", nil},
+				{"insert into senders (entry, changed) values ('never.example', null)", []string{"never.example "}},
+				{"update senders set action = 'block' where entry = 'never.example'", []string{"never.example block"}},
+				{"insert into senders (entry, action, changed) values ('future.example', 'block', (select max(changed) from senders) + " + days + ")", []string{"future.example block"}},
+				{"insert into senders (entry, action) values ('after.example', 'block')", []string{"after.example block"}},
+				{"update senders set action = 'allow' where entry = 'after.example'", []string{"after.example allow"}},
+				{"update senders set deleted = true where entry in ('future.example', 'after.example')", []string{"after.example", "future.example"}},
 				{"delete from senders where entry = 'late.example'", nil}, // only a full read tells
 			} {
 				shared.Exec(t, name, step.sql)

@@ -11,16 +11,17 @@ import (
 
 // triggers is what the server says of the triggers that fill the log.
 type triggers struct {
-	// state tells these tables, with their files and their triggers, from any others: a table that was loaded aside and renamed, a partition
-	// that was attached, a trigger that was off for a while, a column that was rewritten has another one. "" = the query reads no table that
-	// could have triggers.
+	// state tells these tables, with their files and their triggers, from any others: a table that was loaded aside
+	// and renamed, a partition that was attached, a trigger that was off for a while, a column that was rewritten has
+	// another one. "" = the query reads no table that could have triggers.
 	state string
 	lacks string // the tables that lack a trigger, and which; "" = none does
 }
 
-// triggersSQL gives them, of the table that %[1]s names as the query does, and the list %[2]s. Partitions and children count as the table
-// does: a statement about one of them fires its own triggers alone. A trigger counts if it fires always: those that fire "at the origin" miss
-// what replication and session_replication_role = replica write. It may have any name, if its function names the log and the list.
+// triggersSQL gives them, of the table that %[1]s names as the query does, and the list %[2]s. Partitions and children
+// count as the table does: a statement about one of them fires its own triggers alone. A trigger counts if it fires
+// always: those that fire "at the origin" miss what replication and session_replication_role = replica write. It may
+// have any name, if its function names the log and the list.
 const triggersSQL = `(with recursive tables(id) as (
 		select to_regclass(nullif(%[1]s::text, ''))::oid
 		union select inhrelid from pg_inherits join tables on inhparent = id),
@@ -57,7 +58,8 @@ func inText(text string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(literal(text), " E"), "'"), "'")
 }
 
-// judge says what a poll makes of the triggers that it has found. read is the state of the last Fingerprint; "" = none was asked for.
+// judge says what a poll makes of the triggers that it has found. read is the state of the last Fingerprint; "" = none
+// was asked for.
 func (now triggers) judge(read string, o *Options) error {
 	switch {
 	case now.lacks != "":
@@ -68,8 +70,8 @@ func (now triggers) judge(read string, o *Options) error {
 	return nil
 }
 
-// logTable is the table whose triggers fill the log; "" if the query reads none by its name, so that only whoever has made the triggers
-// knows where they belong.
+// logTable is the table whose triggers fill the log; "" if the query reads none by its name, so that only whoever has
+// made the triggers knows where they belong.
 func logTable(o *Options) string {
 	f, err := query.FormOf(o.Query)
 	if err != nil {

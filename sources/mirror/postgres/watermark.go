@@ -60,7 +60,7 @@ func (s *Source) column(ctx context.Context) (oid uint32, name, from string, err
 	default:
 		return 0, "", "", &mirror.Error{Class: mirror.ClassSchema, Err: fmt.Errorf("the watermark %q is neither a timestamp nor an integer", s.options.Watermark)}
 	}
-	return f.oid, name, name + " >= " + from, nil
+	return f.oid, name, "(" + name + " >= " + from + " or " + name + " is null)", nil // who has no time may have changed at any
 }
 
 // highest is the highest watermark now. A row from the future does not hide those that come before that time.
@@ -70,9 +70,14 @@ func (s *Source) highest(ctx context.Context) (value string, err error) {
 		return "", err
 	}
 	highest := "max(" + name + ")"
-	if oid == oidTimestamptz {
-		highest = "least(max(" + name + "), case when max(" + name + ") is not null then now() end)"
-	}
+	now := map[uint32]string{
+		oidTimestamptz: "now()", oidTimestamp: "localtimestamp",
+		// A number is a time if it could be one of this century, in seconds or milliseconds.
+		oidInt8: "case when " + highest + " between 1000000000 and 99999999999 then extract(epoch from now())::bigint" +
+			" when " + highest + " between 1000000000000 and 99999999999999 then (extract(epoch from now()) * 1000)::bigint end",
+		oidInt4: "case when " + highest + " > 1000000000 then extract(epoch from now())::bigint end",
+	}[oid]
+	highest = "case when " + highest + " is not null then least(" + highest + ", " + now + ") end"
 	_, err = rows(ctx, s.conn, "select "+highest+" from "+s.inner(), nil, 1, func(v []string) error {
 		value = v[0]
 		return nil
@@ -104,7 +109,7 @@ func (s *Source) behind(ctx context.Context, since watermark, yield func(mirror.
 
 // changedRows are the keys of rows that the poll before has not read.
 func (s *Source) changedRows(ctx context.Context, since watermark) (changed []query.Key, err error) {
-	_, name, from, err := s.column(ctx)
+	_, _, from, err := s.column(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -114,14 +119,14 @@ func (s *Source) changedRows(ctx context.Context, since watermark) (changed []qu
 	}
 	var parameters []string
 	if since.value == "" {
-		from = name + " is not null"
+		from = "true"
 	} else {
 		parameters = []string{since.value}
 	}
 	asked, window := map[query.Key]bool{}, 0
-	sql := fmt.Sprintf("select * from %s where %s limit %d", s.inner(), from, maxWindow+1)
+	sql := fmt.Sprintf("select * from %s where %s limit %d", s.inner(), from, query.MaxWindow+1)
 	_, err = rows(ctx, s.conn, sql, parameters, len(s.fields), func(v []string) error {
-		if window++; window > maxWindow {
+		if window++; window > query.MaxWindow {
 			return mirror.ErrTooOld
 		}
 		row := columns.Row(v)

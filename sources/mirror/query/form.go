@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"blockd/sources/mirror"
 )
 
 // Form is a query whose rows are those of one table, each with an entry that is made of its row alone: what triggers
@@ -103,6 +105,48 @@ func FormOf(text string) (f Form, err error) {
 		return f, err
 	}
 	return f, f.items(all[1:from], text, path)
+}
+
+// Functions whose value changes while the rows do not. The first ones are values by themselves, the second ones with a
+// bracket behind them, the third ones with one that is closed at once.
+var (
+	clocks      = strings.Fields("current_timestamp current_date current_time localtime localtimestamp")
+	clockCalls  = strings.Fields("now sysdate curdate curtime utc_timestamp utc_date utc_time clock_timestamp statement_timestamp transaction_timestamp timeofday random rand age")
+	clockByArgs = strings.Fields("date datetime julianday time unix_timestamp unixepoch")
+)
+
+// Timed gives the first thing in a query that makes its rows come and go by the time alone, as "where valid_until >
+// now()" does; "" if there is none that can be seen. What a function or a view of the database does cannot be.
+func Timed(text string) string {
+	all, err := tokens(Text(text))
+	if err != nil {
+		return ""
+	}
+	for i, t := range all {
+		text := strings.ToLower(t.text)
+		next := func(kind byte) bool { return i+1 < len(all) && all[i+1].kind == kind }
+		column := i > 0 && all[i-1].kind == '.' || next('.')
+		switch {
+		case t.kind == 's' && (text == "'now'" || text == "'today'") && (next(':') || i > 0 && (all[i-1].kind == '(' || all[i-1].kind == ',' || all[i-1].is("date", "timestamp", "timestamptz", "time"))):
+			return text
+		case t.kind != 'w' || column:
+		case slices.Contains(clocks, text), next('(') && slices.Contains(clockCalls, text):
+			return text
+		case next('(') && i+2 < len(all) && all[i+2].kind == ')' && slices.Contains(clockByArgs, text):
+			return text + "()"
+		}
+	}
+	return ""
+}
+
+// Followed is the *mirror.Unlogged of a query whose rows come and go by the time, so that no log and no watermark
+// tells of it; nil of any other.
+func Followed(text, list string) error {
+	word := Timed(text)
+	if word == "" {
+		return nil
+	}
+	return &mirror.Unlogged{Why: fmt.Sprintf("the query has %s, so that rows come and go without a change of the table; hint: select the end of a row as expires and leave its condition out, or take changes = \"none\" for list %s", word, list)}
 }
 
 // called reports whether a token is one of these words, with a bracket behind it.

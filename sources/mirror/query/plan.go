@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Plan says for people how the list is read, with the plans that the database makes. With an *mirror.Unlogged it says so, too.
+// Plan says for people how the list is read, with the plans that the database makes. With an *mirror.Unlogged it says
+// so, too.
 func (r *Reader) Plan(ctx context.Context, conn *sql.Conn) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "everything: %s\n", oneLine(r.text))

@@ -21,6 +21,9 @@ const (
 // MaxEntries bounds the entries that one poll of changes reads again. More of them are better read as a whole.
 const MaxEntries = 50_000
 
+// MaxWindow bounds the rows behind a watermark that one poll reads, to see which of them are new.
+const MaxWindow = 4 * MaxEntries
+
 // Judge says what is wrong with the keys that all these drivers have. The error names the key.
 func Judge(query, changes, watermark string) error {
 	switch {
@@ -54,8 +57,8 @@ type Columns struct {
 	Deleted   int // of the rows that stand for deleted ones; -1 = there is none
 }
 
-// NewColumns finds the columns of a result by their names. Only with a watermark, whose column is named then, may the result have
-// that one and "deleted". The error is of mirror.ClassSchema.
+// NewColumns finds the columns of a result by their names. Only with a watermark, whose column is named then, may the
+// result have that one and "deleted". The error is of mirror.ClassSchema.
 func NewColumns(names []string, watermark string) (Columns, error) {
 	c := Columns{Watermark: -1, Deleted: -1}
 	var rest []string

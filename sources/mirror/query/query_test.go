@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"blockd/internal/testkit"
 	"blockd/sources/mirror"
@@ -100,6 +101,40 @@ func TestSeen(t *testing.T) {
 		{"3", "4", "a", "a"},
 	} {
 		testkit.Equal(t, fmt.Sprintf("poll %d", i), poll(tt.since, tt.next, strings.Split(tt.rows, "")...), tt.want)
+	}
+}
+
+// TestTimed: the time alone changes the rows of some queries, and no log tells of it.
+func TestTimed(t *testing.T) {
+	for query, want := range map[string]string{
+		"select entry from t where valid_until > now()":                                  "now",
+		"select entry from t where valid_until > NOW ( )":                                "now",
+		"select entry from t where valid_until >= CURRENT_DATE":                          "current_date",
+		"select entry from t where ends > current_timestamp(3)":                          "current_timestamp",
+		"select entry from t where ends > localtimestamp":                                "localtimestamp",
+		"select entry from t where ends > unix_timestamp()":                              "unix_timestamp()",
+		"select entry from t where ends > datetime('now')":                               "'now'",
+		"select entry from t where ends > strftime('%s', 'now')":                         "'now'",
+		"select entry from t where ends > datetime()":                                    "datetime()",
+		"select entry from t where ends > 'now'::timestamptz":                            "'now'",
+		"select entry from t where ends > date 'today'":                                  "'today'",
+		"select entry, coalesce(ends, sysdate()) as expires from t":                      "sysdate",
+		"select entry from t where random() < 0.5":                                       "random",
+		"select entry from t where age(made) < interval '1 day'":                         "age",
+		"select entry from t where made > clock_timestamp() - interval '1 day'":          "clock_timestamp",
+		"select entry, ends as expires from t":                                           "",
+		"select entry, unix_timestamp(ends) as expires from t":                           "",
+		"select entry from t where ends > '2030-01-01' -- and not now()":                 "",
+		"select entry, now as reason from t where state = 'now'":                         "",
+		"select t.now, t.current_date as reason, entry from t":                           "",
+		"select entry, date(made) as reason, datetime(ends) as expires, time from \"x\"": "",
+		"select entry from t where sometime(made)":                                       "",
+	} {
+		testkit.Equal(t, query, Timed(query), want)
+		err := Followed(query, "abuse")
+		if _, unlogged := errors.AsType[*mirror.Unlogged](err); unlogged != (want != "") || unlogged && !strings.Contains(err.Error(), "hint: select the end of a row as expires") {
+			t.Errorf("%s: %v", query, err)
+		}
 	}
 }
 
@@ -224,9 +259,22 @@ func TestTable(t *testing.T) {
 	}
 }
 
+func TestAtMost(t *testing.T) {
+	clock := time.Unix(1_800_000_000, 0)
+	for mark, want := range map[string]string{
+		"1700000000": "1700000000", "1900000000": "1800000000", "1900000000000": "1800000000000", "1700000000000": "1700000000000",
+		"17": "17", "999999999": "999999999", "180000000000000000": "180000000000000000", "-5": "-5", "block": "block", "": "",
+		"2026-01-01 00:00:00": "2026-01-01 00:00:00", "2027-06-01 00:00:00.5": "2027-01-15 08:00:00",
+		"2999-01-01T00:00:00Z": "2027-01-15T08:00:00Z", "2999-01-01": "2027-01-15", "2027-01-15T09:00:00+02:00": "2027-01-15T09:00:00+02:00",
+	} {
+		testkit.Equal(t, mark, atMost(mark, "2027-01-15 08:00:00", clock), want)
+	}
+}
+
 func TestEarlier(t *testing.T) {
 	for mark, want := range map[string]any{
 		"1700000100":                 int64(1700000040),
+		"1700000100000":              int64(1700000040000),
 		"2026-01-01 00:01:00":        "2026-01-01 00:00:00",
 		"2026-01-01 00:01:00.123456": "2026-01-01 00:00:00",
 		"2026-01-01T00:01:00Z":       "2026-01-01T00:00:00Z",

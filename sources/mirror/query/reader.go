@@ -52,8 +52,8 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// Reader reads the rows of a query, and which of them have changed. Its connections are inside a read transaction that sees one
-// moment; the caller begins and ends it.
+// Reader reads the rows of a query, and which of them have changed. Its connections are inside a read transaction that
+// sees one moment; the caller begins and ends it.
 type Reader struct {
 	options Options
 	dialect Dialect
@@ -69,6 +69,7 @@ type Dialect struct {
 	Triggers string
 	Text     string            // the type that CAST makes a text of
 	Octets   bool              // values have types of their own: []byte is no text, and equals none
+	Now      string            // the time of now, as a text in the first form of watermarks
 	Values   string            // what stands before a row of pairs behind "in": "values " or nothing
 	Explain  string            // what stands before a query to have its plan
 	Class    func(error) error // gives an error of the database its class
@@ -103,7 +104,10 @@ func (r *Reader) All(ctx context.Context, conn *sql.Conn, yield func(mirror.Row)
 func (r *Reader) Changes(ctx context.Context, conn *sql.Conn, since mirror.Mark, yield func(mirror.Change) error) (mirror.Mark, error) {
 	var keys []key
 	var next mirror.Mark
-	var err error
+	err := r.followed()
+	if err != nil {
+		return "", err
+	}
 	switch r.options.Changes {
 	case Log:
 		keys, next, err = r.logged(ctx, conn, since)
@@ -126,6 +130,9 @@ func (r *Reader) Changes(ctx context.Context, conn *sql.Conn, since mirror.Mark,
 	return next, nil
 }
 
+// followed is why changes of the query cannot be followed; nil if they can.
+func (r *Reader) followed() error { return Followed(r.text, r.options.List) }
+
 // mark is where changes go on after the moment of the transaction.
 func (r *Reader) mark(ctx context.Context, conn *sql.Conn) (mirror.Mark, error) {
 	switch r.options.Changes {
@@ -137,16 +144,26 @@ func (r *Reader) mark(ctx context.Context, conn *sql.Conn) (mirror.Mark, error) 
 		return r.logMark(ctx, conn, last)
 	case Watermark:
 		text, err := r.one(ctx, conn, fmt.Sprintf("select cast(max(%s) as %s) from (%s\n) q", r.options.Watermark, r.dialect.Text, r.text))
-		return mirror.Mark(text), err
+		if err != nil || text == "" {
+			return "", err
+		}
+		now, err := r.one(ctx, conn, fmt.Sprintf("select cast(%s as %s)", r.dialect.Now, r.dialect.Text))
+		if err != nil {
+			return "", err
+		}
+		return mirror.Mark(atMost(text, now, time.Now())), nil
 	}
 	return "", nil
 }
 
-// Idle reports whether the log has nothing new after a mark, by one query, which may be outside of a transaction. The error is an
-// *mirror.Unlogged if triggers are missing.
+// Idle reports whether the log has nothing new after a mark, by one query, which may be outside of a transaction. The
+// error is an *mirror.Unlogged if triggers are missing.
 func (r *Reader) Idle(ctx context.Context, conn *sql.Conn, since mirror.Mark) (bool, error) {
 	if r.options.Changes != Log {
-		return false, nil
+		return false, r.followed()
+	}
+	if err := r.followed(); err != nil {
+		return false, err
 	}
 	var last, at sql.NullString
 	var now triggers
@@ -175,8 +192,8 @@ func (r *Reader) number(ctx context.Context, conn *sql.Conn) (int64, error) {
 	return n, nil
 }
 
-// logMark is the mark of a number of the log: the number, and when it was written. A log that was restored from a backup gives out
-// the same number at another time.
+// logMark is the mark of a number of the log: the number, and when it was written. A log that was restored from a
+// backup gives out the same number at another time.
 func (r *Reader) logMark(ctx context.Context, conn *sql.Conn, rev int64) (mirror.Mark, error) {
 	at, err := r.one(ctx, conn, fmt.Sprintf("select cast(at as %s) from blockd_log where rev = ?", r.dialect.Text), rev)
 	return mirror.Mark(strings.TrimSpace(strconv.FormatInt(rev, 10) + " " + at)), r.ofLog(err)
@@ -266,26 +283,33 @@ func (r *Reader) typed(value any) any {
 	return value
 }
 
-// newer gives the keys of rows whose watermark is not older than a mark, less the overlap, and that are not as the poll before
-// had them.
+// newer gives the keys of rows whose watermark is not older than a mark, less the overlap, and that are not as the
+// poll before had them.
 func (r *Reader) newer(ctx context.Context, conn *sql.Conn, since mirror.Mark) (keys []key, next mirror.Mark, err error) {
 	next, err = r.mark(ctx, conn)
 	if err != nil {
 		return nil, "", err
 	}
 	r.seen.Begin(since)
-	if since == "" || next == "" { // there was no row, or there is none now
-		if next == "" {
-			return nil, since, nil
-		}
+	switch {
+	case since == "" && next != "": // there was no row, or none with a watermark
 		return nil, "", mirror.ErrTooOld
+	case next == "":
+		next = since // no row has a watermark now
 	}
-	from, err := earlier(string(since), r.options.Overlap)
-	if err != nil {
-		return nil, "", err
+	// Rows without a watermark may have changed at any time.
+	text, args, window := fmt.Sprintf("select * from (%s\n) q", r.text), []any(nil), 0
+	if since != "" {
+		from, err := earlier(string(since), r.options.Overlap)
+		if err != nil {
+			return nil, "", err
+		}
+		text, args = fmt.Sprintf("%s where (%s >= ? or %[2]s is null)", text, r.options.Watermark), []any{from}
 	}
-	text := fmt.Sprintf("select * from (%s\n) q where %s >= ?", r.text, r.options.Watermark)
-	err = r.rows(ctx, conn, text, []any{from}, func(c Columns, values []string) error {
+	err = r.rows(ctx, conn, fmt.Sprintf("%s limit %d", text, MaxWindow+1), args, func(c Columns, values []string) error {
+		if window++; window > MaxWindow {
+			return mirror.ErrTooOld
+		}
 		if !r.seen.New(values) {
 			return nil
 		}
@@ -306,9 +330,33 @@ func (r *Reader) newer(ctx context.Context, conn *sql.Conn, since mirror.Mark) (
 // watermarks are the forms of a watermark that is a time.
 var watermarks = []string{"2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02T15:04:05Z07:00", "2006-01-02 15:04:05Z07:00", time.DateOnly}
 
+// atMost is a watermark that is no later than now: a row from the future would hide those that change before its time
+// comes. now is the database's clock, in the first form of watermarks; clock is ours, for watermarks that are numbers.
+func atMost(mark, now string, clock time.Time) string {
+	if n, err := strconv.ParseInt(mark, 10, 64); err == nil {
+		switch { // a number is a time if it could be one of this century
+		case n >= 1e9 && n < 1e11:
+			return strconv.FormatInt(min(n, clock.Unix()), 10)
+		case n >= 1e12 && n < 1e14:
+			return strconv.FormatInt(min(n, clock.UnixMilli()), 10)
+		}
+		return mark
+	}
+	latest, err := time.Parse(watermarks[0], now)
+	for _, form := range watermarks {
+		if t, no := time.Parse(form, mark); no == nil && err == nil && t.After(latest) {
+			return latest.Format(form)
+		}
+	}
+	return mark
+}
+
 // earlier is a watermark less the overlap: Unix seconds, or a time in the form that it has.
 func earlier(mark string, overlap time.Duration) (any, error) {
 	if n, err := strconv.ParseInt(mark, 10, 64); err == nil {
+		if n >= 1e12 { // milliseconds
+			return n - overlap.Milliseconds(), nil
+		}
 		return n - int64(overlap/time.Second), nil
 	}
 	for _, form := range watermarks {

@@ -9,8 +9,8 @@ import (
 	"blockd/sources/mirror"
 )
 
-// triggers is what a database says of the triggers that fill the log: a part "… EVENT …" for each, behind it "… cascade KEY …" for each foreign
-// key by which rows go without one. It is not valid of what is no table.
+// triggers is what a database says of the triggers that fill the log: a part "… EVENT …" for each, behind it "…
+// cascade KEY …" for each foreign key by which rows go without one. It is not valid of what is no table.
 type triggers struct{ sql.NullString }
 
 // judge says what a poll makes of them. read is what the last Triggers has given; "" = it was not asked.

@@ -97,10 +97,10 @@ func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirr
 
 // follow reads the changes of a shard up to the end of its log.
 //
-// That the log still has the change that was read last shows that it was neither cut before that, nor lost its end to a
-// failover and went on. That rev has counted as many changes as were read shows that none was removed between. A mark from
-// before the log shows none of that: then the log must tell of each entry that there is. Whoever writes into the hash past the script is found by
-// the number of its entries, unless he replaces as many as he adds.
+// That the log still has the change that was read last shows that it was neither cut before that, nor lost its end to
+// a failover and went on. That rev has counted as many changes as were read shows that none was removed between. A
+// mark from before the log shows none of that: then the log must tell of each entry that there is. Whoever writes into
+// the hash past the script is found by the number of its entries, unless he replaces as many as he adds.
 func (s *Source) follow(ctx context.Context, client goredis.UniversalClient, k keys, m *mark, yield func(mirror.Change) error) error {
 	began := *m
 	for rev := m.rev; ; {

@@ -245,7 +245,8 @@ func TestTooOld(t *testing.T) {
 	}
 }
 
-// TestPastTheScript: who writes into the hash without the script, as HSET and a refill after FLUSHALL do, is not overlooked.
+// TestPastTheScript: who writes into the hash without the script, as HSET and a refill after FLUSHALL do, is not
+// overlooked.
 func TestPastTheScript(t *testing.T) {
 	testkit.Peer(t, "redis-server")
 	r := redisserver.Start(t)

@@ -171,8 +171,8 @@ func scan(ctx context.Context, texts int, next func(cursor uint64, count int64) 
 	}
 }
 
-// valueRow makes a row of a field and its value, "ACTION TAB EXPIRES TAB ID TAB REASON", from whose end fields may be left out. An end
-// that is no number makes a row that is refused.
+// valueRow makes a row of a field and its value, "ACTION TAB EXPIRES TAB ID TAB REASON", from whose end fields may be
+// left out. An end that is no number makes a row that is refused.
 func valueRow(entry, value string) mirror.Row {
 	row := mirror.Row{Entry: entry}
 	var expires string
@@ -258,7 +258,8 @@ func (s *Source) readKey(ctx context.Context, client goredis.UniversalClient, yi
 	return whole(s.key, rows, before.size, after.size)
 }
 
-// foreignRow makes a row of a hash of another program: a value is the reason, unless it has the three tabs of blockd's own.
+// foreignRow makes a row of a hash of another program: a value is the reason, unless it has the three tabs of blockd's
+// own.
 func foreignRow(entry, value string) mirror.Row {
 	if strings.Count(value, "\t") >= 3 {
 		return valueRow(entry, value)

@@ -288,9 +288,9 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestEveryServedStateIsAPrefix lets eight writers change a list at random while the server is killed and the reader ended
-// again and again. Each copy that comes into force is what the list was after one of its changes, in their order, and the last
-// one is the list.
+// TestEveryServedStateIsAPrefix lets eight writers change a list at random while the server is killed and the reader
+// ended again and again. Each copy that comes into force is what the list was after one of its changes, in their
+// order, and the last one is the list.
 func TestEveryServedStateIsAPrefix(t *testing.T) {
 	testkit.Peer(t, "redis-server")
 	const many, kills = 8, 5
@@ -405,8 +405,8 @@ func TestEveryServedStateIsAPrefix(t *testing.T) {
 	testkit.AtLeast(t, "kills of the server", killed, kills)
 }
 
-// BenchmarkRead reads a list of a million entries of 37 octets into a copy, and takes changes in. BLOCKD_TEST_ROWS gives another
-// number, in thousands.
+// BenchmarkRead reads a list of a million entries of 37 octets into a copy, and takes changes in. BLOCKD_TEST_ROWS
+// gives another number, in thousands.
 func BenchmarkRead(b *testing.B) {
 	n := mirrortest.BenchRows(1_000_000) / 1000 * 1000
 	r, c := server(b)

@@ -1,5 +1,5 @@
-// Package sqlite reads a list from an SQLite database that other programs write. It opens the file for reading alone, and leaves nothing
-// beside it (docs/decisions/0050).
+// Package sqlite reads a list from an SQLite database that other programs write. It opens the file for reading alone,
+// and leaves nothing beside it (docs/decisions/0050).
 package sqlite
 
 import (
@@ -45,11 +45,12 @@ func Open(o Options) (*Source, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	// Locks of POSIX end when any descriptor of the file is closed, and look closes one. Where the others are not to be had, locks
-	// of a second list of the same file may end early.
+	// Locks of POSIX end when any descriptor of the file is closed, and look closes one. Where the others are not to
+	// be had, locks of a second list of the same file may end early.
 	_, _ = driver.OFDLocking(true)
 	return &Source{path: path, options: o, reader: query.NewReader(o, query.Dialect{
 		Last:     "select seq from sqlite_sequence where name = 'blockd_log'",
+		Now:      "datetime('now')",
 		Triggers: triggers,
 		Text:     "text",
 		Octets:   true,
@@ -59,7 +60,8 @@ func Open(o Options) (*Source, error) {
 	})}, nil
 }
 
-// triggers is that of the dialect: the beginning of each trigger, up to its table. A schema is not asked for, a file has one.
+// triggers is that of the dialect: the beginning of each trigger, up to its table. A schema is not asked for, a file
+// has one.
 const triggers = `(select case when exists (select 1 from sqlite_master where type = 'table' and place in ('', 'main') and lower(name) = lower(named)) then
 	coalesce((select group_concat(lower(substr(flat, 1, instr(lower(flat), ' on ')))) from
 		(select replace(replace(replace(sql, char(10), ' '), char(13), ' '), char(9), ' ') as flat from sqlite_master

@@ -23,7 +23,8 @@ import (
 	"blockd/sources/mirror/mirrortest"
 )
 
-// TestMain chooses the kind of locks before a test opens a database, as Open does in a daemon: the first lock of a process decides.
+// TestMain chooses the kind of locks before a test opens a database, as Open does in a daemon: the first lock of a
+// process decides.
 func TestMain(m *testing.M) {
 	if _, err := driver.OFDLocking(true); err != nil {
 		panic(err)
@@ -409,8 +410,8 @@ func TestBusy(t *testing.T) {
 	testkit.Fails(s.All(ctx, mirrortest.Skip))(t, "a call with a deadline", context.DeadlineExceeded)
 }
 
-// TestTwoListsOfOneFile reads two lists from one file. The second one does not end the first one's lock, so that another process
-// does not write into what is being read.
+// TestTwoListsOfOneFile reads two lists from one file. The second one does not end the first one's lock, so that
+// another process does not write into what is being read.
 func TestTwoListsOfOneFile(t *testing.T) {
 	d := newDatabase(t, "delete")
 	d.do(t, "drop table senders; "+writers.Tables+"; insert into senders values (1, 'a@bulk.example', 'block')")
@@ -446,16 +447,17 @@ func TestLogOfABackup(t *testing.T) {
 }
 
 func TestWatermark(t *testing.T) {
-	for _, tt := range []struct{ column, first, second string }{
-		{"integer", "1700000000", "1700000100"},
-		{"datetime", "'2026-01-01 00:00:00'", "'2026-01-01 00:01:40.5'"},
-		{"text", "'2026-01-01T00:00:00Z'", "'2026-01-01T00:01:40Z'"},
+	for _, tt := range []struct{ column, first, second, now, future string }{
+		{"integer", "1700000000", "1700000100", "unixepoch()", "unixepoch() + 864000"},
+		{"bigint", "1700000000000", "1700000100000", "unixepoch() * 1000", "(unixepoch() + 864000) * 1000"},
+		{"datetime", "'2026-01-01 00:00:00'", "'2026-01-01 00:01:40.5'", "datetime('now')", "datetime('now', '+10 days')"},
+		{"text", "'2026-01-01T00:00:00Z'", "'2026-01-01T00:01:40Z'", "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')", "'2999-01-01T00:00:00Z'"},
 	} {
 		t.Run(tt.column, func(t *testing.T) {
 			d := newDatabase(t, "wal")
 			d.do(t, "drop table senders; create table senders (id integer primary key, address text, gone boolean not null default 0, touched "+tt.column+")")
 			s := d.source(t, Options{Query: mirrortest.WatermarkQuery, Changes: "watermark", Watermark: "touched", Overlap: time.Minute})
-			mirrortest.Watermark(t, s, func(sql string) { d.do(t, sql) }, tt.first, tt.second)
+			mirrortest.Watermark(t, s, func(sql string) { d.do(t, sql) }, tt.first, tt.second, tt.now, tt.future)
 		})
 	}
 	d := newDatabase(t, "wal")

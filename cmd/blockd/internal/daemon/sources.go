@@ -151,8 +151,8 @@ func OpenSource(l config.List) (mirror.Source, error) {
 
 // openDriver makes the driver of a kind of source.
 func openDriver(l config.List, dsn string) (mirror.Source, error) {
-	// The drivers of blockd, a case each. Those with libraries of their own that the build tag nosql leaves out, which is
-	// all but redis, have their cases in openSQL (sql.go).
+	// The drivers of blockd, a case each. Those with libraries of their own that the build tag nosql leaves out, which
+	// is all but redis, have their cases in openSQL (sql.go).
 	switch s := l.Source; s.Kind {
 	case "redis":
 		return redis.Open(redisOptions(l, dsn))
