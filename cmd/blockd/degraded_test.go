@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ import (
 // each kind has a row. What can be made wrong here is so in one daemon, which says all of it; the others name the
 // test that makes them wrong.
 func TestWhateverStopsChangesIsDegraded(t *testing.T) {
-	config := anyPorts + `
+	config := strings.Replace(anyPorts, "[smtp]\n", "[smtp]\nquarantine = \"aside\"\nquarantine_max_messages = 1\n", 1) + `
 [recipients]
 aliases = { kind = "file", path = "aliases", every = "1s" }
 [fleet]
@@ -49,9 +50,19 @@ to = "redis://` + testkit.Refusing(t) + `#bits"
 		bell.Configuration: "nonsense",
 		bell.Fleet:         "fleet: no snapshot yet: ",
 		bell.NextServer:    "smtp.upstream: ",
+		bell.LiveEntries:   "journal:2: damaged, and left out: ",
+		bell.Quarantine:    "smtp.quarantine: 100 % full",
+		bell.Audit:         "the audit journal cannot be written",
+		bell.Disk:          "live.folder: the disk of ",
+		bell.Lists:         "a.bdx.lock",
 	}
-	// What a disk, another process or a while takes is made wrong by the tests of the packages that tell of it.
-	elsewhere := []string{bell.Lists, bell.LiveEntries, bell.Disk, bell.History, bell.Audit, bell.Publish, bell.Upgrade, bell.Quarantine, bell.NotReady}
+	// What another process or a while takes is made wrong elsewhere.
+	elsewhere := map[string]struct{ file, test, says string }{
+		bell.History:  {"records/history/log_test.go", "TestFullDisk", "l.Problems()"},
+		bell.Publish:  {"cmd/blockd/servefleet_test.go", "TestBrakeHaltsTheChannel", "sequence 2 of the channel prod is halted"},
+		bell.Upgrade:  {"cmd/blockd/e2e/program/upgrade_test.go", "TestUpgradeThatFails", "not upgraded: "},
+		bell.NotReady: {"cmd/blockd/serve_test.go", "TestNotReadyWhileStopping", "not ready"},
+	}
 	var rows []string
 	_, text, _ := strings.Cut(string(testkit.Read(t, testkit.Root(t)+"/docs/operation.md")), "## What is degraded\n")
 	text, _, _ = strings.Cut(text, "\n## ")
@@ -62,8 +73,13 @@ to = "redis://` + testkit.Refusing(t) + `#bits"
 	}
 	testkit.EqualSlices(t, "rows of the table", rows, bell.Names())
 	for _, name := range rows {
-		if _, has := here[name]; has == slices.Contains(elsewhere, name) {
-			t.Errorf("%s is made wrong here: %v", name, has)
+		_, has := here[name]
+		there, also := elsewhere[name]
+		testkit.Equal(t, name+" is made wrong here or elsewhere", has != also, true)
+		if also {
+			_, body, _ := strings.Cut(string(testkit.Read(t, filepath.Join(testkit.Root(t), there.file))), "\nfunc "+there.test+"(t *testing.T) {\n")
+			body, _, _ = strings.Cut(body, "\n}\n")
+			testkit.Has(t, body, there.says)
 		}
 	}
 
@@ -71,13 +87,28 @@ to = "redis://` + testkit.Refusing(t) + `#bits"
 	writeFile(t, dir, "config.toml", strings.Replace(config, "maildir:mail", "smtp://"+testkit.Refusing(t)+"\"\nclient_info = \"none", 1))
 	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
 	writeFile(t, dir, "var/a.bdx.pauses", "{half")
+	writeFile(t, dir, "var/a.bdx.live/journal", "blockd live entries 1\n00000000 {\"n\":1}\n")
+	writeFile(t, dir, "aside/new/1.message", "Subject: hello\n\nhello\n")
 	d := serveIn(t, dir, "smtp", "http")
+	at := func(suffix string) string { return filepath.Join(dir, "var", "a.bdx."+suffix) }
+	testkit.Must(t, os.RemoveAll(at("audit")))
+	writeFile(t, dir, "var/a.bdx.audit", "a file, where a folder should be\n")
+	code, _, said := d.command("add", "x@more.example")
+	testkit.Got(code, said)(t, "a change that cannot be noted", 1, "…the audit journal cannot be written…")
+	testkit.Must(t, os.Rename(at("live"), at("live.was")))
+	testkit.Must(t, os.Symlink("/proc", at("live"))) // a disk without room, for whoever asks
 	writeFile(t, dir, "config.toml", config+"nonsense = 1\n")
 	testkit.Must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
-	for _, name := range rows {
+	rows = slices.DeleteFunc(rows, func(name string) bool { return name == bell.Lists })
+	for _, name := range append(rows, bell.Lists) { // without an index nothing else is said of a list
 		begin, has := here[name]
 		if !has {
 			continue
+		}
+		if name == bell.Lists {
+			testkit.Must(t, os.RemoveAll(at("lock")))
+			testkit.Must(t, os.Mkdir(at("lock"), 0o700))
+			writeFile(t, dir, "lists/a.txt", "bulk.example\nmore.example\n")
 		}
 		testkit.Eventually(t, name, func() bool {
 			_, body := d.get(t, "/readyz")
