@@ -64,14 +64,27 @@ func (p Params) Has(q Params) bool { return p&q == q }
 // Unannounced returns the refusal of the first parameter in p whose extension
 // the server has not announced, or nil. announced gets EHLO keywords in
 // capitals: "SIZE", "8BITMIME", "SMTPUTF8", "DSN", "DELIVERBY", "MT-PRIORITY",
-// "RRVS", "FUTURERELEASE", "BINARYMIME", "AUTH", "REQUIRETLS".
+// "RRVS", "FUTURERELEASE", "BINARYMIME", "AUTH", "REQUIRETLS". BODY=7BIT and 8BITMIME need no announcement: clients say so
+// unasked, Postfix takes it, and WithoutBody leaves it out for a server that does not.
 func (p Params) Unannounced(announced func(keyword string) bool) *Error {
-	for ; p != 0; p &= p - 1 {
+	for p &^= ParamBody; p != 0; p &= p - 1 {
 		if i := bits.TrailingZeros16(uint16(p)); i >= len(params) || !announced(params[i].extension) {
 			return errUnknown
 		}
 	}
 	return nil
+}
+
+// WithoutBody is a line of MAIL, which Line has read, without its parameter BODY. It writes into line.
+func WithoutBody(line []byte) []byte {
+	for end := len(line); end > 0; { // from the right: a quoted local-part may hold anything
+		from := bytes.LastIndexByte(line[:end], ' ')
+		if word := line[from+1 : end]; from > 0 && len(word) > len("BODY=") && bytes.EqualFold(word[:len("BODY=")], []byte("BODY=")) {
+			return append(line[:from], line[end:]...)
+		}
+		end = max(from, 0)
+	}
+	return line
 }
 
 // readParams reads " KEYWORD=value KEYWORD ..." (RFC 5321, section 4.1.2). Only the

@@ -204,7 +204,7 @@ func TestLineRefuses(t *testing.T) {
 		{"SMTPUTF8 with an empty value", "MAIL FROM:<a@b> SMTPUTF8=", MAIL, "501 5.5.4"},
 		{"RET with another word", "MAIL FROM:<a@b> RET=ALL", MAIL, "501 5.5.4"},
 		{"ENVID with broken xtext", "MAIL FROM:<a@b> ENVID=a+2", MAIL, "501 5.5.4"},
-		{"ENVID with xtext in lower case", "MAIL FROM:<a@b> ENVID=a+2b", MAIL, "501 5.5.4"},
+		{"ENVID with xtext of no hex digits", "MAIL FROM:<a@b> ENVID=a+2g", MAIL, "501 5.5.4"},
 		{"ENVID of 101 octets", "MAIL FROM:<a@b> ENVID=" + strings.Repeat("x", 101), MAIL, "501 5.5.4"},
 		{"BY without a mode", "MAIL FROM:<a@b> BY=60", MAIL, "501 5.5.4"},
 		{"BY without a time", "MAIL FROM:<a@b> BY=-;R", MAIL, "501 5.5.4"},

@@ -113,7 +113,7 @@ func validDate(v []byte) bool {
 }
 
 // isXtext reports whether b is xtext (RFC 3461, section 4): what isValue takes,
-// and "+" before two hexadecimal digits in capitals only.
+// and "+" before two hexadecimal digits. They are capitals there; Postfix and others take and write small ones, too.
 func isXtext(b []byte) bool {
 	for i := 0; i < len(b); i++ {
 		if b[i] != '+' {
@@ -127,7 +127,7 @@ func isXtext(b []byte) bool {
 	return true
 }
 
-func isHex(c byte) bool { return isDigit(c) || 'A' <= c && c <= 'F' }
+func isHex(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
 // isDigits reports whether b is 1 to limit digits.
 func isDigits(b []byte, limit int) bool {

@@ -83,12 +83,12 @@ func (s *session) auth(line []byte, cmd parse.Command) {
 		return
 	}
 	s.widen()
-	reused := s.up != nil
+	used := s.connection()
 	if !s.reachUpstream(replyNoAuthNow) {
 		return
 	}
 	r, err := s.sasl(line)
-	if reused && wentAway(r, err) {
+	if s.up.Conn == used && s.wentAway(r, err) {
 		if s.abandonUpstream(); !s.reachUpstream(replyNoAuthNow) {
 			return
 		}

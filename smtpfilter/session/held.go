@@ -24,10 +24,10 @@ func (s *session) holdMail(line []byte) {
 // reports whether that RCPT may follow. If not, it has answered RCPT.
 func (s *session) sendMail() bool {
 	if s.tx.refusal == "" {
-		reused := s.up != nil
+		used := s.connection()
 		if s.tx.refusal = s.carry(); s.tx.refusal == "" {
 			s.up.tx, s.tx.held = true, false
-			s.forward(s.mailLine, pending{verb: parse.MAIL, params: s.tx.params, held: true, reused: reused})
+			s.forward(s.understood(s.mailLine), pending{verb: parse.MAIL, params: s.tx.params, held: true, reused: s.up.Conn == used})
 		}
 	}
 	return s.mailTaken()
@@ -90,6 +90,9 @@ func (s *session) repeat(queue []pending, lines []byte) bool {
 		case p.params.Unannounced(s.up.Caps.Has) != nil:
 			s.end("upstream", replyChanged) // as in readyToForward
 			return false
+		}
+		if p.verb == parse.MAIL {
+			line = s.understood(line)
 		}
 		r, err := s.exchange(line, 250)
 		s.answer(p, r, err)

@@ -145,6 +145,7 @@ func TestP3EarlyReplyIsSeenBehindAnOldDeadline(t *testing.T) {
 	far := testkit.Value(l.Accept())(t)
 	defer far.Close()
 	s := &session{up: &upstreamConn{Conn: &upstream.Conn{Conn: near, R: bufio.NewReader(near)}}}
+	s.up.watch()
 	if s.replyWaiting() {
 		t.Error("waiting() with nothing sent")
 	}
@@ -157,6 +158,76 @@ func TestP3EarlyReplyIsSeenBehindAnOldDeadline(t *testing.T) {
 	near.SetDeadline(past())
 	if !s.replyWaiting() {
 		t.Error("not seen behind a deadline that is over")
+	}
+}
+
+// TestUnaskedLooksIntoTheSocket: what upstream has said late is found before the next command, also where nobody has
+// read it yet; a 421 is left to be read.
+func TestUnaskedLooksIntoTheSocket(t *testing.T) {
+	for said, want := range map[string]error{"250 2.0.0 Ok, once more\r\n": errUnasked, "451 4.4.2 timeout\r\n": errUnasked, "421 4.4.2 timeout\r\n": nil} {
+		l := testkit.Listen(t)
+		near := testkit.Value(net.Dial("tcp", l.Addr().String()))(t)
+		far := testkit.Value(l.Accept())(t)
+		s := &session{up: &upstreamConn{Conn: &upstream.Conn{Conn: near, R: bufio.NewReader(near)}}}
+		s.up.watch()
+		s.deadlines.setUpstream(s.up.Conn)
+		testkit.Equal(t, "with nothing said", s.unasked(), nil)
+		if s.takesLeave() {
+			t.Error("with nothing said: it takes leave")
+		}
+		fmt.Fprint(far, said)
+		testkit.Eventually(t, "it to arrive", func() bool { return s.up.peek() == somethingWaits })
+		testkit.Equal(t, said, s.unasked(), want)
+		testkit.Equal(t, said+" leaves", s.takesLeave(), true)
+		far.Close()
+		near.Close()
+	}
+}
+
+// TestRefusalOfTheClientsName: a next server that refuses the name by which the client has introduced itself refuses
+// that client, and for the reason that it gives. What it minds of blockd's own name, or of blockd, is nobody's fault
+// but ours.
+func TestRefusalOfTheClientsName(t *testing.T) {
+	const offer, refusal = "250-upstream.example\r\n250 XCLIENT ADDR HELO PROTO", "550 5.7.1 <client.example>: Helo command rejected"
+	checker := listChecker(t)
+	for _, tt := range []struct {
+		what, mail string
+		ehlo, helo []string
+		want       string
+	}{
+		{"the client's name, lazy", "lazy", []string{offer, refusal}, []string{refusal}, refusal},
+		{"the client's name, strict", "strict", []string{offer, refusal}, []string{refusal}, refusal},
+		{"for now", "lazy", []string{offer, "450 4.7.1 <client.example>: Helo command rejected: Host not found"}, nil, "450 4.7.1 <client.example>"},
+		{"our name", "lazy", []string{"550 5.7.1 go away"}, []string{"550 5.7.1 go away"}, "451 4.4.1"},
+		{"nobody's name: it goes away", "lazy", []string{offer, "421 4.3.2 shutting down"}, nil, "451 4.4.1"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &script.Server{Caps: []string{"XCLIENT ADDR HELO PROTO"}}
+			server.On("EHLO", offer) // of the probe
+			server.On("EHLO", offer)
+			for range 2 {
+				server.On("XCLIENT", "220 again")
+			}
+			for _, answer := range tt.ehlo {
+				server.On("EHLO", answer)
+			}
+			for _, answer := range tt.helo {
+				server.On("HELO", answer)
+			}
+			r := newRig(server, checker, Settings{Mail: tt.mail})
+			r.relay.upstream = upstream.New(upstream.Settings{Dial: server.Dial, Hostname: hostname, ClientInfo: upstream.ClientInfoXCLIENT})
+			c := connect(t, r, t.Context())
+			c.hello()
+			if tt.mail == "strict" {
+				c.want("MAIL FROM:<a@good.example>", tt.want)
+			} else {
+				c.want("MAIL FROM:<a@good.example>", "250")
+				c.want("RCPT TO:<bob@here.example>", tt.want)
+			}
+			c.want("QUIT", "221")
+			c.close()
+			server.Wait()
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"strings"
 
 	"blockd/mail/addr"
@@ -59,25 +60,33 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 // once.
 func (s *session) forwardMail(line []byte) {
 	p := pending{verb: parse.MAIL}
-	if s.up != nil {
-		if !s.openUpstream() { // it may not carry the parameters
-			return
-		}
+	used := s.connection()
+	open := s.openUpstream()
+	if open && s.up.Conn == used {
 		s.up.tx = true
-		r, err := s.exchange(line, 250)
-		if !wentAway(r, err) {
+		r, err := s.exchange(s.understood(line), 250)
+		if !s.wentAway(r, err) {
 			s.answer(p, r, err)
 			return
 		}
 		s.abandonUpstream()
+		open = s.openUpstream()
 	}
-	if !s.openUpstream() {
+	if !open {
 		s.reset()
 		s.tx.lost = true
 		return
 	}
 	s.up.tx = true
-	s.forward(line, p)
+	s.forward(s.understood(line), p)
+}
+
+// understood is the line of MAIL as upstream understands it.
+func (s *session) understood(line []byte) []byte {
+	if s.tx.params.Has(parse.ParamBody) && !s.up.Caps.Has("8BITMIME") {
+		return parse.WithoutBody(bytes.Clone(line))
+	}
+	return line
 }
 
 // rcpt runs RCPT. Each recipient of a listed sender gets its own answer.

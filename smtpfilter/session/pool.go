@@ -52,6 +52,7 @@ func (r *Relay) takeUpstream(conn *upstream.Conn) *upstreamConn {
 		u = &upstreamConn{out: make([]byte, 0, batch)}
 	}
 	u.Conn = conn
+	u.watch()
 	return u
 }
 

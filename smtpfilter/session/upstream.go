@@ -23,11 +23,23 @@ type upstreamConn struct {
 	out  []byte // commands that answerQueue will send; at most batch octets
 	tx   bool   // upstream may have an open transaction
 	quit bool   // QUIT has been sent
+
+	raw   syscall.RawConn // of the socket; nil = there is none
+	look  func(fd uintptr)
+	found int // by look
 }
 
 // batch bounds the octets of commands in flight. Their answers wait in the system's buffers
 // while we still write, so there must be few.
 const batch = wire.MaxLine
+
+// connection is the connection to upstream; nil = there is none.
+func (s *session) connection() *upstream.Conn {
+	if s.up == nil {
+		return nil
+	}
+	return s.up.Conn
+}
 
 // openUpstream makes sure that a connection can carry the transaction. If none can, it has
 // answered the client and returns false.
@@ -52,8 +64,11 @@ func (s *session) answered(fault string) bool {
 }
 
 // dial makes sure that there is a connection, and returns "". If there can be none, it returns
-// the reply for the client: unreachable, or one with 421.
+// the reply for the client: unreachable, upstream's refusal of the client's name, or one with 421.
 func (s *session) dial(unreachable string) (fault string) {
+	if s.up != nil && !s.up.tx && s.takesLeave() {
+		s.abandonUpstream()
+	}
 	if s.up != nil {
 		return ""
 	}
@@ -68,6 +83,9 @@ func (s *session) dial(unreachable string) (fault string) {
 		return replyNoClientInfo
 	case err != nil:
 		s.upstreamFailed("open", err)
+		if refused, ok := errors.AsType[*upstream.RefusedError](err); ok && refused.Name {
+			return string(refused.Reply.Raw)
+		}
 		return unreachable
 	}
 	s.up = s.takeUpstream(conn)
@@ -105,16 +123,23 @@ func (s *session) send(p []byte) error {
 }
 
 // receive reads one reply. A reply below 400 must fit the command: yes is 354 for DATA, and
-// 250 for all others, where any 2xx fits. Otherwise a reply out of step could pass for
+// 250 for all others, where any 2xx fits but 221. Otherwise a reply out of step could pass for
 // upstream's consent.
 func (s *session) receive(limit time.Duration, yes int) (wire.Reply, error) {
 	s.deadlines.armUpstream(limit)
 	r, err := wire.ReadReply(s.up.R)
-	if err == nil && r.Code < 400 && (r.Code/100 != yes/100 || yes == 354 && r.Code != 354) {
+	switch {
+	case err != nil:
+	case r.Code == 221: // the answer to QUIT, which nobody has sent
+		err = errLeaves
+	case r.Code < 400 && (r.Code/100 != yes/100 || yes == 354 && r.Code != 354):
 		err = wire.ErrReply
 	}
 	return r, err
 }
+
+// errLeaves reports an upstream that takes leave in place of an answer.
+var errLeaves = errors.New("upstream takes leave")
 
 // exchange sends one command line, without CRLF, and reads its reply. No other command is in
 // flight. yes is that of receive.
@@ -141,10 +166,12 @@ var errUnasked = errors.New("reply without a command")
 // unasked returns an error if upstream has sent octets without being asked. It leaves a 421 to
 // be read, because 421 may answer any command.
 func (s *session) unasked() error {
-	if n := s.up.R.Buffered(); n > 0 {
-		if head, _ := s.up.R.Peek(min(n, 3)); string(head) != "421" {
-			return errUnasked
-		}
+	if !s.replyWaiting() {
+		return nil
+	}
+	s.deadlines.armUpstream(time.Second)
+	if head, _ := s.up.R.Peek(len("421")); string(head) != "421" {
+		return errUnasked
 	}
 	return nil
 }
@@ -156,36 +183,72 @@ func (s *session) replyWaiting() bool {
 	if s.up.R.Buffered() > 0 {
 		return true
 	}
-	conn := s.up.Conn.Conn
-	secured, overTLS := conn.(*tls.Conn)
-	if overTLS {
-		conn = secured.NetConn()
-	}
-	socket, ok := conn.(syscall.Conn)
-	if !ok {
+	if s.up.peek() != somethingWaits {
 		return false
 	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return false
-	}
-	found := false
-	raw.Control(func(fd uintptr) { // raw.Read fails after a deadline has passed
-		var b [1]byte
-		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT) // an error means that there is nothing to read
-		found = err == nil && n > 0
-	})
-	if found && overTLS {
+	if _, overTLS := s.up.Conn.Conn.(*tls.Conn); overTLS {
 		// It may be a record of TLS itself, such as a new ticket or key, and not a reply.
 		s.deadlines.armUpstream(ticketWait)
 		_, err := s.up.R.Peek(1)
 		return err == nil
 	}
-	return found
+	return true
+}
+
+// takesLeave reports whether upstream has closed a connection that is idle, or has said something on it. Whatever that
+// is (Postfix says 421, others 451, 554 or 221), it is no answer to what comes next.
+func (s *session) takesLeave() bool {
+	return s.replyWaiting() || s.up.peek() == ended
+}
+
+// What peek finds.
+const (
+	nothing = iota // or there is no socket to look at
+	somethingWaits
+	ended
+)
+
+// peek looks at what the system has received from upstream.
+func (u *upstreamConn) peek() (found int) {
+	if u.look == nil {
+		return nothing
+	}
+	u.raw.Control(u.look) // raw.Read fails after a deadline has passed
+	return u.found
+}
+
+// watch makes peek look at the socket of the connection.
+func (u *upstreamConn) watch() {
+	if u.Conn == nil { // of a test
+		return
+	}
+	conn := u.Conn.Conn
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return
+	}
+	u.raw, u.look = raw, func(fd uintptr) {
+		var b [1]byte
+		switch n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT); {
+		case err == nil && n > 0:
+			u.found = somethingWaits
+		case err == nil, errors.Is(err, unix.ECONNRESET):
+			u.found = ended
+		default:
+			u.found = nothing
+		}
+	}
 }
 
 // ticketWait is how long we wait to find out whether octets from upstream are a reply or a
-// record of TLS.
+// record of TLS, and whether it closes the connection behind a reply.
 const ticketWait = 50 * time.Millisecond
 
 // faultReply returns the client's answer after a failed exchange.
@@ -202,11 +265,19 @@ func hungUp(err error) bool {
 	return err != nil && faultReply(err) == replyLost && !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// wentAway reports whether upstream has closed a connection that was idle between
-// transactions, or has sent 421 because it was idle for too long. That 421 is read as the
-// answer to the next command.
-func wentAway(r wire.Reply, err error) bool {
-	return hungUp(err) || err == nil && r.Code == 421
+// wentAway reports whether upstream has closed a connection that was idle between transactions, instead of answering
+// the first command on it. What it says in leaving is read as the answer (Postfix says 421, others 451, 554 or 221),
+// but is none: it had crossed with the command. A refusal is one that the end of the connection follows.
+func (s *session) wentAway(r wire.Reply, err error) bool {
+	if err != nil || r.Code == 421 {
+		return err == nil || hungUp(err)
+	}
+	if r.Code < 400 {
+		return false
+	}
+	s.deadlines.armUpstream(ticketWait)
+	_, err = s.up.R.Peek(1)
+	return hungUp(err)
 }
 
 // lose drops a failed connection and the transaction with it. The transaction stays if

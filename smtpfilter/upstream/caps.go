@@ -8,7 +8,7 @@ import (
 // Caps is what upstream announced in its EHLO reply. It is shared and never
 // changed once it is made.
 type Caps struct {
-	Lines []string // keyword lines as sent, without code and CRLF, the greeting line left out
+	Lines []string // keyword lines, without code and CRLF, one blank between words, the greeting line left out
 	Size  int64    // of SIZE; 0 = not announced or no limit
 	TLS   bool     // announced under TLS; then every connection to upstream has TLS
 	Local bool     // upstream is on this machine: no wire in between
@@ -62,8 +62,9 @@ func parseCaps(raw []byte) Caps {
 			first = false
 			continue
 		}
-		if text := line[4:]; ehloLine(text) {
-			c.Lines = append(c.Lines, text)
+		// Some servers pad their lines with blanks, and Postfix skips these (RFC 5321 has one blank before each parameter).
+		if words := strings.Fields(line[4:]); len(words) > 0 && line[4] != ' ' && ehloLine(words) {
+			c.Lines = append(c.Lines, strings.Join(words, " "))
 		}
 	}
 	if params, ok := c.params("SIZE"); ok {
@@ -75,11 +76,11 @@ func parseCaps(raw []byte) Caps {
 	return c
 }
 
-// ehloLine reports whether s is an ehlo-line: a keyword of letters, digits and
-// inner hyphens, then parameters of printable ASCII, each after one blank.
-func ehloLine(s string) bool {
-	for i, word := range strings.Split(s, " ") {
-		if word == "" || i == 0 && word[0] == '-' {
+// ehloLine reports whether words are an ehlo-line: a keyword of letters, digits and
+// inner hyphens, then parameters of printable ASCII.
+func ehloLine(words []string) bool {
+	for i, word := range words {
+		if i == 0 && word[0] == '-' {
 			return false
 		}
 		for _, c := range []byte(word) {

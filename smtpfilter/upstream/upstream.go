@@ -136,6 +136,7 @@ var (
 type RefusedError struct {
 	Stage string     // "greeting", "EHLO" (for LHLO and HELO too), "STARTTLS", "XCLIENT", "MAIL", "RCPT"
 	Reply wire.Reply // a 4xx or 5xx
+	Name  bool       // it is an answer to the name that the client has given itself: about the client, not about blockd
 }
 
 func (e *RefusedError) Error() string {
@@ -259,7 +260,7 @@ func (d *Dialer) handshake(ctx context.Context, conn *Conn, c Client) error {
 		}
 	}
 	if d.set.ClientInfo != ClientInfoXCLIENT {
-		return d.hello(conn, d.helloName(c))
+		return d.present(conn, c)
 	}
 	if err := d.hello(conn, d.set.Hostname); err != nil {
 		return err
@@ -272,7 +273,17 @@ func (d *Dialer) handshake(ctx context.Context, conn *Conn, c Client) error {
 	if _, err := d.expect(conn, "XCLIENT", line, 220); err != nil {
 		return err
 	}
-	return d.hello(conn, d.helloName(c))
+	return d.present(conn, c)
+}
+
+// present is the hello of the client.
+func (d *Dialer) present(conn *Conn, c Client) error {
+	name := d.helloName(c)
+	err := d.hello(conn, name)
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		refused.Name = name == c.Helo && refused.Reply.Code != 421
+	}
+	return err
 }
 
 // hello says EHLO or LHLO and reads the extensions of upstream. A server that does not
