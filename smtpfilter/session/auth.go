@@ -83,12 +83,12 @@ func (s *session) auth(line []byte, cmd parse.Command) {
 		return
 	}
 	s.widen()
-	used := s.connection()
+	used := s.up.connection()
 	if !s.reachUpstream(replyNoAuthNow) {
 		return
 	}
 	r, err := s.sasl(line)
-	if s.up.Conn == used && s.wentAway(r, err) {
+	if s.up.Conn == used && wentAway(s, r, err) {
 		if s.abandonUpstream(); !s.reachUpstream(replyNoAuthNow) {
 			return
 		}

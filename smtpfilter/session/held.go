@@ -24,10 +24,10 @@ func (s *session) holdMail(line []byte) {
 // reports whether that RCPT may follow. If not, it has answered RCPT.
 func (s *session) sendMail() bool {
 	if s.tx.refusal == "" {
-		used := s.connection()
+		used := s.up.connection()
 		if s.tx.refusal = s.carry(); s.tx.refusal == "" {
 			s.up.tx, s.tx.held = true, false
-			s.forward(s.understood(s.mailLine), pending{verb: parse.MAIL, params: s.tx.params, held: true, reused: s.up.Conn == used})
+			s.forward(s.up.understood(s.mailLine, s.tx.params), pending{verb: parse.MAIL, params: s.tx.params, held: true, reused: s.up.Conn == used})
 		}
 	}
 	return s.mailTaken()
@@ -92,7 +92,7 @@ func (s *session) repeat(queue []pending, lines []byte) bool {
 			return false
 		}
 		if p.verb == parse.MAIL {
-			line = s.understood(line)
+			line = s.up.understood(line, s.tx.params)
 		}
 		r, err := s.exchange(line, 250)
 		s.answer(p, r, err)

@@ -60,12 +60,12 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 // once.
 func (s *session) forwardMail(line []byte) {
 	p := pending{verb: parse.MAIL}
-	used := s.connection()
+	used := s.up.connection()
 	open := s.openUpstream()
 	if open && s.up.Conn == used {
 		s.up.tx = true
-		r, err := s.exchange(s.understood(line), 250)
-		if !s.wentAway(r, err) {
+		r, err := s.exchange(s.up.understood(line, s.tx.params), 250)
+		if !wentAway(s, r, err) {
 			s.answer(p, r, err)
 			return
 		}
@@ -78,12 +78,12 @@ func (s *session) forwardMail(line []byte) {
 		return
 	}
 	s.up.tx = true
-	s.forward(s.understood(line), p)
+	s.forward(s.up.understood(line, s.tx.params), p)
 }
 
 // understood is the line of MAIL as upstream understands it.
-func (s *session) understood(line []byte) []byte {
-	if s.tx.params.Has(parse.ParamBody) && !s.up.Caps.Has("8BITMIME") {
+func (u *upstreamConn) understood(line []byte, params parse.Params) []byte {
+	if params.Has(parse.ParamBody) && !u.Caps.Has("8BITMIME") {
 		return parse.WithoutBody(bytes.Clone(line))
 	}
 	return line

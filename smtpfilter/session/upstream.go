@@ -34,11 +34,11 @@ type upstreamConn struct {
 const batch = wire.MaxLine
 
 // connection is the connection to upstream; nil = there is none.
-func (s *session) connection() *upstream.Conn {
-	if s.up == nil {
+func (u *upstreamConn) connection() *upstream.Conn {
+	if u == nil {
 		return nil
 	}
-	return s.up.Conn
+	return u.Conn
 }
 
 // openUpstream makes sure that a connection can carry the transaction. If none can, it has
@@ -66,7 +66,7 @@ func (s *session) answered(fault string) bool {
 // dial makes sure that there is a connection, and returns "". If there can be none, it returns
 // the reply for the client: unreachable, upstream's refusal of the client's name, or one with 421.
 func (s *session) dial(unreachable string) (fault string) {
-	if s.up != nil && !s.up.tx && s.takesLeave() {
+	if s.up != nil && !s.up.tx && takesLeave(s) {
 		s.abandonUpstream()
 	}
 	if s.up != nil {
@@ -197,7 +197,7 @@ func (s *session) replyWaiting() bool {
 
 // takesLeave reports whether upstream has closed a connection that is idle, or has said something on it. Whatever that
 // is (Postfix says 421, others 451, 554 or 221), it is no answer to what comes next.
-func (s *session) takesLeave() bool {
+func takesLeave(s *session) bool {
 	return s.replyWaiting() || s.up.peek() == ended
 }
 
@@ -268,7 +268,7 @@ func hungUp(err error) bool {
 // wentAway reports whether upstream has closed a connection that was idle between transactions, instead of answering
 // the first command on it. What it says in leaving is read as the answer (Postfix says 421, others 451, 554 or 221),
 // but is none: it had crossed with the command. A refusal is one that the end of the connection follows.
-func (s *session) wentAway(r wire.Reply, err error) bool {
+func wentAway(s *session, r wire.Reply, err error) bool {
 	if err != nil || r.Code == 421 {
 		return err == nil || hungUp(err)
 	}
