@@ -71,6 +71,8 @@ func (s *Source) DDL() (string, error) {
 	}
 	fmt.Fprintf(&b, "\n-- Triggers keep the mode in which they are made. In this one no value makes them fail. Whatever else does (a column has another\n"+
 		"-- name, the log was dropped) does not fail the change that they are about: blockd is told to read everything.\n"+
+		"-- What no trigger can catch: who waits for another transaction's number longer than innodb_lock_wait_timeout hears error 1205, and in a\n"+
+		"-- deadlock 1213, as for a row of the table. Keep transactions that write to it short, or take changes = \"watermark\".\n"+
 		"set @blockd_sql_mode = @@sql_mode, sql_mode = '%s';\ndelimiter //\n", mode)
 	for _, event := range []string{"insert", "update", "delete"} {
 		fmt.Fprintf(&b, "create trigger %s_%s after %s on %s for each row begin\n%s", t.Prefix, event, event, t.Name, caught(t))
@@ -93,14 +95,12 @@ func (s *Source) DDL() (string, error) {
 // schemaOf is the name of a table's database with the dot, "" if it has none.
 func schemaOf(table string) string { return table[:strings.LastIndexByte(table, '.')+1] }
 
-// caught are the handlers of a trigger. Who has waited in vain for the number of another transaction does not wait
-// again: reconcile finds that change. A deadlock is not caught, since the server has undone the whole transaction,
-// and must say so.
+// caught are the handlers of a trigger. No handler catches a wait in vain for the number of another transaction (1205), which the
+// server calls fatal within a trigger, nor a deadlock (1213), after which it has undone the whole transaction.
 func caught(t query.Table) string {
 	const retry = "    update blockd_log_rev set rev = last_insert_id(rev + 1);\n" +
 		"    insert into blockd_log (rev, list, entry, gone) values (last_insert_id(), %s, '', 1);\n"
-	return fmt.Sprintf("  declare exit handler for 1205 begin end;\n"+
-		"  declare exit handler for sqlexception begin\n"+
+	return fmt.Sprintf("  declare exit handler for sqlexception begin\n"+
 		"    declare exit handler for sqlexception begin end; -- there is no log\n"+retry+"  end;\n", t.List)
 }
 

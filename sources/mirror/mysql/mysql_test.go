@@ -51,6 +51,7 @@ func TestServer(t *testing.T) {
 		{"rubbish", testRubbish},
 		{"driver", testDriver},
 		{"triggers fail nothing", testTriggersFailNothing},
+		{"triggers wait in vain", testTriggersWaitInVain},
 		{"unlogged", testUnlogged},
 		{"follows", testFollows},
 		{"follows owners", testFollowsOwners},
@@ -536,4 +537,31 @@ func testTriggersFailNothing(t *testing.T, d *database) {
 	write("after the removal", "none", strings.ReplaceAll(removal, "--   ", ""), "insert into senders (id, address) values (11, 'k.example')")
 	d.source(t, Options{Changes: "log"}) // it can be made again
 	write("made again", ",,,,", "alter table senders change address sender varchar(200)", "insert into senders (id, sender) values (12, 'l.example')", "update senders set sender = 'm.example'", "delete from senders")
+}
+
+// testTriggersWaitInVain has another transaction hold the number of the log for longer than a writer waits. MariaDB calls that fatal in a
+// trigger, whatever handler it has; the writer hears what he hears of a locked row, his transaction goes on, and the DDL says so.
+func testTriggersWaitInVain(t *testing.T, d *database) {
+	s := d.source(t, Options{Changes: "log"})
+	testkit.Has(t, testkit.Value(s.DDL())(t), "innodb_lock_wait_timeout hears error 1205")
+	holder := testkit.Value(d.DB.Conn(t.Context()))(t)
+	defer holder.Close()
+	writer := testkit.Value(d.DB.Conn(t.Context()))(t)
+	defer writer.Close()
+	say := func(conn *sql.Conn, text string, code uint16) {
+		t.Helper()
+		_, err := conn.ExecContext(t.Context(), "use "+d.name+"; "+text)
+		var said *client.MySQLError
+		if errors.As(err, &said); err == nil && code > 0 || err != nil && (said == nil || said.Number != code) {
+			t.Errorf("%s: %v, want error %d", text, err, code)
+		}
+	}
+	say(holder, "begin; update blockd_log_rev set rev = rev + 1", 0)
+	say(writer, "set session innodb_lock_wait_timeout = 1; begin; create temporary table its (own int); insert into its values (1)", 0)
+	say(writer, "insert into senders (id, address) values (1, 'a.example')", 1205)
+	say(holder, "rollback", 0)
+	say(writer, "insert into senders (id, address) select own, 'b.example' from its; commit", 0)
+	var wrote, logged string
+	testkit.Must(t, d.DB.QueryRow("select (select group_concat(address) from "+d.name+".senders), (select group_concat(entry) from "+d.name+".blockd_log)").Scan(&wrote, &logged))
+	testkit.Got(wrote, logged)(t, "written, and logged", "b.example", "b.example")
 }
