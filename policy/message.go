@@ -69,7 +69,7 @@ func (t *Transaction) lookUpHeader() (all []verdict.Verdict, fault reply.Reply) 
 	for _, f := range t.fields {
 		source, _ := verdict.FieldSource(f.Name)
 		v := c.ask(question{Question: Question{About: aboutField, Text: f.Text}, source: source, index: t.index, mail: true})
-		v.Seen.UTF8 = t.mail.UTF8
+		v.Seen.UTF8, v.Seen.Hearsay = t.mail.UTF8, t.Hearsay
 		v = c.proveOrigin(context.Background(), v, recipient, t.origin()) // asks nothing: SPF is of envelopes
 		if t.ended {
 			v = c.proveBy(context.Background(), v, recipient, t.origin(), t.facts)

@@ -28,7 +28,7 @@ func (c *checks) record(door *Door, v *verdict.Verdict, recipient string, d *Dec
 	}
 	r := history.Record{Time: time.Now(), Door: door.Name, Outcome: d.Outcome.String(), Verdict: string(v.Kind),
 		Client: v.Client, Helo: v.Seen.Helo, Sender: v.Sender.String(), Recipient: recipient, Generation: v.Generation,
-		Ref: d.Ref, Exempt: d.Exempt, Shadow: d.Shadow, FirstSeen: d.FirstSeen, Authenticated: v.Seen.Authenticated, Unasked: len(v.Unasked) > 0}
+		Ref: d.Ref, Exempt: d.Exempt, Shadow: d.Shadow, FirstSeen: d.FirstSeen, Authenticated: v.Seen.Authenticated, Hearsay: v.Seen.Hearsay, Unasked: len(v.Unasked) > 0}
 	if r.Sender == "" || v.Unread != "" && v.Seen.Sender != "" {
 		r.Sender = v.Seen.Sender
 	}

@@ -39,6 +39,28 @@ func remembering(t testing.TB) (l *history.Log, records func() []history.Record)
 	}
 }
 
+// TestHearsayIsRemembered: what any local user could have caused is marked, of a client and of a sender.
+func TestHearsayIsRemembered(t *testing.T) {
+	l, records := remembering(t)
+	c, _ := checker(t, build(t, block("own", "bad.example\n203.0.113.0/24")), policy.Settings{History: l, Lists: map[string]rule.List{"own": {Match: 3}}})
+	for _, hearsay := range []bool{false, true} {
+		x := c.Begin(mailer, policy.Client{Addr: netip.MustParseAddr("198.51.100.1")})
+		x.Hearsay = hearsay
+		x.Client.Addr = netip.MustParseAddr("203.0.113.7")
+		x.Connect()
+		x.Client.Addr = netip.MustParseAddr("198.51.100.1")
+		x.Mail(policy.Mail{Sender: "x@bad.example"})
+		x.Recipient("bob@here.example")
+	}
+	var got []string
+	for _, r := range records() {
+		if r.List != "" {
+			got = append(got, fmt.Sprintf("%s %s %v", r.Source, r.Sender, r.Hearsay))
+		}
+	}
+	testkit.EqualSlices(t, "records", got, []string{"  false", " x@bad.example false", "  true", " x@bad.example true"})
+}
+
 // TestDecisionsAreRemembered asks as doors do, and reads what is kept of it.
 func TestDecisionsAreRemembered(t *testing.T) {
 	l, records := remembering(t)

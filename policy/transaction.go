@@ -20,7 +20,7 @@ import (
 type Transaction struct {
 	Client Client // may change between two messages
 	// Hearsay: any user of this machine may be the door's peer. Its messages are judged as all are, and prove nothing:
-	// they speak for no sender at the gate, and make nobody a correspondent.
+	// they speak for no sender at the gate, their refusals against no exception, and they make nobody a correspondent.
 	Hearsay bool
 
 	from     *Checker
@@ -78,6 +78,7 @@ func (t *Transaction) Connect() Decision {
 		return Decision{}
 	}
 	v := t.checker.ask(question{Question: Question{About: AboutClient, Client: t.Client.Addr}})
+	v.Seen.Hearsay = t.Hearsay
 	d := t.checker.recipientAt(t.door, v, "")
 	if !d.Refuses() {
 		return Decision{}
@@ -144,7 +145,7 @@ func (t *Transaction) passed() Decision {
 func (t *Transaction) look(client netip.Addr, reversePath string, seen verdict.Seen) {
 	later := !t.door.SendersOnly && !t.door.PassesAtMail
 	v, asked := t.checker.begin(question{Question: Question{Text: reversePath, Client: client}, index: t.index, later: later, mail: true})
-	v.Seen = seen
+	v.Seen, v.Seen.Hearsay = seen, t.Hearsay
 	t.asked[len(t.verdicts)] = asked
 	t.verdicts = append(t.verdicts, v)
 }

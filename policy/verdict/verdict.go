@@ -98,6 +98,7 @@ type Seen struct {
 	Sender        string // as the client wrote it; lists may not have been asked about it
 	UTF8          bool   // the client has said SMTPUTF8, and so can read more than ASCII
 	Authenticated bool   // lists were asked about the client alone, who has logged in
+	Hearsay       bool   // any user of this machine may be the door's peer
 }
 
 // Decide sets Kind, Decider and Shadow from Matches. Their order is the most

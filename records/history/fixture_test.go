@@ -130,7 +130,7 @@ func TestLongTexts(t *testing.T) {
 	long := strings.Repeat("\x01", 3*maxText)
 	r := Record{Time: time.UnixMilli(1<<62 - 1), Door: long, Outcome: long, Verdict: long, Helo: long, Sender: long, Recipient: long, Generation: long,
 		Ref: long, Source: long, List: long, File: long, Line: 1 << 62, Entry: long, Scope: long, Action: long, Reason: long,
-		Exempt: true, Shadow: true, Authenticated: true, FirstSeen: true, Client: clear(1).Client, Repeated: 1 << 62}
+		Exempt: true, Shadow: true, Authenticated: true, Hearsay: true, FirstSeen: true, Client: clear(1).Client, Repeated: 1 << 62}
 	line := appendLine(nil, &r)
 	testkit.AtMost(t, "octets of a line", len(line), maxLine)
 	var got Record

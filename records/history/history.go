@@ -45,6 +45,7 @@ type Record struct {
 	Correspondent bool `json:"correspondent,omitempty"` // users of this server write to the sender
 	Pardoned      bool `json:"excused,omitempty"`       // a list would have refused it; it passed as a correspondent with proof
 	Sole          bool `json:"sole,omitempty"`          // no other list had an entry for it
+	Hearsay       bool `json:"hearsay,omitempty"`       // any user of this machine could have been the door's peer: it is no evidence
 	FirstSeen     bool `json:"first_seen,omitempty"`    // put off once: the sender's domain had not sent mail here before
 
 	// The entry that decided, or would have. List is "" if there is none.

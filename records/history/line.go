@@ -36,6 +36,7 @@ const (
 	flagCorrespondent = 'c'
 	flagExcused       = 'x'
 	flagSeveral       = 'm'
+	flagHearsay       = 'h'
 )
 
 // appendLine adds the line of r. It allocates only to grow dst.
@@ -113,6 +114,9 @@ func appendFlags(dst []byte, r *Record) []byte {
 	}
 	if r.Several {
 		dst = append(dst, flagSeveral)
+	}
+	if r.Hearsay {
+		dst = append(dst, flagHearsay)
 	}
 	return dst
 }
@@ -192,6 +196,8 @@ func parseLine(line string, r *Record) error {
 			r.Pardoned = true
 		case flagSeveral:
 			r.Several = true
+		case flagHearsay:
+			r.Hearsay = true
 		default:
 			return errNoLine
 		}

@@ -131,7 +131,7 @@ func (w *walker) refusals(s segment, since time.Time, per int) (map[string]*Refu
 	draw := rand.New(rand.NewPCG(s.number, 1)) // the same history, the same answer
 	w.since, w.parts = since, [][]byte{[]byte(blockedColumn)}
 	w.each = func(r *Record) bool {
-		if r.Verdict != "blocked" || r.List == "" || r.Exempt || r.Outcome == "accept" || r.Outcome == "tag" || r.Outcome == Listed {
+		if r.Verdict != "blocked" || r.List == "" || r.Hearsay || r.Exempt || r.Outcome == "accept" || r.Outcome == "tag" || r.Outcome == Listed {
 			return true
 		}
 		l := found[r.List]

@@ -214,6 +214,7 @@ func TestRefusals(t *testing.T) {
 	for _, other := range []func(r *Record){
 		func(r *Record) { r.Outcome, r.Exempt = "accept", true },
 		func(r *Record) { r.Outcome = "tag" },
+		func(r *Record) { r.Hearsay = true },
 		func(r *Record) { r.Outcome, r.Verdict, r.List = "accept", "clear", "" },
 		func(r *Record) { r.Verdict, r.List = "unknown", "" },
 		func(r *Record) { r.Time = now.Add(-8 * 24 * time.Hour) },
