@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 
 	"blockd/internal/durable"
+	"blockd/internal/share"
 )
 
 // A journal that is full makes room by taking out lines of those who have the most of it, their oldest first, until
@@ -95,7 +97,7 @@ func (l *Log) share(files []int, most int64) error {
 	if total <= most {
 		return nil
 	}
-	level := levelOf(have, most-most/8-(total-lines)) // an eighth is for what comes next
+	level := share.Level(maps.Values(have), most-most/8-(total-lines)) // an eighth is for what comes next
 	surplus := map[string]int64{}
 	for who, n := range have {
 		if n > level {
@@ -111,23 +113,6 @@ func (l *Log) share(files []int, most int64) error {
 		first = first && !left
 	}
 	return nil
-}
-
-// levelOf is the highest level at which all together have no more than a sum.
-func levelOf(have map[string]int64, most int64) int64 {
-	low, high := int64(0), max(most, 0)
-	for low < high {
-		level, sum := (low+high+1)/2, int64(0)
-		for _, n := range have {
-			sum += min(n, level)
-		}
-		if sum <= most {
-			low = level
-		} else {
-			high = level - 1
-		}
-	}
-	return low
 }
 
 // thin takes the oldest lines of those with a surplus out of a file. The first file need not begin with a gap, and

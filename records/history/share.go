@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"blockd/internal/durable"
+	"blockd/internal/share"
 )
 
 // A history that is nearly full makes room by removing lines of the networks that have
@@ -85,11 +86,11 @@ func (d doorShares) share(told bool, most int64) (used int64) {
 			sums = append(sums, door.sum)
 		}
 	}
-	level := levelOf(sums, most)
+	level := share.Level(slices.Values(sums), most)
 	for _, door := range d {
 		if door.told == told {
 			door.budget = min(door.sum, level)
-			door.level = levelOf(door.have[:], door.budget)
+			door.level = share.Level(slices.Values(door.have[:]), door.budget)
 			used += door.budget
 		}
 	}
@@ -226,22 +227,4 @@ func (l *Log) shareOf(line []byte) (door string, told bool, network uint64) {
 		a = netip.Addr{}
 	}
 	return door, false, maphash.Comparable(l.seed, Network(a)) % shares
-}
-
-// levelOf is the highest level at which all networks together have no more than a
-// sum.
-func levelOf(have []int64, most int64) int64 {
-	low, high := int64(0), most // low is low enough
-	for low < high {
-		level, sum := (low+high+1)/2, int64(0)
-		for _, n := range have {
-			sum += min(n, level)
-		}
-		if sum <= most {
-			low = level
-		} else {
-			high = level - 1
-		}
-	}
-	return low
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/share"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/race"
 )
@@ -171,7 +172,7 @@ func TestLevel(t *testing.T) {
 		{[]int64{0, 5, 1000, 1000}, 1005, 500},
 		{nil, 10, 10},
 	} {
-		testkit.Equal(t, fmt.Sprintf("levelOf(%v, %d)", c.have, c.most), levelOf(c.have, c.most), c.want)
+		testkit.Equal(t, fmt.Sprintf("Level(%v, %d)", c.have, c.most), share.Level(slices.Values(c.have), c.most), c.want)
 	}
 }
 
