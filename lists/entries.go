@@ -267,7 +267,7 @@ func readKey(it *Item, text string) bool {
 		return err == nil && ok && it.Scope == Exact
 	case isRecipient:
 		return false
-	case text[0] != '[' && looksNet(text):
+	case text[0] != '[' && looksNet(text) && !looksRange(text): // which was a name once
 		return readNet(it, text)
 	}
 	key, err := addr.DomainKey(text)

@@ -1,6 +1,7 @@
 package lists_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -536,4 +537,26 @@ func TestTakenBackIsBounded(t *testing.T) {
 	if got := refused(t, testkit.File(t, "list", text.String()), lists.Settings{Format: "spamassassin"}); got != lists.TooBig {
 		t.Errorf("refused as %s", got)
 	}
+}
+
+// TestRanges: a range of client addresses is read where a format has ranges, and is a name nowhere.
+func TestRanges(t *testing.T) {
+	for format, line := range map[string]string{
+		"hosts": "0.0.0.0 %s", "adblock": "||%s^", "dnsmasq": "address=/%s/0.0.0.0", "unbound": "local-zone: %s refuse", "postfix": "%s REJECT",
+		"sendmail": "Connect:%s REJECT", "spamassassin": "blocklist_from *@%s", "rspamd": "%s", "rbldnsd": "%s", "rpz": "%s CNAME .", "lsearch": "%s: no",
+		"drop": "%s ; SBL1",
+	} {
+		for _, text := range []string{"198.51.100.0-9", "198.51.100.8-198.51.100.15", "198.51.100.x"} {
+			got := taken(t, fmt.Sprintf(line, text)+"\n"+cmp.Or(lastLine[format], "last.test"+tail[format])+"\n", lists.Settings{Format: format})
+			if !strings.HasPrefix(got[0], "err ") || len(got) != 2 {
+				t.Errorf("%s: %s is %q", format, text, got)
+			}
+		}
+	}
+	rows{
+		{"a range", "198.51.100.8-15", "cidr 198.51.100.8/29 tree block"},
+		{"x", "198.51.100.x", "cidr 198.51.100.0/24 tree block"},
+	}.run(t, lists.Settings{Format: "csv:1"})
+	got := taken(t, `["198.51.100.8-15", "!198.51.100.x"]`, lists.Settings{Format: "json"})
+	testkit.EqualSlices(t, "json", got, []string{"cidr 198.51.100.8/29 tree block", "cidr 198.51.100.0/24 tree allow"})
 }

@@ -55,8 +55,11 @@ func (r *reading) addLocal(key addr.Key, s Scope, n int) {
 // domain queues the entry of a name.
 func (r *reading) domain(name string, s Scope) bool {
 	key, err := addr.DomainKey(name)
-	if err != nil {
+	switch {
+	case err != nil:
 		return r.failKey(name, err)
+	case looksRange(key.Text):
+		return r.fail(Syntax, name, noRange)
 	}
 	r.add(Domain, s).Key = key
 	return true

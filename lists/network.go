@@ -37,10 +37,10 @@ func looksNet(text string) bool {
 	return colon || !letter
 }
 
-// networks queues a client address, a network or a range of addresses.
+// networks queues a client address or a network. Most formats have no ranges.
 func (r *reading) networks(text string) bool {
-	if from, to, ok := strings.Cut(text, "-"); ok {
-		return r.netRange(text, trim(from), trim(to))
+	if strings.IndexByte(text, '-') >= 0 {
+		return r.fail(Syntax, text, noRange)
 	}
 	host, length, ok := strings.Cut(text, "/")
 	a, err := parseIP(host)
@@ -129,18 +129,66 @@ func minBits(a netip.Addr) int {
 	return minBits6
 }
 
-// netRange queues the smallest set of networks that holds from..to, both
-// included: at most 62 for IPv4, 254 for IPv6.
-func (r *reading) netRange(text, from, to string) bool {
+// noRange is what is wrong with a range of client addresses where none can stand.
+const noRange = "a range of client addresses, which cannot stand here; write its networks, such as 198.51.100.0/24"
+
+// netRange queues the smallest set of networks that holds a range, its ends included: at most 62 for IPv4, 254 for IPv6.
+// Of IPv4 the last octet alone may stand behind the hyphen (198.51.100.0-9), or "x" or "*" for all octets from one on
+// (198.51.100.x).
+func (r *reading) netRange(text string) bool {
+	from, to, ok := strings.Cut(text, "-")
+	from, to = trim(from), trim(to)
+	if !ok {
+		from, to = wildOctets(text)
+	}
 	a, errA := parseIP(from)
+	if errA == nil && a.Is4() && allDigits(to) {
+		to = from[:strings.LastIndexByte(from, '.')+1] + to
+	}
 	b, errB := parseIP(to)
-	if errA != nil || errB != nil {
-		if strings.ContainsAny(text, ":/ \t") {
-			return r.fail(Syntax, text, "no range of IP addresses")
-		}
+	switch {
+	case errA == nil && errB == nil:
+	case !strings.ContainsAny(text, ":/[ \t") && !looksRange(text):
 		return r.bareName(text) // 1-2.3-4 is a name
+	default:
+		return r.fail(Syntax, text, "no range of IP addresses; one is written 198.51.100.8 - 198.51.100.15 or 198.51.100.8-15")
 	}
 	return r.addrRange(text, a.Unmap(), b.Unmap())
+}
+
+// wildOctets reads "x" or "*" in the place of the last octets of an address: the first address that is meant, and the last.
+func wildOctets(text string) (first, last string) {
+	octets := strings.Split(text, ".")
+	n := len(octets)
+	for n > 0 && strings.Trim(octets[n-1], "xX*") == "" && len(octets[n-1]) == 1 {
+		n--
+	}
+	head, wild := strings.Join(octets[:n], "."), len(octets)-n
+	return head + strings.Repeat(".0", wild), head + strings.Repeat(".255", wild)
+}
+
+// looksRange tells a range of IPv4 addresses, in whatever short way people write one, from a name: it has labels of digits,
+// with a hyphen between some or an "x" or "*" in the place of some, and begins with a whole octet. No name is so: top-level
+// domains have letters.
+func looksRange(text string) bool {
+	if text == "" || text[0] < '0' || text[0] > '9' || strings.IndexByte("0123456789xX*", text[len(text)-1]) < 0 {
+		return false // as nearly every name
+	}
+	short, labels := false, 0
+	for label := range strings.SplitSeq(text, ".") {
+		labels++
+		switch {
+		case labels == 1 && !allDigits(label):
+			return false
+		case label == "x", label == "X", label == "*":
+			short = true
+		case strings.Trim(label, "0123456789-") != "" || label == "" || label[0] == '-' || label[len(label)-1] == '-':
+			return false
+		default:
+			short = short || strings.IndexByte(label, '-') > 0
+		}
+	}
+	return short && labels > 1
 }
 
 // addrRange queues the networks of a..b.

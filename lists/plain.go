@@ -122,6 +122,8 @@ func (r *reading) entry(text string) bool {
 		return r.expression(text, strings.TrimPrefix(text, "~"))
 	case isWild(text):
 		return r.fail(TooBroad, text, "this covers every sender")
+	case looksRange(text), looksNet(text) && strings.IndexByte(text, '-') >= 0:
+		return r.netRange(text)
 	case looksNet(text):
 		return r.networks(text)
 	case strings.IndexByte(text, '@') >= 0, text[0] == '<', text[len(text)-1] == '>', hasFold(text, "mailto:"):

@@ -113,8 +113,14 @@ func endsInName(s string) bool {
 		case 'g' <= c && c <= 'z' && c != 'x':
 			return true // in no number
 		case c == '.', c == '`':
-			return i+1 < len(s) && !isNumber(s[i+1:])
+			return i+1 < len(s) && !isNumber(s[i+1:]) && !endsRange(s[i+1:])
 		}
 	}
-	return !isNumber(s)
+	return !isNumber(s) && !endsRange(s)
+}
+
+// endsRange reports whether a last label is what ends a range of client addresses, as people write it: 198.51.100.0-9,
+// 198.51.100.x. A list has to look at those.
+func endsRange(label string) bool {
+	return label == "x" || label == "X" || strings.Trim(label, "0123456789-") == ""
 }
