@@ -1,6 +1,7 @@
 package lists
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -58,6 +59,13 @@ func adblockLine(r *reading, text string) {
 	if options != "" && !r.adblockOptions(options, exception) {
 		return
 	}
+	if exception {
+		options = ""
+		var narrowed bool
+		if rule, narrowed = hostRule(rule); narrowed {
+			r.warn, r.why = Narrowed, "the rule meant some addresses there alone"
+		}
+	}
 	// "||" ties a pattern to the beginning of a name or a label, "|" to that of the whole
 	// name. Lists of bare names are common, so one that can be nothing but a name is taken
 	// as well.
@@ -80,6 +88,8 @@ func adblockLine(r *reading, text string) {
 		r.fail(Unsupported, text, "the beginning of a URL")
 	case sub && anchored && !whole && below != "" && strings.IndexByte(below, '*') < 0 && !looksNet(below):
 		r.adblockName(text, below, Sub)
+	case strings.IndexByte(name, '*') >= 0 && exception && anchored:
+		_ = addGlob(r, text, "*@"+name) && !whole && name[0] != '*' && addGlob(r, text, "*@*."+name)
 	case strings.IndexByte(name, '*') >= 0:
 		r.fail(Unsupported, text, `a name with "*"`)
 	case looksNet(name):
@@ -89,6 +99,45 @@ func adblockLine(r *reading, text string) {
 	default:
 		r.adblockName(text, name, scope)
 	}
+}
+
+// hostRule rewrites an exception that is written as a part of a URL as one for the host in it: "://name^|", "https://name/",
+// "name^", "*.name^", "||name:443/". narrowed: it frees some addresses there alone, which are no matter of senders; a block that
+// it was cut out of must not stay for that. Any other rule is returned as it is.
+func hostRule(rule string) (host string, narrowed bool) {
+	name, labels := strings.CutPrefix(rule, "||")
+	anchor := "||"
+	if !labels {
+		whole := false
+		name, whole = strings.CutPrefix(rule, "|")
+		scheme, rest, ok := strings.Cut(name, "://")
+		if ok = ok && strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz*") == ""; ok {
+			name = rest
+		}
+		switch {
+		case whole || ok:
+			anchor = "|"
+		case strings.HasPrefix(name, "."):
+			name = "*" + name
+		}
+	}
+	tail := ""
+	if i := strings.IndexAny(name, "/^|:?&="); i >= 0 {
+		name, tail = name[:i], name[i:]
+	}
+	if port, ok := strings.CutPrefix(tail, ":"); ok {
+		tail = strings.TrimLeft(port, "0123456789*")
+	}
+	below := strings.TrimPrefix(name, "*.")
+	switch glob := strings.IndexByte(below, '*') >= 0; {
+	case strings.Trim(name, "*.") == "", anchor == "||" && !labels && (glob && strings.IndexByte(below, '.') < 0 || !glob && !bareHost(below)):
+		return rule, false
+	case tail == "" && anchor == "|":
+		name += "*" // it begins so
+	case tail == "" && labels && !glob:
+		return rule, false // the name and all below, as in a block
+	}
+	return anchor + name + "^", strings.Trim(tail, "^|/*") != ""
 }
 
 // adblockName queues the entry of a name that a rule's marks were taken off.
@@ -109,6 +158,9 @@ func badFilter(text string) (off bool, hash xxh3.Uint128) {
 		return false, xxh3.HashString128(rule)
 	}
 	all := strings.Split(rule[end+1:], ",")
+	for i := range all {
+		all[i] = cmp.Or(optionWords[all[i]], all[i])
+	}
 	slices.Sort(all)
 	if i := slices.Index(all, "badfilter"); i >= 0 {
 		off, all = true, slices.Delete(all, i, i+1)
@@ -150,6 +202,7 @@ func notAName(text string) string {
 // stay because mail has no kinds of requests.
 func (r *reading) adblockOptions(options string, exception bool) bool {
 	for option := range strings.SplitSeq(options, ",") {
+		option = cmp.Or(optionWords[strings.ToLower(option)], option)
 		kind, _, _ := strings.Cut(strings.TrimPrefix(option, "~"), "=")
 		switch {
 		case option == "important", option == "all", option == "document":
@@ -160,6 +213,12 @@ func (r *reading) adblockOptions(options string, exception bool) bool {
 		}
 	}
 	return true
+}
+
+// optionWords are other words for options.
+var optionWords = map[string]string{
+	"doc": "document", "3p": "third-party", "~1p": "third-party", "~first-party": "third-party", "strict3p": "third-party",
+	"1p": "first-party", "~3p": "first-party", "~third-party": "first-party",
 }
 
 // requestOptions say for which requests a rule counts: of which kind, from which page, by

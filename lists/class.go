@@ -105,7 +105,7 @@ var hints = map[Class]string{
 	Unsupported:       "Write an address or a name; globs and Go's regular expressions are for lists with patterns = true (--patterns).",
 	UnsupportedAction: "Use an action that fits the list: REJECT, a 4xx or 5xx code with a text, or OK.",
 	PublicSuffix:      "Write the registered name below it; a list that must cover it sets allow_public_suffix = true.",
-	Protected:         `List single addresses there; a list that must cover it names the entry in its force = ["..."].`,
+	Protected:         `List single addresses there; a list that must cover it names the domain or network in its force = ["..."].`,
 	Wide:              "Narrow the network, or keep the exceptions of the list at home: exceptions = \"own\".",
 	Owner:             "Name the mailbox or the domain whose entry it is, such as anna@here.example or here.example.",
 	OwnerFull:         "Remove entries of this owner, or raise max_entries_per_owner.",

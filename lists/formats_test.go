@@ -15,6 +15,7 @@ func TestHosts(t *testing.T) {
 		{"the example of the specification", "0.0.0.0 ads.bulk.test track.bulk.test",
 			"domain ads.bulk.test exact block + domain track.bulk.test exact block"},
 		{"loopback", "127.0.0.1 bulk.test", "domain bulk.test exact block"},
+		{"Debian's own name of the machine", "127.0.1.1 mx.here.test mx", "skip local-name"},
 		{"any of 127/8", "127.8.9.1\tbulk.test", "domain bulk.test exact block"},
 		{"0", "0 bulk.test", "domain bulk.test exact block"},
 		{"::", ":: bulk.test", "domain bulk.test exact block"},
@@ -51,6 +52,17 @@ func TestHosts(t *testing.T) {
 	}.run(t, lists.Settings{Format: "hosts"})
 }
 
+// TestHostsOfTheMachine: its own names are no entries, whatever address they have.
+func TestHostsOfTheMachine(t *testing.T) {
+	s := lists.DefaultGuard()
+	s.Machine = []string{"mx.here.test", "mx"}
+	rows{
+		{"loopback", "127.0.0.1 MX.here.test. mx", "skip local-name + skip local-name"},
+		{"sink", "0.0.0.0 mx bulk.test", "skip local-name + domain bulk.test exact block"},
+		{"below it", "0.0.0.0 ads.mx.here.test", "domain ads.mx.here.test exact block"},
+	}.run(t, lists.Settings{Format: "hosts", Guard: newGuard(t, s)})
+}
+
 func TestAdblock(t *testing.T) {
 	rows{
 		{"the example of the specification", "||bulk.test/banner.js", "err unsupported"},
@@ -66,6 +78,9 @@ func TestAdblock(t *testing.T) {
 		{"options without effect", "||bulk.test^$important,all,document", "domain bulk.test tree block"},
 		{"popup narrows", "||bulk.test^$popup", "domain bulk.test tree block narrowed"},
 		{"third-party narrows", "||bulk.test^$important,third-party", "domain bulk.test tree block narrowed"},
+		{"other words for options", "||bulk.test^$doc,3p", "domain bulk.test tree block narrowed"},
+		{"not first party", "||bulk.test^$~1p", "domain bulk.test tree block narrowed"},
+		{"first party", "||bulk.test^$1p", "err unsupported"},
 		{"other options", "||bulk.test^$domain=shop.test", "err unsupported"},
 		{"exception for some requests", "@@||bulk.test^$domain=shop.test|a.test,~script", "domain bulk.test tree allow narrowed"},
 		{"exception from something else", "@@||bulk.test^$elemhide", "err unsupported"},
@@ -83,7 +98,23 @@ func TestAdblock(t *testing.T) {
 		{"regular expression", `/^bulk\./`, "err unsupported"},
 		{"regular expression of an exception", `@@/^bulk\./`, "err unsupported"},
 		{"beginning of a URL", "|https://bulk.test^", "err unsupported"},
-		{"beginning of a URL of an exception", "@@|https://bulk.test^", "err unsupported"},
+		{"beginning of a URL of an exception", "@@|https://bulk.test^", "domain bulk.test exact allow"},
+		{"any scheme of an exception", "@@://ok.bulk.test^|", "domain ok.bulk.test exact allow"},
+		{"scheme without a mark", "@@https://ok.bulk.test/", "domain ok.bulk.test exact allow"},
+		{"exception that is a part of an address", "@@ok.bulk.test^", "domain ok.bulk.test tree allow"},
+		{"the same with an option", "@@ok.bulk.test^$important", "domain ok.bulk.test tree allow"},
+		{"exception for all paths", "@@||ok.bulk.test/", "domain ok.bulk.test tree allow"},
+		{"the same in full", "@@||ok.bulk.test:443/*|$doc", "domain ok.bulk.test tree allow"},
+		{"exception for a path", "@@||ok.bulk.test/a.js$script", "domain ok.bulk.test tree allow narrowed"},
+		{"exception for a path without a mark", "@@ok.bulk.test/a.js", "domain ok.bulk.test tree allow narrowed"},
+		{"exception with *", "@@||cdn*.bulk.test^|", "glob *@cdn*.bulk.test exact allow + glob *@*.cdn*.bulk.test exact allow"},
+		{"exception with * first", "@@||*cdn.bulk.test^", "glob *@*cdn.bulk.test exact allow"},
+		{"exception with * for a whole name", "@@|cdn*.bulk.test^", "glob *@cdn*.bulk.test exact allow"},
+		{"exception for names below without a mark", "@@*.bulk.test^", "domain bulk.test sub allow"},
+		{"exception for names below, by a dot", "@@.bulk.test^", "domain bulk.test sub allow"},
+		{"exception for a part of a path", "@@-banner-ad.", "err unsupported"},
+		{"exception for any cdn", "@@cdn*", "err unsupported"},
+		{"exception for a part of an address", "@@||198.51.100.^", "err unsupported"},
 		{"substring", "-banner-ad.", "err unsupported"},
 		{"substring that could be a name", "banner", "err unsupported"},
 		{"substring with ^", "bulk.test^", "err unsupported"},
@@ -101,7 +132,7 @@ func TestAdblock(t *testing.T) {
 		{"whole name of an exception", "@@|bulk.test^", "domain bulk.test exact allow"},
 		{"whole name with both ends", "@@|bulk.test^|", "domain bulk.test exact allow"},
 		{"whole name with options", "@@|bulk.test|$important", "domain bulk.test exact allow"},
-		{"beginning of a name", "@@|bulk.test", "err unsupported"},
+		{"beginning of a name", "@@|bulk.test", "glob *@bulk.test* exact allow"},
 		{"two end anchors", "||bulk.test||", "err unsupported"},
 		{"badfilter of nothing", "||bulk.test^$badfilter", "skip directive"},
 		{"badfilter of another rule", "@@||bulk.test^$important,badfilter", "skip directive"},

@@ -19,17 +19,16 @@ import (
 type GuardSettings struct {
 	AllowPublicSuffix bool     // suffixes are loaded, with a warning
 	Protected         []string // domains, in any spelling
-	Force             []string // entries that may cover a protected domain: their domains
+	Force             []string // entries that may cover a protected domain: their domains; and networks, parts of which may be in Own
 	MaxProtected      int      // entries refused for that before the file is, 0 or more
 	MaxBadRatio       float64  // of refused lines, 0 to 1; judged from 100 lines
+	Machine           []string // canonical names of the machine that reads: in a hosts file they are no entries
 
 	// Frees: exceptions of the list reach all lists, and are judged as blocks are.
 	Frees bool
 
-	// Of entries that people make by hand (blockd add): what they would not want to block.
-	// ID leaves them out.
-	Own       []OwnNetwork
-	Mailboxes []string // canonical local-parts, at every domain
+	Own       []OwnNetwork // whose clients are this machine's and its neighbours
+	Mailboxes []string     // canonical local-parts that no entry may block at every domain
 }
 
 // OwnNetwork is a network that no entry may block any part of.
@@ -38,10 +37,23 @@ type OwnNetwork struct {
 	What string // it is, for people
 }
 
+// ownNetworks are those whose addresses mean somebody near on every machine. Lists of networks that no stranger comes from, such
+// as those for firewalls, have all of them.
+var ownNetworks = [...]struct{ net, what string }{
+	{"127.0.0.0/8", "this machine itself"}, {"::1/128", "this machine itself"},
+	{"10.0.0.0/8", "a private network"}, {"172.16.0.0/12", "a private network"}, {"192.168.0.0/16", "a private network"},
+	{"fc00::/7", "a private network"}, {"169.254.0.0/16", "the link of this machine"}, {"fe80::/10", "the link of this machine"},
+	{"100.64.0.0/10", "a network behind a provider's gateway"},
+}
+
 // DefaultGuard is what a list is judged by that nothing is said of. Protected is
 // what ships: see ShippedProtected.
 func DefaultGuard() GuardSettings {
-	return GuardSettings{Protected: ShippedProtected(), MaxProtected: 5, MaxBadRatio: 0.25}
+	s := GuardSettings{Protected: ShippedProtected(), MaxProtected: 5, MaxBadRatio: 0.25, Mailboxes: []string{"postmaster", "abuse"}}
+	for _, own := range ownNetworks {
+		s.Own = append(s.Own, OwnNetwork{netip.MustParsePrefix(own.net), own.what})
+	}
+	return s
 }
 
 // Guard judges the entries of one list. It never changes, so files that are read
@@ -52,6 +64,8 @@ type Guard struct {
 	sorted   []string          // the same
 	parents  map[string]string // of each domain above a protected one: that one
 	force    map[string]bool
+	forced   []netip.Prefix
+	ownHeads [2][256]bool // the first octets of addresses in Own, of IPv4 and of IPv6
 	id       uint64
 }
 
@@ -62,8 +76,23 @@ func NewGuard(s GuardSettings) (*Guard, error) {
 	if g.names, err = domainSet(s.Protected); err != nil {
 		return nil, fmt.Errorf("protected: %w", err)
 	}
-	if g.force, err = domainSet(s.Force); err != nil {
+	var forced []string
+	for _, text := range s.Force {
+		if p, ok := ParseNetwork(text); ok {
+			g.forced = append(g.forced, p)
+		} else {
+			forced = append(forced, text)
+		}
+	}
+	if g.force, err = domainSet(forced); err != nil {
 		return nil, fmt.Errorf("force: %w", err)
+	}
+	for _, o := range s.Own {
+		family, first := headOf(o.Net.Masked().Addr())
+		_, last := headOf(lastOf(o.Net.Masked()))
+		for i := int(first); i <= int(last); i++ {
+			g.ownHeads[family][i] = true
+		}
 	}
 	g.sorted = slices.Sorted(maps.Keys(g.names))
 	for _, name := range g.sorted {
@@ -73,9 +102,13 @@ func NewGuard(s GuardSettings) (*Guard, error) {
 			}
 		}
 	}
-	judged := fmt.Sprintf("%d %t %q %q %s", ParserVersion, s.AllowPublicSuffix, g.sorted, slices.Sorted(maps.Keys(g.force)), suffixVersion())
+	judged := fmt.Sprintf("%d %t %q %q %s %v %q %v", ParserVersion, s.AllowPublicSuffix, g.sorted, slices.Sorted(maps.Keys(g.force)), suffixVersion(),
+		s.Own, s.Mailboxes, g.forced)
 	if s.Frees {
 		judged += " frees"
+	}
+	if len(s.Machine) > 0 {
+		judged += fmt.Sprintf(" machine %q", s.Machine)
 	}
 	g.id = xxh3.HashString(judged)
 	return g, nil
@@ -98,6 +131,11 @@ func (g *Guard) ID() uint64 {
 		return 0
 	}
 	return g.id
+}
+
+// isMachine reports whether a name of a hosts file is one of the machine's own. The nil Guard knows none.
+func (g *Guard) isMachine(name string) bool {
+	return g != nil && slices.Contains(g.settings.Machine, strings.ToLower(strings.TrimSuffix(name, ".")))
 }
 
 // frees reports whether exceptions are judged.
@@ -199,10 +237,12 @@ func (r *reading) guard() {
 		case pass:
 			it.Class, it.Message = c, message // section 9: before any other warning of the line itself
 		default:
-			if c == Protected && !it.Action.Allows() { // a list of providers is a usual list of exceptions
+			if c == Protected && !it.Action.Allows() && !it.ours { // a list of providers is a usual list of exceptions
 				r.tally.protect(it)
 			}
+			ours := it.ours
 			r.drop(it, c, message)
+			r.queue[len(r.queue)-1].ours = ours
 			if !r.apart {
 				return
 			}
@@ -230,6 +270,9 @@ func (r *reading) judgeEntry(g *Guard, it *Item) (c Class, message string, pass 
 		}
 	case !allows:
 		if message := g.own(it); message != "" {
+			if it.ours = network; network && slices.ContainsFunc(g.forced, func(p netip.Prefix) bool { return p.Bits() <= it.Net.Bits() && p.Contains(it.Net.Addr()) }) {
+				return Protected, message + ", by force", true
+			}
 			return Protected, message, false
 		}
 	}
@@ -247,6 +290,9 @@ func (r *reading) judgeEntry(g *Guard, it *Item) (c Class, message string, pass 
 func (g *Guard) own(it *Item) string {
 	switch {
 	case it.Kind == IP || it.Kind == CIDR:
+		if family, first := headOf(it.Net.Addr()); it.Net.Bits() >= 8 && !g.ownHeads[family][first] {
+			return "" // as nearly every one
+		}
 		for _, o := range g.settings.Own {
 			if o.Net.Overlaps(it.Net) {
 				return fmt.Sprintf("covers %s, %s", o.Net, o.What)
@@ -258,6 +304,23 @@ func (g *Guard) own(it *Item) string {
 		}
 	}
 	return ""
+}
+
+// headOf is the first octet of an address, and 0 for IPv4, 1 for IPv6.
+func headOf(a netip.Addr) (family int, first byte) {
+	if a.Is4() {
+		return 0, a.As4()[0]
+	}
+	return 1, a.As16()[0]
+}
+
+// ParseNetwork reads a network, or one address, as GuardSettings.Force may have it.
+func ParseNetwork(text string) (p netip.Prefix, ok bool) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), a.Zone() == ""
+	}
+	p, err := netip.ParsePrefix(text)
+	return p.Masked(), err == nil
 }
 
 // tooWide says why an exception that reaches all lists may not cover a network, "" if
@@ -313,7 +376,7 @@ func (t *tally) protect(it *Item) {
 }
 
 // count takes in the items of one line: comments and blank lines do not count,
-// and what is unsupported is not bad.
+// and what is unsupported, or about networks of our own, is not bad.
 func (t *tally) count(line []Item) {
 	if len(line) == 0 {
 		return
@@ -322,7 +385,7 @@ func (t *tally) count(line []Item) {
 		return // which stand alone
 	}
 	for i := range line {
-		if it := &line[i]; it.Kind == Err && it.Class != Unsupported && it.Class != OwnerFull { // one at most
+		if it := &line[i]; it.Kind == Err && it.Class != Unsupported && it.Class != OwnerFull && !it.ours { // one at most
 			if t.bad++; t.bad == 1 {
 				t.firstBad = found{it.Line, fmt.Sprintf("%s: %s", it.Class, it.Message)}
 			}

@@ -515,3 +515,42 @@ func TestOptionsThatTakeNothingOut(t *testing.T) {
 	got := taken(t, "*.q.example CNAME .\nok.q.example CNAME .\n", lists.Settings{Format: "rpz", Action: lists.Allow})
 	equal(t, got, []string{"domain q.example sub allow", "domain ok.q.example exact allow"})
 }
+
+// TestOwnClients: what a list says of this machine's own clients is refused by line, and the rest acts, however much of it that is.
+func TestOwnClients(t *testing.T) {
+	level1 := "0.0.0.0/8\n10.0.0.0/8\n100.64.0.0/10\n127.0.0.0/8\n169.254.0.0/16\n172.16.0.0/12\n192.0.0.0/24\n192.168.0.0/16\n198.51.100.0/24\n::1\nfd00::/8\nfe80::1\n"
+	s := lists.DefaultGuard()
+	s.Own = append(s.Own, lists.OwnNetwork{Net: netip.MustParsePrefix("203.0.113.0/28"), What: "which is in smtp.trusted"})
+	level1 += "203.0.113.7\n203.0.113.64/26\n::ffff:127.0.0.1\n10.0.0.1 - 10.0.0.9\n10.0.0.8-9\n192.0.0.0/8\npostmaster@\n" + strings.Repeat("127.0.0.1\n", 200)
+	want := []string{"cidr 0.0.0.0/8 tree block", "cidr 192.0.0.0/24 tree block", "cidr 198.51.100.0/24 tree block", "cidr 203.0.113.64/26 tree block"}
+	var entries, refused []string
+	read := func(format, text string, s lists.GuardSettings) lists.Summary {
+		t.Helper()
+		entries, refused = nil, nil
+		got, sum, err := items(t, text, lists.Settings{Format: format, Guard: newGuard(t, s)})
+		testkit.Must(t, err)
+		for _, it := range got {
+			if strings.HasPrefix(it, "err ") {
+				refused = append(refused, it)
+			} else {
+				entries = append(entries, it)
+			}
+		}
+		return sum
+	}
+	sum := read("plain", level1, s)
+	testkit.EqualSlices(t, "entries", entries, want)
+	if len(refused) != 215 || refused[0] != "err protected" || sum.Errors != 215 {
+		t.Errorf("%d refused lines, %d errors: %.200q", len(refused), sum.Errors, refused)
+	}
+	read("json", `["127.0.0.1","198.51.100.7"]`, s)
+	testkit.EqualSlices(t, "json", append(entries, refused...), []string{"ip 198.51.100.7 exact block", "err protected"})
+	read("postfix", "127 REJECT\n10.1 REJECT\n198.51.100 REJECT\n", s)
+	testkit.EqualSlices(t, "postfix", entries, []string{"cidr 198.51.100.0/24 tree block"})
+	read("plain", "!127.0.0.0/8\n!10.0.0.1\n", s)
+	testkit.EqualSlices(t, "exceptions", entries, []string{"cidr 127.0.0.0/8 tree allow", "ip 10.0.0.1 exact allow"})
+
+	s.Force = []string{"10.0.0.0/8", "127.0.0.9", "here.example"}
+	read("plain", "10.0.0.0/8\n10.1.2.3\n127.0.0.9\n127.0.0.8\n192.168.1.1\n", s)
+	testkit.EqualSlices(t, "by force", entries, []string{"cidr 10.0.0.0/8 tree block protected", "ip 10.1.2.3 exact block protected", "ip 127.0.0.9 exact block protected"})
+}

@@ -20,6 +20,10 @@ func hostsLine(r *reading, text string) {
 		r.localNames(text, target)
 		return
 	}
+	if target == selfAddress {
+		r.skip(LocalName, "names of the machine itself, by its address "+selfAddress)
+		return
+	}
 	switch {
 	case target == "" || isSink(target):
 	case isIP(target):
@@ -30,7 +34,7 @@ func hostsLine(r *reading, text string) {
 		return
 	}
 	for name, rest := cutWord(names); name != ""; name, rest = cutWord(rest) {
-		if isLocal(name) {
+		if isLocal(name) || r.settings.Guard.isMachine(name) {
 			r.skip(LocalName, name)
 		} else if !r.domain(name, r.bare) {
 			return
@@ -98,6 +102,9 @@ func isLocal(name string) bool {
 	}
 	return hasFold(plain, "ip6-") || hasFold(plain[max(len(plain)-len(".localhost"), 0):], ".localhost") || isSink(name)
 }
+
+// selfAddress is what installers of Debian and Ubuntu give the machine's own name in /etc/hosts.
+const selfAddress = "127.0.1.1"
 
 // localNames are those that the hosts files of distributions give the machine.
 var localNames = [...]string{"localhost", "local", "broadcasthost", "localhost.localdomain",

@@ -86,6 +86,8 @@ type Item struct {
 	// void marks what reaches no index: it takes back, or is taken back.
 	void bool
 
+	ours bool // of a network of our own, or of a line that is refused for that
+
 	// Text is the physical line as read, at most 4096 octets of it, for people:
 	// it may hold any octets. Of JSON, which knows no lines, it is the element.
 	Text string

@@ -39,6 +39,11 @@ func (r *reading) wildcard(text, glob, message string) bool {
 	if !r.settings.Patterns {
 		return r.fail(Unsupported, text, message)
 	}
+	return addGlob(r, text, glob)
+}
+
+// addGlob queues a glob over whole addresses, in whatever list. text is what the line has of it.
+func addGlob(r *reading, text, glob string) bool {
 	at, closed := lastAt(glob)
 	switch {
 	case !closed:

@@ -327,6 +327,7 @@ func TestUnbound(t *testing.T) {
 		{"files are not included", `include: "/etc/passwd"`, "skip directive"},
 		{"transparent", `local-zone: "bulk.test" transparent`, "skip directive"},
 		{"always_transparent", `local-zone: "bulk.test" always_transparent`, "skip directive"},
+		{"redirect that is logged", `local-zone: "bulk.test" inform_redirect`, "domain bulk.test tree block"},
 		{"nodefault", `local-zone: "10.in-addr.arpa" nodefault`, "skip directive"},
 		{"data of another type", `local-data: 'bulk.test TXT "x"'`, "skip directive"},
 		{"reverse data", `local-data-ptr: "198.51.100.7 bulk.test"`, "skip directive"},

@@ -30,10 +30,10 @@ func unboundLine(r *reading, text string) {
 // unboundTransparent are the zone types that let queries pass, or that do not say
 // by themselves that the name is refused.
 var unboundTransparent = [...]string{"transparent", "typetransparent", "always_transparent", "nodefault", "noview",
-	"inform", "inform_redirect", "block_a", "ipset", "truncate"}
+	"inform", "block_a", "ipset", "truncate"}
 
 // unboundNone are those of them that make no zone of their own: what is above counts.
-var unboundNone = [...]string{"nodefault", "noview", "inform_redirect"}
+var unboundNone = [...]string{"nodefault", "noview"}
 
 // unboundMayFree tells a line that may be an exception: any but a comment, a zone that
 // refuses and data that lead nowhere, as they are usually written.
@@ -80,7 +80,7 @@ func (r *reading) localZone(text string) {
 	said := blocksTree
 	switch kind {
 	case "refuse", "deny", "static", "inform_deny":
-	case "redirect":
+	case "redirect", "inform_redirect":
 		said |= firmly
 	default:
 		if !strings.HasPrefix(kind, "always_") {

@@ -238,6 +238,7 @@ func (f *listFlags) settings() (lists.Settings, error) {
 		s.Subdomains = &f.subdomains
 	}
 	guard := lists.DefaultGuard()
+	guard.Machine = config.MachineNames("")
 	guard.AllowPublicSuffix = f.allowPublicSuffix
 	guard.Frees = s.Action == lists.Allow || f.exceptions == "all"
 	s.Guard, err = lists.NewGuard(guard)

@@ -3,27 +3,52 @@ package config
 import (
 	"cmp"
 	"os"
+	"slices"
+	"strings"
 
 	"blockd/lists"
 	"blockd/mail/addr"
 )
 
 // Guard is what no entry of l may cover: what ships, the domains of [index] and
-// of the list itself, and those of this server.
+// of the list itself, those of this server, and the networks that the configuration names as one's own.
 func (c Config) Guard(l List) *lists.Guard { return newGuard(c.guardSettings(l)) }
 
 func (c Config) guardSettings(l List) lists.GuardSettings {
-	s := lists.GuardSettings{
-		AllowPublicSuffix: or(l.AllowPublicSuffix, c.Index.AllowPublicSuffix),
-		Force:             l.Force,
-		MaxProtected:      or(l.MaxProtected, c.Index.MaxProtected),
-		MaxBadRatio:       or(l.MaxBadRatio, c.Index.MaxBadRatio),
-		Frees:             l.freesAll(),
-	}
-	for _, domains := range [][]string{lists.ShippedProtected(), c.Index.Protected, l.Protected, c.OwnDomains()} {
+	s := lists.DefaultGuard()
+	s.AllowPublicSuffix = or(l.AllowPublicSuffix, c.Index.AllowPublicSuffix)
+	s.Force = l.Force
+	s.MaxProtected = or(l.MaxProtected, c.Index.MaxProtected)
+	s.MaxBadRatio = or(l.MaxBadRatio, c.Index.MaxBadRatio)
+	s.Frees = l.freesAll()
+	s.Machine = MachineNames(c.SMTP.Hostname)
+	for _, domains := range [][]string{c.Index.Protected, l.Protected, c.OwnDomains()} {
 		s.Protected = append(s.Protected, domains...)
 	}
+	for _, own := range []struct {
+		key   string
+		texts []string
+	}{{"smtp.trusted", c.SMTP.Trusted}, {"smtp.proxy_from", c.SMTP.ProxyFrom}, {"auth.clients", c.Auth.Clients}, {"auth.trusted_relays", c.Auth.TrustedRelays},
+		{"milter.allow_from", c.Milter.AllowFrom}, {"postfix.allow_from", c.Postfix.AllowFrom}, {"resp.allow_from", c.RESP.AllowFrom}} {
+		for _, n := range Networks(own.texts) {
+			s.Own = append(s.Own, lists.OwnNetwork{Net: n, What: "which is in " + own.key})
+		}
+	}
 	return s
+}
+
+// MachineNames are the names by which this machine calls itself, in full and without their domain, with another one that it is given; "" is none.
+func MachineNames(another string) (names []string) {
+	for _, name := range []string{MachineName(), another} {
+		name = strings.ToLower(name)
+		short, _, _ := strings.Cut(name, ".")
+		for _, n := range []string{name, short} {
+			if n != "" && !slices.Contains(names, n) {
+				names = append(names, n)
+			}
+		}
+	}
+	return names
 }
 
 // freesAll reports whether the exceptions of the list reach all lists.

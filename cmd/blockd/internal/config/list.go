@@ -11,6 +11,7 @@ import (
 	"blockd/index"
 	"blockd/internal/spelling"
 	"blockd/lists"
+	"blockd/mail/addr"
 	"blockd/policy/reply"
 	"blockd/policy/verdict"
 )
@@ -80,7 +81,8 @@ type List struct {
 	// The proof that its allow entries need, any one of "client", "auth", "spf", "dkim" (docs/auth.md);
 	// without it they are believed.
 	Require []string `toml:"require,omitempty"`
-	// Protected domains that this list may block as a whole, each as the entry writes it: ["mail.example"].
+	// Protected domains that this list may block as a whole, each as the entry writes it, and networks of one's own, clients in
+	// which it may block: ["mail.example", "10.0.0.0/8"].
 	Force []string `toml:"force,omitempty"`
 	// More domains that this list may not block as a whole.
 	Protected []string `toml:"protected,omitempty"`
@@ -297,7 +299,14 @@ func (l List) Proofs() verdict.Proof {
 
 func (l List) validateGate(f *Faults, key string) {
 	f.domains(key+".protected", l.Protected)
-	f.domains(key+".force", l.Force)
+	for i, text := range l.Force {
+		if _, ok := lists.ParseNetwork(text); ok {
+			continue
+		}
+		if _, err := addr.DomainKey(text); err != nil {
+			f.add(fmt.Sprintf("%s.force[%d]", key, i), "want a domain, have %v", err)
+		}
+	}
 }
 
 func (l List) mode() index.Mode {

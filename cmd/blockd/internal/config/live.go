@@ -3,7 +3,6 @@ package config
 import (
 	"blockd/records/audit"
 	"fmt"
-	"net/netip"
 	"os"
 	"strings"
 
@@ -125,23 +124,10 @@ func (c Config) LiveSettings(journal *audit.Log) live.Settings {
 	return live.Settings{MaxPerOwner: c.Recipients.MaxEntriesPerOwner, Audit: journal, Folder: c.LiveFolder(), Guard: c.liveGuard(), Hashes: c.Index.Digests()}
 }
 
-// liveGuard is what no live entry may cover unless it is forced: what no list may, and
-// this machine, the networks that the configuration names as one's own, and the
-// mailboxes that complaints come from.
+// liveGuard is what no live entry may cover unless it is forced: what no list may.
 func (c Config) liveGuard() *lists.Guard {
 	s := c.guardSettings(List{})
 	s.Frees = true
-	s.Mailboxes = []string{"postmaster", "abuse"}
-	s.Own = []lists.OwnNetwork{{Net: netip.MustParsePrefix("127.0.0.0/8"), What: "this machine itself"}, {Net: netip.MustParsePrefix("::1/128"), What: "this machine itself"}}
-	for _, own := range []struct {
-		key   string
-		texts []string
-	}{{"smtp.trusted", c.SMTP.Trusted}, {"smtp.proxy_from", c.SMTP.ProxyFrom}, {"auth.clients", c.Auth.Clients}, {"auth.trusted_relays", c.Auth.TrustedRelays},
-		{"milter.allow_from", c.Milter.AllowFrom}, {"postfix.allow_from", c.Postfix.AllowFrom}, {"resp.allow_from", c.RESP.AllowFrom}} {
-		for _, n := range Networks(own.texts) {
-			s.Own = append(s.Own, lists.OwnNetwork{Net: n, What: "which is in " + own.key})
-		}
-	}
 	return newGuard(s)
 }
 

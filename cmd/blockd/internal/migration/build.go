@@ -239,6 +239,10 @@ func (l *List) permit(it *lists.Item, w written) bool {
 		l.Force = append(l.Force, w.key.text)
 		w.entry.remark("by force: " + it.Message)
 		return true
+	case it.Class == lists.Protected && w.key.net.IsValid() && !slices.Contains(l.Force, w.key.net.String()):
+		l.Force = append(l.Force, w.key.net.String())
+		w.entry.remark("by force: " + it.Message)
+		return true
 	}
 	return false
 }
