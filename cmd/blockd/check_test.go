@@ -300,7 +300,7 @@ func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("no space
 func TestCheckSaysWhatItCannotHaveRead(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "config.toml", anyPorts+"[[list]]\nname = \"torn\"\npath = \"torn.txt\"\n")
-	writeFile(t, dir, "lists/a.txt", "10.0.0.0/8\n")
+	writeFile(t, dir, "lists/a.txt", "198.18.0.0/15\n")
 	writeFile(t, dir, "torn.txt", "<html><body>\n")
 	d := serveIn(t, dir, "smtp", "http")
 	_, _, stderr := blockd(t, "", "check", "--file", "-c", d.file(), "x@bulk.example")

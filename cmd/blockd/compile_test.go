@@ -38,7 +38,7 @@ memory      …
 
 func TestCompileJSON(t *testing.T) {
 	dir := t.TempDir()
-	list := writeFile(t, dir, "bad.txt.gz", "bad.example\nno entry at all\n10.0.0.0/8\n")
+	list := writeFile(t, dir, "bad.txt.gz", "bad.example\nno entry at all\n198.18.0.0/15\n")
 	code, stdout, stderr := blockd(t, "", "compile", "-o", dir+"/a.bdx", "--format", "plain", "--json", list)
 	testkit.MustGot(code, stderr)(t, "compile", 0, "")
 	var got struct {

@@ -18,7 +18,7 @@ BULK.test  # again
 !bulk.test
 a@b.example, c@d.example
 
-10.0.0.1/8
+198.18.0.1/15
 `
 
 func TestLintText(t *testing.T) {
@@ -39,7 +39,7 @@ DIR/l.txt:6:1: syntax: …
   | a@b.example, c@d.example
   | ^ …
 DIR/l.txt:8: warning: host-bits: …
-  | 10.0.0.1/8
+  | 198.18.0.1/15
   = …
 
 file…format  lines  entries  keys  errors  skipped  verdict
@@ -59,7 +59,7 @@ DIR/l.txt:6:1: syntax: …
   | ^ …
 DIR/l.txt:7: skip: blank
 DIR/l.txt:8: warning: host-bits: …
-  | 10.0.0.1/8
+  | 198.18.0.1/15
   = …
 
 …
@@ -98,7 +98,7 @@ func TestLintJSON(t *testing.T) {
 {"file":"DIR/l.txt","line":4,"kind":"domain","key":"bulk.test","scope":"tree","action":"block","reason":"","class":"dup","message":"same as line 2"}
 {"file":"DIR/l.txt","line":5,"kind":"domain","key":"bulk.test","scope":"tree","action":"allow","reason":"","class":"conflict","message":"an exception from line 2, and wins"}
 {"file":"DIR/l.txt","line":6,"kind":"err","key":"","scope":"","action":"","reason":"","class":"syntax","message":"…"}
-{"file":"DIR/l.txt","line":8,"kind":"cidr","key":"10.0.0.0/8","scope":"tree","action":"block","reason":"","class":"host-bits","message":"…"}
+{"file":"DIR/l.txt","line":8,"kind":"cidr","key":"198.18.0.0/15","scope":"tree","action":"block","reason":"","class":"host-bits","message":"…"}
 {"file":"DIR/l.txt","summary":{"format":"plain","lines":8,"entries":5,"keys":3,"errors":1,"skipped":0,"verdict":"loaded","why":""}}
 `
 	compareLines(t, strings.ReplaceAll(stdout, dir, "DIR"), want)
@@ -171,6 +171,7 @@ func TestLintAndTheGate(t *testing.T) {
 	passes := writeFile(t, dir, "passes.txt", "bulk.test\n!press@bulk.test\n#? block x@bulk.test\n#? pass press@bulk.test\n")
 	fails := writeFile(t, dir, "fails.txt", "bulk.test\n#? pass x@bulk.test\n")
 	frees := writeFile(t, dir, "frees.txt", "bulk.test\n!com\n!10.0.0.0/8\n!11.0.0.0/8\n")
+	level1 := writeFile(t, dir, "level1.txt", "# the shape of firehol_level1\n127.0.0.0/8\n::1\n10.0.0.0/8\n198.51.100.0/24\n")
 	malformed := writeFile(t, dir, "malformed.txt", "bulk.test\n#? why this\n")
 	tests := []struct {
 		name string
@@ -184,6 +185,8 @@ func TestLintAndTheGate(t *testing.T) {
 		{"providers", []string{providers}, 1, []string{"providers.txt:2:1: protected: covers the protected domain gmail.com", "force",
 			"providers.txt: refused: protected: entries that cover a protected domain: 6, more than max_protected = 5"}},
 		{"an allow list of them: the other lines act", []string{"--action=allow", providers}, 1, []string{"providers.txt:2:1: protected: covers the protected domain gmail.com", "loaded"}},
+		{"one's own clients", []string{level1}, 1, []string{"level1.txt:2:1: protected: covers 127.0.0.0/8, this machine itself", "level1.txt:3:1: protected: covers ::1/128, ",
+			"level1.txt:4:1: protected: covers 10.0.0.0/8, a private network", "force", "level1.txt  plain       5        1     1       3        0  loaded"}},
 		{"exceptions for everybody stay home", []string{frees}, 0, []string{"loaded"}},
 		{"exceptions for everybody that reach all lists", []string{"--exceptions=all", frees}, 1, []string{"frees.txt:2:2: public-suffix: ", "frees.txt:3:2: wide: ", "loaded"}},
 		{"self-tests that pass", []string{"--json", passes}, 0, []string{

@@ -48,6 +48,8 @@ func (c *Case) Tables(resolver string) (tables string, files map[string]string) 
 			b.WriteString("action = \"allow\"\n")
 		case "all":
 			b.WriteString("exceptions = \"all\"\n")
+		case "forced":
+			fmt.Fprintf(&b, "force = %s\n", array(l.Entries))
 		case "fixed":
 			b.WriteString("no_override = true\n")
 		case "shadow":

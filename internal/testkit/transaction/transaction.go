@@ -259,7 +259,7 @@ func (c *Case) require(text string) error {
 func (c *Case) list(text string) error {
 	head, entries, ok := strings.Cut(text, ":")
 	words := strings.Fields(head)
-	kinds := []string{"", "allow", "all", "shadow", "paused", "tenth", "tempfail", "tag", "quarantine", "discard", "spamassassin", "fixed", "owned"}
+	kinds := []string{"", "allow", "all", "shadow", "paused", "tenth", "tempfail", "tag", "quarantine", "discard", "spamassassin", "fixed", "forced", "owned"}
 	if len(words) == 1 {
 		words = append(words, "")
 	}

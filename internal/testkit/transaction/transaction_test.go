@@ -7,8 +7,8 @@ func TestParseRefusesWhatItDoesNotKnow(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"what x", `x.txt:1: what is "what"`},
 		{" indented", `x.txt:1: what is " indented"`},
-		{"list bad", "x.txt:1: list wants NAME: ENTRIES, or one of allow all shadow paused tenth tempfail tag quarantine discard spamassassin fixed owned behind NAME"},
-		{"list bad blok: a", "x.txt:1: list wants NAME: ENTRIES, or one of allow all shadow paused tenth tempfail tag quarantine discard spamassassin fixed owned behind NAME"},
+		{"list bad", "x.txt:1: list wants NAME: ENTRIES, or one of allow all shadow paused tenth tempfail tag quarantine discard spamassassin fixed forced owned behind NAME"},
+		{"list bad blok: a", "x.txt:1: list wants NAME: ENTRIES, or one of allow all shadow paused tenth tempfail tag quarantine discard spamassassin fixed forced owned behind NAME"},
 		{"set x", "x.txt:1: set wants KEY VALUE"},
 		{"auth x", "x.txt:1: auth wants KEY VALUE"},
 		{"require x: spf", "x.txt:1: require wants the NAME of a list: PROOFS"},

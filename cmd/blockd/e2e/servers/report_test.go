@@ -40,7 +40,7 @@ func TestLetter(t *testing.T) {
 	d := e2e.Configure(t, e2e.Setup{Upstream: "smtp://" + next.SMTP, Milter: fmt.Sprintf("listen = %q", milter), Postfix: fmt.Sprintf("policy_listen = %q", policy),
 		SMTP: "client_info = \"xclient\"\n",
 		Lists: "[report]\nto = \"anna@here.example, ops@here.example\"\nevery = \"1h\"\n[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n" +
-			"[[list]]\nname = \"hosts\"\npath = \"hosts.txt\"\n[[list]]\nname = \"vendor\"\npath = \"vendor.txt\"\nadopt = \"review\"\n",
+			"[[list]]\nname = \"hosts\"\npath = \"hosts.txt\"\nforce = [\"127.0.0.1\"]\n[[list]]\nname = \"vendor\"\npath = \"vendor.txt\"\nadopt = \"review\"\n",
 		Files: map[string]string{"bad.txt": "bulk.example\nbücher.example\n", "hosts.txt": "127.0.0.1\n", "vendor.txt": "club.example\n"}})
 	d.Start(t)
 	c := e2e.DialFrom(t, "127.0.0.9", d.SMTP)

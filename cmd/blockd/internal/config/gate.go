@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -25,16 +26,23 @@ func (c Config) guardSettings(l List) lists.GuardSettings {
 	for _, domains := range [][]string{c.Index.Protected, l.Protected, c.OwnDomains()} {
 		s.Protected = append(s.Protected, domains...)
 	}
+	s.Own = append(ownNetworks(c), s.Own...)
+	return s
+}
+
+// ownNetworks are this machine and what the configuration names as one's own.
+func ownNetworks(c Config) []lists.OwnNetwork {
+	all := []lists.OwnNetwork{{Net: netip.MustParsePrefix("127.0.0.0/8"), What: "this machine itself"}, {Net: netip.MustParsePrefix("::1/128"), What: "this machine itself"}}
 	for _, own := range []struct {
 		key   string
 		texts []string
 	}{{"smtp.trusted", c.SMTP.Trusted}, {"smtp.proxy_from", c.SMTP.ProxyFrom}, {"auth.clients", c.Auth.Clients}, {"auth.trusted_relays", c.Auth.TrustedRelays},
 		{"milter.allow_from", c.Milter.AllowFrom}, {"postfix.allow_from", c.Postfix.AllowFrom}, {"resp.allow_from", c.RESP.AllowFrom}} {
 		for _, n := range Networks(own.texts) {
-			s.Own = append(s.Own, lists.OwnNetwork{Net: n, What: "which is in " + own.key})
+			all = append(all, lists.OwnNetwork{Net: n, What: "which is in " + own.key})
 		}
 	}
-	return s
+	return all
 }
 
 // MachineNames are the names by which this machine calls itself, in full and without their domain, with another one that it is given; "" is none.

@@ -124,10 +124,11 @@ func (c Config) LiveSettings(journal *audit.Log) live.Settings {
 	return live.Settings{MaxPerOwner: c.Recipients.MaxEntriesPerOwner, Audit: journal, Folder: c.LiveFolder(), Guard: c.liveGuard(), Hashes: c.Index.Digests()}
 }
 
-// liveGuard is what no live entry may cover unless it is forced: what no list may.
+// liveGuard is what no live entry may cover unless it is forced: what no list may, but for a private network that the
+// configuration does not name. Whoever writes one such entry means it.
 func (c Config) liveGuard() *lists.Guard {
 	s := c.guardSettings(List{})
-	s.Frees = true
+	s.Frees, s.Own = true, ownNetworks(c)
 	return newGuard(s)
 }
 
