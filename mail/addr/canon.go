@@ -67,7 +67,7 @@ func canonDomain(s string, seen octet) (string, fault) {
 	switch {
 	case seen&literal != 0:
 		return canonLiteral(s)
-	case seen&(high|ace) != 0:
+	case seen&high != 0:
 		return mapDomain(s)
 	}
 	return strings.ToLower(s), fault{}

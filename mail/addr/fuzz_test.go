@@ -170,8 +170,8 @@ func TestIDNATakesALabelAway(t *testing.T) {
 	if got != ".test" {
 		t.Errorf("ToASCII(xn--.test) = %q, %v: the check in mapLabel was for .test", got, err)
 	}
-	if k, err := DomainKey("xn--.test"); err == nil {
-		t.Errorf("DomainKey(xn--.test) = %v", k)
+	if k, err := DomainKey("\uFF58n--.test"); err == nil {
+		t.Errorf("DomainKey(xn--.test in full width) = %v", k)
 	}
 }
 

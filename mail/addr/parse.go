@@ -59,7 +59,7 @@ func parse(text string) (Addr, error) {
 		return Addr{}, refuse(text, f)
 	}
 	var a Addr
-	if (p.local|p.domain)&(quoted|high|ace|literal) == 0 {
+	if (p.local|p.domain)&(quoted|high|literal) == 0 {
 		a = p.addr(strings.ToLower(s[p.start:p.end]), p.at-p.start)
 	} else {
 		a, f = canonical(s, p)

@@ -46,7 +46,7 @@ func ParsePath(b []byte) (p Path, rest []byte, err error) {
 	}
 	raw := b[: end+1 : end+1]
 	seen := s.route | s.local | s.domain
-	if seen&(high|ace) != 0 {
+	if seen&high != 0 {
 		if _, err := Parse(string(raw)); err != nil {
 			return Path{}, b, err
 		}

@@ -143,7 +143,7 @@ func TestParsePathRefuses(t *testing.T) {
 		{"broken UTF-8", "<\xFF@b>", BadUTF8},
 		{"broken UTF-8 in the route", "<@\xFF:a@b>", BadUTF8},
 		{"invisible", "<a\u200B@b>", Invisible},
-		{"xn-- alone", "<a@xn--.test>", IDNA},
+		{"xn-- alone in full width", "<a@\uFF58n--.test>", IDNA},
 		{"label of 64", "<a@" + strings.Repeat("x", 64) + ">", LabelTooLong},
 		{"more than 8192 octets", "<" + strings.Repeat("a", 8191) + "@b>", TooLong},
 	}

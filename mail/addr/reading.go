@@ -23,6 +23,8 @@ type Reading struct {
 //   - An "@" that no domain follows is dropped, and so are quotes around the whole text.
 //     Without any "@", site!user and user%site are user@site. Postfix reads them so:
 //     swap_bangpath, allow_percent_hack, and its access tables for "a@b@".
+//   - Comments, a name in front of angle brackets, blanks around dots and the "@", and the end of a list or group are left out (RFC 5322,
+//     sections 3.2.2, 3.4 and 4.4): mail servers take an envelope sender as they take one in a header.
 //   - If the text still is no address, only its domain is read: the text after the last
 //     "@" that a domain follows. An "@" in quotes does not count. Labels that cannot be
 //     read are left out, with everything before them.
@@ -46,7 +48,71 @@ func Readings(text string) (all []Reading) {
 			all = append(all, r)
 		}
 	}
+	if len(all) == 0 || all[0].Addr == (Addr{}) {
+		if bare := mailbox(kept); bare != kept {
+			if r, ok := roughly(bare); ok && (len(all) == 0 || r.Addr != (Addr{})) {
+				all = append(all, r)
+			}
+		}
+	}
 	return all
+}
+
+// mailbox is what RFC 5322 makes of a mailbox: its address, without what people may read beside it.
+func mailbox(text string) string {
+	var b strings.Builder
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case c == '\\' && i+1 < len(text):
+			switch i++; {
+			case quoted:
+				b.WriteString(text[i-1 : i+1])
+			case depth == 0: // outside of quotes it says nothing (RFC 822 had it there)
+				b.WriteByte(text[i])
+			}
+			continue
+		case c == '"' && depth == 0:
+			quoted = !quoted
+		case quoted:
+		case c == '(':
+			depth++
+			continue
+		case c == ')' && depth > 0:
+			depth--
+			continue
+		case depth > 0:
+			continue
+		case c == '<':
+			b.Reset() // what stood in front is a name, or a part of one
+			continue
+		case c == '>':
+			if b.Len() > 0 {
+				i = len(text) // what stands behind says nothing
+			}
+			continue
+		}
+		if depth == 0 {
+			b.WriteByte(c)
+		}
+	}
+	text = strings.Trim(b.String(), " \t;,")
+	if group, rest, has := strings.Cut(text, ":"); has && !strings.ContainsAny(group, `@"[`) {
+		text = rest
+	}
+	local := 0 // octets of a quoted local-part
+	if strings.HasPrefix(text, `"`) {
+		local = quotedLength(text)
+	}
+	rest := strings.Join(strings.FieldsFunc(text[local:], func(r rune) bool { return r == ' ' || r == '\t' }), " ")
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		rest = rest[:at] + strings.ReplaceAll(rest[at:], `"`, "")
+	}
+	for _, sign := range []string{".", "@"} {
+		rest = strings.ReplaceAll(strings.ReplaceAll(rest, " "+sign, sign), sign+" ", sign)
+	}
+	return strings.Trim(text[:local]+rest, " ")
 }
 
 // whole reports whether all labels of a domain have been read.

@@ -13,7 +13,6 @@ const (
 	capital
 	high // above 127
 	// Seen only:
-	ace     // a label that begins with "xn--"
 	quoted  // a local-part in quotes
 	literal // an address literal for a domain
 )
@@ -132,8 +131,8 @@ func scanQuoted[T text](s T) (n int, seen octet, f fault) {
 }
 
 // scanDomain reads a domain or a literal and returns its length. It stops before
-// a trailing dot, which some callers allow. It has judged a name of ASCII without
-// "xn--" labels in full but for maxDomain; others are for canonDomain.
+// a trailing dot, which some callers allow. It has judged a name of ASCII in
+// full but for maxDomain; others are for canonDomain.
 func scanDomain[T text](s T) (n int, seen octet, f fault) {
 	if len(s) > 0 && s[0] == '[' {
 		return scanLiteral(s)
@@ -149,8 +148,6 @@ func scanDomain[T text](s T) (n int, seen octet, f fault) {
 			return n, seen, syntax("empty domain or label")
 		case onlyHyphens(label):
 			return n, seen, syntax("label of hyphens alone")
-		case isACE(label):
-			seen |= ace
 		}
 		longest = max(longest, n-start)
 		if n+1 >= len(s) || s[n] != '.' || octets[s[n+1]]&(nameChar|high) == 0 {

@@ -2,6 +2,7 @@ package servers
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -72,6 +73,10 @@ func TestEveryDoorRefusesWhatPostfixsTableRefuses(t *testing.T) {
 			if got := say(c, path); !strings.Contains(got, refusal+"listed in bad") {
 				t.Errorf("%s: Postfix's own table refuses %q, and here it hears %q", door, path, got)
 			}
+		}
+		inner := strings.TrimSuffix(strings.TrimPrefix(path, "<"), ">") // as a program has it
+		if _, answer := a.Get("/v1/check?sender=" + strings.ReplaceAll(url.QueryEscape(inner), "+", "%20")); !strings.Contains(answer, `"verdict":"blocked"`) {
+			t.Errorf("http: Postfix's own table refuses %q, and here it is %.200s", path, answer)
 		}
 		filter := e2e.DialSMTP(t, a.SMTP) // anew: it ends a session of too many errors
 		defer filter.Conn.Close()
