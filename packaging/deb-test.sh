@@ -95,6 +95,7 @@ say "installed; the configuration is right, its units are enabled"
 # The first minute, by nothing but the package: another configuration, what the mail server needs, and back.
 inside blockd init --server postfix --way milter --list ipsum-4 --doctor=false >"$work/init"
 grep -qxF '    smtpd_milters = unix:/blockd/milter' "$work/init" || die "init does not print the line for Postfix"
+grep -qxF '    systemctl disable --now blockd-policy.socket' "$work/init" || die "init does not say which unit is to go"
 inside blockd config --check -c /etc/blockd/config.toml
 inside blockd init --undo
 cmp packaging/config.toml "$root/etc/blockd/config.toml" || die "init --undo has not brought the package's configuration back"
@@ -103,9 +104,11 @@ install -d -o "$(inside id -u blockd)" -g "$(inside id -g blockd)" "$root/var/li
 cat >"$root/tmp/day" <<'DAY'
 set -eu
 cd /
+install -d -o blockd /var/spool/postfix/blockd # as the socket units make it
 setpriv --reuid=blockd --regid=blockd --clear-groups blockd serve -c /etc/blockd/config.toml 2>/tmp/serve.log &
 trap 'kill $!; wait $! || true; rm -f /tmp/serve.log' EXIT
 timeout 60 sh -c 'until blockd health >/dev/null 2>&1; do sleep 0.1; done' || { cat /tmp/serve.log; exit 1; }
+[ -S /var/spool/postfix/blockd/milter ] && [ -S /var/spool/postfix/blockd/policy ]
 blockd check someone@bulk.example && exit 1
 echo someone@bulk.example >>/etc/blockd/lists/senders.txt
 timeout 60 sh -c 'until blockd check someone@bulk.example; do sleep 0.1; done'

@@ -51,4 +51,4 @@ if [ -z "$dest" ] && [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
 fi
 echo "the first start makes a token for the console, http://127.0.0.1:8025/: sudo cat /var/lib/blockd/blockd.bdx.token"
-echo "next: blockd config --check -c /etc/blockd/config.toml, and systemctl enable --now blockd"
+echo "next: blockd config --check -c /etc/blockd/config.toml, and systemctl enable --now blockd-milter.socket blockd-policy.socket blockd"

@@ -112,7 +112,7 @@ func (b *beginner) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.tell(file, server, way, added)
+	b.tell(file, way, added)
 	return b.look(ctx, file)
 }
 
@@ -255,7 +255,7 @@ func (b *beginner) addLists(ctx context.Context, file string, text []byte) (with
 }
 
 // tell says what was done and what is left to do.
-func (b *beginner) tell(file string, s setup.Server, w setup.Way, added []string) {
+func (b *beginner) tell(file string, w setup.Way, added []string) {
 	fmt.Fprintf(b.out, "written: %s\nyour own list: %s\n", file, filepath.Join(filepath.Dir(file), setup.OwnListPath))
 	for _, line := range added {
 		fmt.Fprintln(b.out, term.Visible(line))
@@ -267,13 +267,14 @@ func (b *beginner) tell(file string, s setup.Server, w setup.Way, added []string
 	}
 	fmt.Fprintln(b.out, "\nThen:")
 	installed := filepath.Dir(file) == "/etc/blockd"
-	switch {
-	case installed && s.Socket(w) != "":
-		fmt.Fprintf(b.out, "    systemctl enable --now %s\n    systemctl reload-or-restart blockd\n", s.Socket(w))
-	case installed:
-		fmt.Fprintln(b.out, "    systemctl reload-or-restart blockd")
-	default:
+	if !installed {
 		fmt.Fprintf(b.out, "    blockd serve -c %s\n", b.file)
+	} else {
+		opens, shuts := w.Units()
+		for _, unit := range opens {
+			fmt.Fprintf(b.out, "    systemctl enable --now %s\n", unit)
+		}
+		fmt.Fprintf(b.out, "    systemctl disable --now %s\n    systemctl reload-or-restart blockd\n", strings.Join(shuts, " "))
 	}
 	fmt.Fprintf(b.out, "    blockd doctor -c %s\n", b.file)
 }

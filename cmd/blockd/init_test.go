@@ -37,7 +37,7 @@ func TestInit(t *testing.T) {
 		{"answers", "postfx\npostfix\nfront\nnone.txt\n" + list + "\nplain=" + list + "\nno\n", nil, []string{which, which, how, lists, lists, lists, look},
 			[]string{"client_info = \"xclient\"", "name = \"example\""}, []string{"    postconf -M# smtp/inet\n", "list example: "}},
 		{"no mail server", "none\n\nno\n", nil, []string{which, lists, look}, []string{"policy_listen = \"\""}, []string{"/v1/check?sender="}},
-		{"the usual, and the doctor", "\n\nyes\n", []string{"--server", "exim"}, []string{how, lists, look}, []string{"policy_listen = \"127.0.0.1:8893\""},
+		{"the usual, and the doctor", "\n\nyes\n", []string{"--server", "exim"}, []string{how, lists, look}, []string{"listen = \"\"", "policy_listen = \"unix:/var/spool/postfix/blockd/policy\"", "socket_group = \"Debian-exim\""},
 			[]string{"set acl_m_blockd", "config.toml: 1 list"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

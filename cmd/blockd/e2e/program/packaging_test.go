@@ -37,6 +37,25 @@ func TestSystemdUnits(t *testing.T) {
 	}
 }
 
+// By a port of this machine any user may ask: milter and policy service have none that nobody asked for, and the
+// configuration of packages names the sockets that the units make.
+func TestSystemdUnitsOpenNoPort(t *testing.T) {
+	config := string(testkit.Read(t, filepath.Join(e2e.Root, "packaging", "config.toml")))
+	for door, key := range map[string]string{"milter": "[milter]\nlisten", "policy": "[postfix]\npolicy_listen"} {
+		path := "/var/spool/postfix/blockd/" + door
+		testkit.Has(t, config, fmt.Sprintf("\n%s = %q\n", key, "unix:"+path))
+		unit := string(testkit.Read(t, filepath.Join(e2e.Root, "packaging", "systemd", "blockd-"+door+".socket")))
+		var opens []string
+		for line := range strings.Lines(unit) {
+			if strings.HasPrefix(line, "Listen") || strings.HasPrefix(line, "SocketMode") {
+				opens = append(opens, strings.TrimSpace(line))
+			}
+		}
+		testkit.EqualSlices(t, door, opens, []string{"ListenStream=" + path, "SocketMode=0660"})
+		testkit.Has(t, unit, "chgrp $g "+path+" ")
+	}
+}
+
 // The shipped unit leaves little to who takes the daemon over, by systemd's own judgement.
 func TestSystemdExposure(t *testing.T) {
 	command := testkit.Peer(t, "systemd-analyze")
@@ -70,7 +89,7 @@ func TestSocketOfNoDoor(t *testing.T) {
 	defer l.Close()
 	cmd := e2e.Passing(t, d, map[string]net.Listener{"smtpd": l})
 	out, err := cmd.CombinedOutput()
-	if want := `blockd serve: inherited sockets ["smtpd"] belong to no door`; err == nil || !strings.Contains(string(out), want) {
+	if want := `blockd serve: inherited sockets ["smtpd"] belong to no door that the configuration opens; shut their units (systemctl disable --now `; err == nil || !strings.Contains(string(out), want) {
 		t.Errorf("blockd serve: %v\n%s\nwant %q", err, out, want)
 	}
 }

@@ -36,22 +36,33 @@ func recipe(t *testing.T, words string, oldnew ...string) string {
 type cooked struct {
 	*e2e.Daemon
 	milter, policy, socketmap string // HOST:PORT
-	socket                    string // the milter's Unix socket, where the configuration asks for one
+	folder                    string // of the Unix sockets that the configuration asks for
+	asked                     string // the policy service as Postfix names it
 }
 
 // cook configures a blockd by blocks of the cookbook, on addresses of the test.
 func cook(t *testing.T, config string) *cooked {
 	t.Helper()
+	return cookIn(t, publicDir(t), config)
+}
+
+// cookIn is cook with Unix sockets in a given folder.
+func cookIn(t *testing.T, folder, config string) *cooked {
+	t.Helper()
 	dir := t.TempDir()
 	c := &cooked{Daemon: &e2e.Daemon{Dir: dir, SMTP: e2e.FreeAddress(t), HTTP: e2e.FreeAddress(t)},
-		milter: e2e.FreeAddress(t), policy: e2e.FreeAddress(t), socketmap: e2e.FreeAddress(t), socket: filepath.Join(publicDir(t), "milter")}
+		milter: e2e.FreeAddress(t), policy: e2e.FreeAddress(t), socketmap: e2e.FreeAddress(t), folder: folder}
+	c.asked = "inet:" + c.policy
 	milter := fmt.Sprintf("[milter]\nlisten = %q\n", c.milter)
 	if strings.Contains(config, "[milter]\n") {
 		milter = ""
 	}
 	postfix := fmt.Sprintf("[postfix]\npolicy_listen = %q\n", c.policy)
-	config = strings.NewReplacer("/var/lib/blockd/", dir+"/", "/var/spool/postfix/blockd/milter", c.socket, "127.0.0.1:8894", c.socketmap, "0.0.0.0:25", c.SMTP).Replace(config)
+	config = strings.NewReplacer("/var/lib/blockd/", dir+"/", "/var/spool/postfix/blockd/", folder+"/", "127.0.0.1:8894", c.socketmap, "0.0.0.0:25", c.SMTP).Replace(config)
 	if _, rest, ok := strings.Cut(config, "[postfix]\n"); ok {
+		if strings.Contains(rest, "policy_listen") {
+			postfix, c.asked = "[postfix]\n", "unix:"+filepath.Join(folder, "policy")
+		}
 		config, postfix = strings.TrimSuffix(config, "[postfix]\n"+rest), postfix+rest
 	}
 	testkit.Write(t, c.Path("config.toml"), fmt.Sprintf("%s\n%s\n%s\n[http]\nlisten = %q\n", config, milter, postfix, c.HTTP))
@@ -63,14 +74,14 @@ func cook(t *testing.T, config string) *cooked {
 // lines are lines of the cookbook for Postfix, which ask this blockd. The Postfix of a test is in no chroot: it
 // sees the whole path of the socket.
 func (c *cooked) lines(text string) string {
-	return strings.NewReplacer("unix:/blockd/milter", "unix:"+c.socket, "unix:blockd/policy", "inet:"+c.policy, "127.0.0.1:8893", c.policy, "127.0.0.1:8894", c.socketmap).Replace(text)
+	return strings.NewReplacer("unix:/blockd/milter", "unix:"+filepath.Join(c.folder, "milter"), "unix:blockd/policy", c.asked, "127.0.0.1:8894", c.socketmap).Replace(text)
 }
 
 // holding opens the doors of a blockd in its place, as a socket unit does.
 func (c *cooked) holding(t *testing.T) map[string]net.Listener {
 	t.Helper()
 	held := map[string]net.Listener{}
-	for name, place := range map[string][2]string{"milter": {"unix", c.socket}, "policy": {"tcp", c.policy}, "http": {"tcp", c.HTTP}} {
+	for name, place := range map[string][2]string{"milter": {"unix", filepath.Join(c.folder, "milter")}, "policy": {"tcp", c.policy}, "http": {"tcp", c.HTTP}} {
 		l := testkit.Value(net.Listen(place[0], place[1]))(t)
 		if place[0] == "unix" {
 			if err := os.Chmod(place[1], 0o666); err != nil { // SocketMode of the unit
@@ -158,14 +169,14 @@ func (c course) run(t *testing.T) {
 
 func TestCookbookPostfix(t *testing.T) {
 	shared := recipe(t, "toml")
-	byMilter := shared + recipe(t, "toml milter")
+	byMilter, byPolicy := shared+recipe(t, "toml milter"), shared+recipe(t, "toml policy")
 	for name, tt := range map[string]struct {
 		config, lines, down string
 	}{
 		"milter":                          {byMilter, recipe(t, "main.cf milter"), letIn},
 		"milter, its other default":       {byMilter, recipe(t, "main.cf milter", "= accept", "= tempfail"), `451 4\.7\.1 Service unavailable - try again later`},
-		"policy service":                  {shared, recipe(t, "main.cf policy"), letIn},
-		"policy service, without default": {shared, recipe(t, "main.cf policy", ", default_action=DUNNO", ""), `451 4\.3\.5 `},
+		"policy service":                  {byPolicy, recipe(t, "main.cf policy"), letIn},
+		"policy service, without default": {byPolicy, recipe(t, "main.cf policy", ", default_action=DUNNO", ""), `451 4\.3\.5 `},
 		"socketmap":                       {shared + recipe(t, "toml socketmap"), recipe(t, "main.cf socketmap"), `451 4\.3\.[05] `},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,10 +196,10 @@ func TestCookbookSendmail(t *testing.T) {
 		"milter, F=T": {", T=", ", F=T, T=", `451 4\.3\.2 `},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := cook(t, recipe(t, "toml"))
+			j, s := configureSendmail(t, recipe(t, "sendmail.mc milter", tt.old, tt.new))
+			d := cookIn(t, j.mkdir(t, "var/spool/postfix/blockd", 0, 0o755), recipe(t, "toml")+recipe(t, "toml sendmail", `"smmsp"`, `"6"`)) // as newJail has it
 			d.Start(t)
-			host, port, _ := net.SplitHostPort(d.milter)
-			s := startSendmail(t, recipe(t, "sendmail.mc milter", "8892@127.0.0.1", port+"@"+host, tt.old, tt.new))
+			j.start(t, s.smtp, sendmailProgram, "-bD", "-q1m", "-C", sendmailCF)
 			course{server: s.name, smtp: s.smtp, blockd: d, down: tt.down, delivered: func() int { return len(s.inbox.all()) },
 				refused: strings.Replace(refusedSender, "<a@", `<you@here\.example>\.\.\. <a@`, 1)}.run(t)
 		})
@@ -201,11 +212,13 @@ func TestCookbookExim(t *testing.T) {
 		"ACL, which puts off": {"{action=DEFER_IF_PERMIT 4.3.0 try again later}", `451 4\.3\.0 try again later`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := cook(t, recipe(t, "toml")+"[[list]]\nname = \"slow\"\npath = \"slow.txt\"\non_match = \"tempfail\"\n")
+			acl := recipe(t, "exim4 acl", "{action=DUNNO}", tt.fallback)
+			j, s := configureExim(t, strings.Replace(eximConf, "acl_rcpt:\n", "acl_rcpt:\n"+strings.ReplaceAll(acl, "%", "%%"), 1))
+			d := cookIn(t, j.mkdir(t, "var/spool/postfix/blockd", 0, 0o755), recipe(t, "toml")+"[[list]]\nname = \"slow\"\npath = \"slow.txt\"\non_match = \"tempfail\"\n"+
+				recipe(t, "toml exim", `"Debian-exim"`, `"4"`)) // as newJail has it
 			testkit.Write(t, d.Path("slow.txt"), "slow.example\n")
 			d.Start(t)
-			acl := recipe(t, "exim4 acl", "127.0.0.1:8893", d.policy, "{action=DUNNO}", tt.fallback)
-			s := startEximWith(t, strings.Replace(eximConf, "acl_rcpt:\n", "acl_rcpt:\n"+strings.ReplaceAll(acl, "%", "%%"), 1))
+			j.start(t, s.smtp, "/usr/sbin/exim4", "-bdf", "-q1m")
 			expect(t, "tempfail", s.smtp, "a@slow.example", "you@here.example", `451 4\.7\.1 listed in slow \(ref \*\)`)
 			for _, sender := range []string{`spam@x.example`, `"spam"@x.example`, `"sp\am"@x.example`, `"bad q"@x.example`, `"bad\ q"@x.example`, `"a"@bulk.example`} {
 				expect(t, "quoted", s.smtp, sender, "you@here.example", `550 5\.7\.1 <`+regexp.QuoteMeta(sender)+`>: Sender address rejected: listed in bulk \(ref \*\)`)

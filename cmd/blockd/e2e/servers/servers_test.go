@@ -155,6 +155,14 @@ func startExim(t *testing.T, settings ...string) *mailServer {
 // startEximWith is startExim with another configuration of eximConf's form.
 func startEximWith(t *testing.T, conf string, settings ...string) *mailServer {
 	t.Helper()
+	j, s := configureExim(t, conf, settings...)
+	j.start(t, s.smtp, "/usr/sbin/exim4", "-bdf", "-q1m")
+	return s
+}
+
+// configureExim is startEximWith without the start.
+func configureExim(t *testing.T, conf string, settings ...string) (*jail, *mailServer) {
+	t.Helper()
 	j := newJail(t)
 	in := startInbox(t)
 	const user = 4 // Debian-exim in newJail's list
@@ -175,8 +183,7 @@ func startEximWith(t *testing.T, conf string, settings ...string) *mailServer {
 	inHost, inPort, _ := net.SplitHostPort(in.address)
 	testkit.Write(t, j.mkdir(t, "etc/exim4", 0, 0o755)+"/exim4.conf",
 		fmt.Sprintf(conf, inHost, inPort, host, port, strings.Join(settings, "\n"), behind))
-	j.start(t, s.smtp, "/usr/sbin/exim4", "-bdf", "-q1m")
-	return s
+	return j, s
 }
 
 // sendmailMC leaves SMTP as Sendmail has it. F lacks D, F and M, with which it

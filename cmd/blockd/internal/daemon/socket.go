@@ -74,6 +74,15 @@ func clearSocket(path string) error {
 	return os.Remove(path)
 }
 
+// unitOf names the unit that opens a door where the daemon itself may make no socket; "" if that is not what err is about.
+func unitOf(door string, err error) string {
+	forbidden := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
+	if !forbidden || door != "milter" && door != "policy" {
+		return ""
+	}
+	return fmt.Sprintf("; systemctl enable --now blockd-%s.socket makes it", door)
+}
+
 // GroupID is the number of a group that is given by its name or number.
 func GroupID(name string) (int, error) {
 	if gid, err := strconv.Atoi(name); err == nil {

@@ -66,7 +66,7 @@ func (s *sockets) listen(ctx context.Context, door, key, address, group string) 
 		if !isUnix {
 			l, err = listen(ctx, key, address)
 		} else if l, err = listenUnix(ctx, path, group); err != nil {
-			err = fmt.Errorf("%s: %w", key, err)
+			err = fmt.Errorf("%s: %w%s", key, err, unitOf(door, err))
 		}
 		if err != nil {
 			return socket{}, err

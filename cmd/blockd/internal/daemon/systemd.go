@@ -83,8 +83,8 @@ func (in inherited) unused() error {
 	if len(names) == 0 {
 		return nil
 	}
-	return fmt.Errorf("inherited sockets %q belong to no door that the configuration opens "+
-		"(smtp: smtp.listen, smtps: smtp.tls_listen, http: http.listen, milter: milter.listen, "+
+	return fmt.Errorf("inherited sockets %q belong to no door that the configuration opens; shut their units "+
+		"(systemctl disable --now blockd-policy.socket), or open the doors (smtp: smtp.listen, smtps: smtp.tls_listen, http: http.listen, milter: milter.listen, "+
 		"policy, socketmap, tcp: postfix.policy_listen, …, dns: dns.listen, resp: resp.listen, receipts: receipts.listen, health: health.listen)", names)
 }
 

@@ -5,13 +5,18 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/daemon"
 	"blockd/doors/httpapi"
+	"blockd/internal/access"
 	"blockd/internal/testkit"
 )
 
@@ -149,5 +154,35 @@ func TestFiltersThatFailAreFaults(t *testing.T) {
 		if len(r.found) != 1 || r.found[0].State != tt.want || !strings.Contains(r.found[0].Text, tt.says) || (r.found[0].Hint == "") != (tt.want == OK) {
 			t.Errorf("%s: %+v, want one %s with %q", tt.name, r.found, tt.want, tt.says)
 		}
+	}
+}
+
+// A socket that systemd holds is root's, in a folder of root's: the daemon need not be able to make it.
+func TestSocketOfAUnit(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testkit.Missing(t, "files of other users are root's to make")
+	}
+	folder := t.TempDir()
+	path := filepath.Join(folder, "policy")
+	const uid, gid = 4311, 4312
+	for _, tt := range []struct {
+		name   string
+		owner  int
+		exists bool
+		faults int // of the folder, and of the socket's group
+	}{{"of a unit", 0, true, 0}, {"its own", uid, true, 2}, {"none", 0, false, 2}} {
+		if os.Remove(path); tt.exists {
+			l := testkit.Value(net.Listen("unix", path))(t)
+			defer l.Close()
+			testkit.Must(t, os.Chmod(path, daemon.SocketMode))
+			testkit.Must(t, os.Chown(path, tt.owner, 7))
+		}
+		d := &doctor{user: access.ByID(uid, gid)}
+		d.Postfix.PolicyListen = config.UnixPrefix + path
+		var r report
+		(&files{doctor: d, report: &r}).seeSockets()
+		d.checkSocket(&r, path, "7", true)
+		r.found = slices.DeleteFunc(r.found, func(f Finding) bool { return f.State == OK })
+		testkit.Equal(t, fmt.Sprintf("%s: %+v", tt.name, r.found), len(r.found), tt.faults)
 	}
 }

@@ -317,7 +317,7 @@ func (d *doctor) checkSocket(r *report, path, group string, mail bool) {
 			r.fault("make the group, or set socket_group to one that is there", "socket_group: %v", err)
 			return
 		}
-		if d.user.UID != 0 && !slices.Contains(d.user.Groups, gid) {
+		if d.user.UID != 0 && !slices.Contains(d.user.Groups, gid) && !heldFor(d.user, path) {
 			r.fault(fmt.Sprintf("usermod -aG %s %s, and restart the daemon", group, d.user), "%s is not in the group %s, and can give it no socket", d.user, group)
 			return
 		}
@@ -341,7 +341,7 @@ func (d *doctor) checkSocket(r *report, path, group string, mail bool) {
 	case owner != nil && gid >= 0 && int(owner.Gid) != gid:
 		r.warning("restart the daemon", "%s is not of the group %s", term.Path(path), group)
 	default:
-		if mail && d.closedToPostfix(r, path) {
+		if mail && (group == "" || group == "postfix") && d.closedToPostfix(r, path) {
 			return
 		}
 		r.ok("%s: mode %04o%s", term.Path(path), daemon.SocketMode, groupOf(owner))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"blockd/cmd/blockd/internal/config"
 	"blockd/internal/access"
@@ -131,10 +132,21 @@ func (f *files) seeKept() {
 func (f *files) seeSockets() {
 	for _, s := range []struct{ key, listen string }{{"milter.listen", f.Milter.Listen}, {"postfix.policy_listen", f.Postfix.PolicyListen},
 		{"postfix.socketmap_listen", f.Postfix.SocketmapListen}, {"postfix.tcp_listen", f.Postfix.TCPListen}, {"http.socket", config.UnixPrefix + f.HTTP.Socket}} {
-		if path, ok := strings.CutPrefix(s.listen, config.UnixPrefix); ok && filepath.IsAbs(path) { // "auto" is beside the index
+		path, ok := strings.CutPrefix(s.listen, config.UnixPrefix)
+		if ok && filepath.IsAbs(path) && !heldFor(f.user, path) { // "auto" is beside the index
 			f.see(s.key, filepath.Dir(path), access.Write|access.Search)
 		}
 	}
+}
+
+// heldFor reports whether a socket is there that the daemon's user has not made: that of a socket unit.
+func heldFor(u access.User, path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != fs.ModeSocket {
+		return false
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(owner.Uid) != u.UID
 }
 
 // seeList examines the files of a list. It ignores missing ones.

@@ -16,11 +16,15 @@ const (
 #
 #   smtpd_sender_restrictions = permit_mynetworks, permit_sasl_authenticated,
 #       check_policy_service { inet:127.0.0.1:8893, timeout=10s, default_action=DUNNO }
+#
+# As the service of a package: policy_listen = "unix:/var/spool/postfix/blockd/policy", and unix:blockd/policy there.
 `
 	asMilter = `# Your mail server keeps port 25 and asks blockd as a milter. In Postfix's main.cf:
 #
 #   smtpd_milters = inet:127.0.0.1:8892
 #   milter_default_action = accept
+#
+# As the service of a package: listen = "unix:/var/spool/postfix/blockd/milter", and unix:/blockd/milter there.
 `
 	asItIs = `#
 # It runs as it is, as the user whose folder this is: its ports are above 1023, on this machine

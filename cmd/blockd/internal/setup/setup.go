@@ -24,6 +24,7 @@ type Way struct {
 	Name, What string
 
 	client string // smtp.client_info
+	group  string // of the mail server's user, who opens a Unix socket
 	recipe string // its block of docs/cookbook.md
 	place  string // where that goes, and what to do then
 }
@@ -44,16 +45,16 @@ const (
 // servers are all of them, those that one finds on a machine first.
 var servers = []Server{
 	{Name: "postfix", files: []string{"etc/postfix/main.cf"}, Ways: []Way{
-		{Name: milter, What: knowsMost, recipe: "main.cf milter", place: "At the end of /etc/postfix/main.cf; then: postfix reload"},
-		{Name: policy, What: "beside a milter that must stay alone", recipe: "main.cf policy", place: "In /etc/postfix/main.cf; then: postfix reload"},
+		{Name: milter, What: knowsMost, group: "postfix", recipe: "main.cf milter", place: "At the end of /etc/postfix/main.cf; then: postfix reload"},
+		{Name: policy, What: "beside a milter that must stay alone", group: "postfix", recipe: "main.cf policy", place: "In /etc/postfix/main.cf; then: postfix reload"},
 		{Name: front, What: takes25, client: "xclient", recipe: "sh front", place: "Typed as root, which moves Postfix to 127.0.0.1:10025"},
 	}},
 	{Name: "exim", files: []string{"etc/exim4/exim4.conf.template", "etc/exim4/exim4.conf", "etc/exim/exim.conf"}, Ways: []Way{
-		{Name: policy, What: "Exim's ACL asks", recipe: "exim4 acl", place: "As /etc/exim4/blockd, which CHECK_RCPT_LOCAL_ACL_FILE or .include names (docs/cookbook.md)"},
+		{Name: policy, What: "Exim's ACL asks", group: "Debian-exim", recipe: "exim4 acl", place: "As /etc/exim4/blockd, which CHECK_RCPT_LOCAL_ACL_FILE or .include names (docs/cookbook.md)"},
 		{Name: front, What: takes25, client: "proxy-v2", recipe: "exim4 front", place: "In Exim's configuration, Debian's heavy build (docs/cookbook.md)"},
 	}},
 	{Name: "sendmail", files: []string{"etc/mail/sendmail.mc"}, Ways: []Way{
-		{Name: milter, What: knowsMost, recipe: "sendmail.mc milter", place: "In /etc/mail/sendmail.mc; then: make -C /etc/mail, and restart Sendmail"},
+		{Name: milter, What: knowsMost, group: "smmsp", recipe: "sendmail.mc milter", place: "In /etc/mail/sendmail.mc; then: make -C /etc/mail, and restart Sendmail"},
 	}},
 	{Name: "opensmtpd", files: []string{"etc/smtpd.conf", "etc/mail/smtpd.conf"}, Ways: []Way{
 		{Name: front, What: takes25, client: "proxy-v2", recipe: "smtpd.conf front", place: "In smtpd.conf, in place of \"listen on\" for port 25"},
@@ -100,12 +101,18 @@ func (s Server) Way(name string) (w Way, ok bool) {
 	return s.Ways[i], true
 }
 
-// Socket is the socket unit that the way needs; "" = none.
-func (s Server) Socket(w Way) string {
-	if s.Name == "postfix" && (w.Name == milter || w.Name == policy) {
-		return "blockd-" + w.Name + ".socket"
+// Units are the socket units of packages that the way needs, and those of the doors that it shuts: systemd may hold no
+// socket that no door takes.
+func (w Way) Units() (opens, shuts []string) {
+	for _, name := range []string{milter, policy} {
+		unit := "blockd-" + name + ".socket"
+		if name == w.Name {
+			opens = append(opens, unit)
+		} else {
+			shuts = append(shuts, unit)
+		}
 	}
-	return ""
+	return opens, shuts
 }
 
 // Recipe is what the mail server is to be told: where it goes, and the lines, which
@@ -132,7 +139,7 @@ func Config(s Server, w Way, folder string) []byte {
 [index]
 path = %q
 `, s.named(), w.Name, index)
-	b.WriteString("\n" + w.doors(s) + ownList)
+	b.WriteString("\n" + w.doors() + ownList)
 	return []byte(b.String())
 }
 
@@ -146,11 +153,15 @@ func (s Server) named() string {
 	return s.Name
 }
 
-// doors are the tables of what listens.
-func (w Way) doors(s Server) string {
-	const nothing = "[smtp]\nlisten = \"\"    # nothing in front of a mail server: it asks\n"
-	switch {
-	case w.Name == front:
+// doors are the tables of what listens. A door that the way does not take is shut.
+func (w Way) doors() string {
+	const (
+		nothing  = "[smtp]\nlisten = \"\"    # nothing in front of a mail server: it asks\n"
+		noMilter = "\n[milter]\nlisten = \"\"\n"
+		noPolicy = "\n[postfix]\npolicy_listen = \"\"\n"
+	)
+	switch w.Name {
+	case front:
 		return fmt.Sprintf(`[smtp]
 listen = "0.0.0.0:25"
 upstream = "smtp://127.0.0.1:10025"    # where the mail server is now
@@ -160,36 +171,23 @@ client_info = %q                # how it learns who the client is
 # The certificate that the mail server had on port 25. Without it your domain loses its TLS.
 # tls_cert = "tls/cert.pem"
 # tls_key = "tls/key.pem"
-`, w.client)
-	case w.Name == http:
-		return `# No mail server asks; programs do, on 127.0.0.1:8025.
-[smtp]
-listen = ""
-
-[milter]
-listen = ""
-
-[postfix]
-policy_listen = ""
-`
-	case s.Socket(w) != "" && w.Name == milter:
-		return nothing + `
+`, w.client) + noMilter + noPolicy
+	case http:
+		return "# No mail server asks; programs do, on 127.0.0.1:8025.\n[smtp]\nlisten = \"\"\n" + noMilter + noPolicy
+	case milter:
+		return nothing + fmt.Sprintf(`
 # In Postfix's chroot this is /blockd/milter. The unit blockd-milter.socket makes it.
 [milter]
 listen = "unix:/var/spool/postfix/blockd/milter"
-socket_group = "postfix"
-`
-	case s.Socket(w) != "":
-		return nothing + `
+socket_group = %q
+`, w.group) + noPolicy
+	}
+	return nothing + noMilter + fmt.Sprintf(`
 # In Postfix's queue this is blockd/policy. The unit blockd-policy.socket makes it.
 [postfix]
 policy_listen = "unix:/var/spool/postfix/blockd/policy"
-socket_group = "postfix"
-`
-	case w.Name == milter:
-		return nothing + "\n[milter]\nlisten = \"127.0.0.1:8892\"\n"
-	}
-	return nothing + "\n[postfix]\npolicy_listen = \"127.0.0.1:8893\"\n"
+socket_group = %q
+`, w.group)
 }
 
 // OwnListPath is where the administrator's own list is, from the configuration.
