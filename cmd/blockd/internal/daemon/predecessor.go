@@ -13,9 +13,10 @@ import (
 	"blockd/cmd/blockd/internal/upgrade"
 )
 
-// followPredecessor takes over what the predecessor still decides, until the predecessor has ended: so each process ends after
-// those before it. An init system tells this process alone to stop, and kills all others when it has ended. So this process
-// tells its predecessor to stop, and waits for it. Where a keeper is the main process, the keeper tells all of them.
+// followPredecessor takes over what the predecessor still decides, until the predecessor has ended: so each process
+// ends after those before it. An init system tells this process alone to stop, and kills all others when it has ended.
+// So this process tells its predecessor to stop, and waits for it. Where a keeper is the main process, the keeper
+// tells all of them.
 func (u *upgrading) followPredecessor(ctx context.Context, d *daemon) error {
 	if u.predecessor == nil {
 		return nil
@@ -29,7 +30,7 @@ func (u *upgrading) followPredecessor(ctx context.Context, d *daemon) error {
 	})
 	defer stop()
 	err := u.predecessor.Follow(upgrade.Follower{Lines: d.past.AddLines, Counters: d.addCounters, Conn: u.arrive})
-	u.former.Store(0) // it ends after those before it
+	u.formerAre(0, d) // it ends after those before it
 	switch {
 	case err != nil:
 		d.log.Error("what the process before decides is not known any more", slog.Any("error", err))
@@ -39,8 +40,8 @@ func (u *upgrading) followPredecessor(ctx context.Context, d *daemon) error {
 	return nil
 }
 
-// firstLook is how long a new process waits for the next server before it takes over: without a look at it no mail passes.
-// One that is away is as away for the old process.
+// firstLook is how long a new process waits for the next server before it takes over: without a look at it no mail
+// passes. One that is away is as away for the old process.
 const firstLook = 10 * time.Second
 
 // ready tells the predecessor, if there is one, that this process answers from now on, and goes on from its counters.
@@ -67,6 +68,15 @@ func (u *upgrading) ready(ctx context.Context, d *daemon) error {
 	return nil
 }
 
+// formerAre notes how many processes still end their sessions before this one, and tells its own successor at once:
+// each process adds one to what the one before it has told, so that after quick changes a count which waits for
+// tellEvery at each of them refuses the next change while two or three are left.
+func (u *upgrading) formerAre(n int32, d *daemon) {
+	if u.former.Swap(n) != n {
+		u.tellCounters(d)
+	}
+}
+
 func (d *daemon) addCounters(text []byte) {
 	if len(text) == 0 { // the process before has ended
 		return
@@ -76,7 +86,7 @@ func (d *daemon) addCounters(text []byte) {
 	if err == nil {
 		err = errors.Join(d.metrics.Add([]byte(c.Metrics)), d.checker.Hits().Restore(c.Hits), d.charts.Join(c.Charts))
 	}
-	d.upgrade.former.Store(c.Former)
+	d.upgrade.formerAre(c.Former, d)
 	if err != nil {
 		d.log.Error("counters not taken over", slog.Any("error", err))
 	}
