@@ -129,8 +129,7 @@ func detectJSON(sample []string) (name, why string) {
 		return "", ""
 	case next != "" && strings.IndexByte("\"{}]", next[0]) < 0:
 		return "", ""
-	case first[0] == '{' && strings.HasSuffix(first, "}") &&
-		(strings.Contains(first, `"cidr"`) || strings.Contains(first, `"asn"`) || strings.Contains(first, `"metadata"`)):
+	case first[0] == '{' && strings.HasSuffix(first, "}") && (strings.Contains(first, `"cidr"`) || strings.Contains(first, `"metadata"`)):
 		return "drop", ""
 	}
 	return "json", fmt.Sprintf(`auto: json, begins with "%c"`, first[0])
@@ -162,12 +161,17 @@ func fits(name string, sample []string) (f *format, arg, why string, err error) 
 
 // good counts the lines of a sample that are lines of the format. In one with a
 // mark of its own what is unsupported still is: real adblock lists are full of
-// it. A name without a dot is none, or any text with a word a line were a list.
+// it. A name without a dot is none, unless all such are top-level domains, or any text with a word a line were a list.
 func (f *format) good(sample []string, arg string) int {
-	good, last := 0, 0
+	good, last, suffixes, words := 0, 0, 0, false
 	text := strings.NewReader(strings.Join(sample, "\n"))
 	r := newReading(f, arg, Settings{}, func(it *Item) error {
-		bad := it.Kind == Err && (it.Class != Unsupported || f.marks == nil) || it.Kind == Domain && it.Key.Labels < 2
+		bad := it.Kind == Err && (it.Class != Unsupported || f.marks == nil)
+		if it.Kind == Domain && it.Key.Labels < 2 {
+			bad = true
+			words = words || !isTopLevel(it.Key.Text)
+			suffixes++
+		}
 		if !bad && it.Line != last {
 			good, last = good+1, it.Line
 		}
@@ -175,5 +179,8 @@ func (f *format) good(sample []string, arg string) int {
 	})
 	r.in, r.lines = text, newLineReader(text, '\n')
 	f.read(r) // its error is about the file as a whole, which a sample is not
+	if !words {
+		good += suffixes // whether it may hold them the gate says
+	}
 	return good
 }

@@ -408,6 +408,8 @@ func TestAuto(t *testing.T) {
 		{"counts behind names", "a.test 451\nb.test 2\n", "ambiguous: only 0 of the first 2 lines fit plain; declare its format"},
 		{"csv", "address,reason\na@b.test,x\n", "ambiguous: only 0 of the first 2 lines fit plain; declare its format"},
 		{"words", "hello\nworld\n", "ambiguous: only 0 of the first 2 lines fit plain; declare its format"},
+		{"public suffixes", "com\nco.uk\nnet\n", "auto: plain, 3 of 3 lines are addresses, names or networks"},
+		{"names of the machine", "127.0.0.1 localhost\n", "empty: guessed as hosts, and 1 lines of it ask for nothing; declare its format"},
 		{"regular expressions", "/a/\n/b/\n", "ambiguous: only 0 of the first 2 lines fit plain; declare its format"},
 		{"dnsmasq", "# x\ncache-size=1\nserver=/a.test/\n", `auto: dnsmasq, 2 of 2 lines are options like "address=/NAME/0.0.0.0"`},
 		{"unbound", "server:\nlocal-zone: \"a.test\" refuse\n", "auto: unbound, 2 of 2 lines are options of unbound"},

@@ -102,6 +102,12 @@ func findSuffix(name string) (is, icann bool) {
 	return false, false
 }
 
+// isTopLevel reports whether a label is a top-level domain.
+func isTopLevel(label string) bool {
+	suffix, icann := publicsuffix.PublicSuffix(label)
+	return icann && suffix == label
+}
+
 // RegistrableDomain returns what of a domain somebody has registered: the public
 // suffix, by whatever section, with one label more; "" where there is none, as
 // for a public suffix and a single label.

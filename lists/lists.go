@@ -172,7 +172,8 @@ type Summary struct {
 	Skipped int     // lines that were neither entry, error, blank nor comment
 	Verdict Verdict
 	// Why of a refused file is its Class, ": ", and a text. Of a loaded one it is
-	// "", or "empty", or the ground of a guess: "auto: hosts, 200 of 200 …".
+	// "", or "empty", with what was guessed if that may be why, or the ground of a guess: "auto: hosts, 200 of 200 …", or of a table
+	// what of it was read: "column 2, Sender, of 5".
 	Why  string
 	Hash [16]byte // of the file's octets as stored (before unpacking): XXH3-128
 	Size int64    // the file's size as stored

@@ -114,7 +114,10 @@ func read(src *source, tap io.Writer, s Settings, emit ...func(*Item) error) (Su
 		err = r.judge()
 	}
 	if err == nil && r.sum.Entries == r.void {
-		why = string(Empty)
+		guessed := why != "" && f.Name != "entries" && f.Name != "json" // the first has a mark for it, the other says where it found no list
+		if why = string(Empty); guessed && r.sum.Skipped > 0 {
+			why = fmt.Sprintf("%s: guessed as %s, and %d lines of it ask for nothing; declare its format", Empty, r.sum.Format, r.sum.Skipped)
+		}
 	}
 	r.sum.Why = why
 	return r.sum, err

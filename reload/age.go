@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"blockd/index"
@@ -122,11 +123,14 @@ func (r *Reloader) datesOf(serving *index.Index, byName map[string]List) map[fil
 	return dates
 }
 
-// expiredRemarks returns a line for each file that serves and is older than it says of itself that it may get. It serves on: to say
-// so is all.
-func expiredRemarks(table []index.ListInfo, dates map[[2]string]time.Time, clock time.Time) (lines []string) {
+// fileRemarks returns a line for each file that serves and is older than it says of itself that it may get, or whose format was guessed and
+// that has no entry by that. It serves on: to say so is all.
+func fileRemarks(table []index.ListInfo, dates map[[2]string]time.Time, clock time.Time) (lines []string) {
 	for i := range table {
 		row := &table[i]
+		if why := row.Summary.Why; row.Summary.Verdict != lists.Refused && strings.HasPrefix(why, string(lists.Empty)+": ") {
+			lines = append(lines, fmt.Sprintf("list %s: %s is %s", row.Source.List, row.Source.Path, why))
+		}
 		at, after := dates[[2]string(fileOf(*row))], row.Summary.About.Expires
 		if row.Summary.Verdict != lists.Refused && after > 0 && !at.IsZero() && clock.Sub(at) > after {
 			lines = append(lines, fmt.Sprintf("list %s: %s is of %s, and says of itself that it is to be fetched anew after %s", row.Source.List, row.Source.Path, shownTime(at), shownAge(after)))

@@ -339,7 +339,7 @@ func (r *Reloader) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.status
-	s.Remarks = slices.Concat(PinRemarks(s.Pins), s.Remarks, expiredRemarks(s.Files, s.Dates, time.Now()))
+	s.Remarks = slices.Concat(PinRemarks(s.Pins), s.Remarks, fileRemarks(s.Files, s.Dates, time.Now()))
 	if s.pinsFault != "" {
 		s.Problems = append([]string{s.pinsFault}, s.Problems...)
 	}

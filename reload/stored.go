@@ -31,6 +31,6 @@ func Stored(path string, ix *index.Index, all []List) (s Status, err error) {
 			s.Stale = append(s.Stale, l.Name)
 		}
 	}
-	s.Remarks = append(s.Remarks, expiredRemarks(s.Files, s.Dates, now)...)
+	s.Remarks = append(s.Remarks, fileRemarks(s.Files, s.Dates, now)...)
 	return s, nil
 }

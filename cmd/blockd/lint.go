@@ -114,7 +114,7 @@ func lint(ctx context.Context, files []string, sources *lintSources, out lintOut
 		if why := sources.refused(ctx, file, sum); why != "" {
 			sum.Verdict, sum.Why = lists.Refused, why
 		}
-		if sum.Errors > 0 || sum.Verdict == lists.Refused {
+		if sum.Errors > 0 || sum.Verdict == lists.Refused || strings.HasPrefix(sum.Why, string(lists.Empty)+": ") {
 			good = false
 		}
 		if err := out.summary(file, sum, keys); err != nil {
