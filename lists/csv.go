@@ -72,25 +72,21 @@ func readCSV(r *reading) error {
 	f := csvFile{r: r, want: want}
 	head := r.shared.head
 	first := head == nil || r.lines.cutter.readers[0] == r.lines
-	known, lent := false, false
+	lent := false
 	if first {
-		f.chooseSeparator()
 		defer head.tell(nil) // at the latest
+		f.chooseSeparator()
+		if err := f.findColumns(); err != nil && len(f.ahead) > 0 {
+			return err
+		}
 	} else if found := head.wait(); found != nil {
-		f.at, f.separator, known = found.at, found.separator, true
+		f.at, f.separator = found.at, found.separator
 		f.owners = f.ofOwners()
 	} else {
 		return r.end()
 	}
 	for f.next() {
-		header := false
-		if !known {
-			if f.at, header, err = f.findColumns(); err != nil {
-				return err
-			}
-			known = true
-		}
-		f.emit(f.at, header)
+		f.emit(f.at)
 		f.owners = len(f.ahead) == 0 && f.ofOwners()
 		if first && !lent && len(f.ahead) == 0 {
 			r.lines.cutter.lendPlain() // no line that was looked at is kept any more
@@ -123,6 +119,10 @@ func (f *csvFile) next() bool {
 		if f.owners && f.usual(l) {
 			continue
 		}
+		if l.number <= f.at.header {
+			f.above(l)
+			continue
+		}
 		f.lines, f.text = append(f.lines[:0], l), l.text
 		f.r.take(l)
 		if !f.r.common(trim(l.text), func(string) bool { return false }) {
@@ -138,6 +138,20 @@ func (f *csvFile) next() bool {
 		f.r.flush()
 	}
 	return false
+}
+
+// above skips the header, or a line above it.
+func (f *csvFile) above(l line) {
+	f.r.take(l)
+	switch {
+	case l.number == f.at.header:
+		f.r.skip(Header, fmt.Sprintf("the entries are in column %d", f.at.entry+1))
+	case trim(l.text) == "":
+		f.r.skip(Blank, "")
+	default:
+		f.r.skip(Header, "above the header")
+	}
+	f.r.flush()
 }
 
 // pull takes the next line: one that was given back, or one of the file.
@@ -196,9 +210,9 @@ func joinLines(lines []line) string {
 }
 
 // emit emits the record in hand: the entry on the line where its cell begins.
-func (f *csvFile) emit(where columns, header bool) {
+func (f *csvFile) emit(where columns) {
 	column, at := where.entry, 0
-	if column < len(f.cells) && !header {
+	if column < len(f.cells) {
 		at = strings.Count(f.text[:f.cells[column].at], "\n")
 	}
 	for i, l := range f.lines {
@@ -206,14 +220,12 @@ func (f *csvFile) emit(where columns, header bool) {
 		switch {
 		case i != at:
 			f.r.skip(Continuation, "")
-		case header:
-			f.short = f.short || where.score >= len(f.cells)
-			f.r.skip(Header, fmt.Sprintf("the entries are in column %d", column+1))
 		case column >= len(f.cells):
 			f.r.fail(Syntax, "", fmt.Sprintf("the record ends before column %d", column+1))
 		case where.score >= 0 && !f.reaches(where.score):
 		case f.r.settings.PerRecipient:
 			f.owned(where)
+		case where.action >= 0 && where.action < len(f.cells) && !setAction(f.r, trim(f.cells[where.action].text)):
 		default:
 			f.r.cell(trim(f.cells[column].text))
 		}
@@ -230,40 +242,67 @@ func (r *reading) cell(text string) {
 	}
 }
 
-// chooseSeparator takes the one that cuts most of the first lines into the same
-// number of cells, two or more; where the first line names the column, only one
-// that shows the name. A file of one column has any.
+// chooseSeparator takes the one that a line of Excel names ("sep=;"), or that cuts most of the first lines into the same number of
+// cells, two or more; where a line names the column, only one that shows the name. A file of one column has any. The lines that
+// it looks at are ahead then: up to the first ones that may be records below a header.
 func (f *csvFile) chooseSeparator() {
-	for len(f.ahead) < csvSample {
+	for octets, records := 0, 0; len(f.ahead) < maxAhead && records < maxAbove && octets < aheadOctets; {
 		l, ok := f.r.lines.next()
 		if !ok {
 			break
 		}
 		f.ahead = append(f.ahead, l)
+		octets += len(l.text)
+		text := trim(l.text)
+		if text != "" && text[0] != '#' {
+			records++
+		}
+		if sep := excelSeparator(text); sep != 0 && f.separator == 0 {
+			f.separator = sep
+		}
+	}
+	if f.separator != 0 {
+		return
 	}
 	f.separator = ','
 	best := 0
-	for _, sep := range []byte(",;\t|") {
+	for _, sep := range []byte(separators) {
 		if score := f.score(sep); score > best {
 			f.separator, best = sep, score
 		}
 	}
 }
 
+const separators = ",;\t|"
+
+// excelSeparator is the separator that a line "sep=;" names, 0 if the line is none.
+func excelSeparator(text string) byte {
+	text = strings.Trim(text, `"`)
+	if !hasFold(text, "sep=") || len(text) != len("sep=;") || strings.IndexByte(separators, text[4]) < 0 {
+		return 0
+	}
+	return text[4]
+}
+
 // score rates a separator by the lines ahead, 0 for useless. Each point of view
 // outweighs those after it: the header's name, the lines of one width, the width.
 func (f *csvFile) score(sep byte) int {
-	const lines, named = maxLine + 2, (maxLine + 2) * (csvSample + 1)
-	widths, name, first := map[int]int{}, 0, true
+	const lines, named = maxLine + 2, (maxLine + 2) * (maxAbove + 1)
+	widths, name, seen := map[int]int{}, 0, 0
 	for _, l := range f.ahead {
+		if text := trim(l.text); text == "" || text[0] == '#' && !strings.ContainsRune(text, rune(sep)) {
+			continue
+		}
+		if seen++; seen > csvSample {
+			break
+		}
 		cells, err := splitRecord(f.cells[:0], l.text, sep)
 		if err != nil {
 			break // a record over several lines, or a fault: judge by what was
 		}
-		if first && slices.ContainsFunc(cells, func(c cell) bool { return f.isColumnName(trim(c.text)) }) {
+		if slices.ContainsFunc(cells, func(c cell) bool { return f.isColumnName(headName(c.text)) }) {
 			name = named
 		}
-		first = first && trim(l.text) == ""
 		widths[len(cells)]++
 	}
 	best := 0
@@ -279,7 +318,7 @@ func (f *csvFile) isColumnName(text string) bool {
 	if f.want.column != "" {
 		return strings.EqualFold(text, f.want.column)
 	}
-	return slices.ContainsFunc(csvHeaders[:], func(h string) bool { return strings.EqualFold(h, text) })
+	return isEntryName(text)
 }
 
 var (

@@ -14,7 +14,23 @@ func TestCSV(t *testing.T) {
 	for _, tt := range []struct{ name, format, text, want string }{
 		{"no header", "csv", "bulk.test,x\nshop.test,y\n", "domain bulk.test tree block + domain shop.test tree block"},
 		{"header names the column", "csv", "reason,Sender\nx,promo@bulk.test\n", "skip header + addr promo@bulk.test exact block"},
-		{"the best of several headers", "csv", "domain,ip,email\nshop.test,198.51.100.7,promo@bulk.test\n", "skip header + addr promo@bulk.test exact block"},
+		{"PowerShell's first line", "csv", "#TYPE Deserialized.Message\n\"Recipient\",\"Sender\"\n\"anna@here.test\",\"promo@bulk.test\"\n", "skip header + skip header + addr promo@bulk.test exact block"},
+		{"Excel's first line", "csv", "sep=;\nRecipient;Sender\nanna@here.test;promo@bulk.test\n", "skip header + skip header + addr promo@bulk.test exact block"},
+		{"a separator that lines do not show", "csv:2", "sep=|\na, b, c|promo@bulk.test\n", "skip header + addr promo@bulk.test exact block"},
+		{"titles and blank lines", "csv", "Quarantine of here.test, \"November\"\n\nRecipient,Sender\nanna@here.test,promo@bulk.test\n",
+			"skip header + skip blank + skip header + addr promo@bulk.test exact block"},
+		{"comments", "csv", "# of 2026, by ip\n# anna@here.test\nRecipient,Sender Address\nanna@here.test,promo@bulk.test\n",
+			"skip header + skip header + skip header + addr promo@bulk.test exact block"},
+		{"many comments", "csv", strings.Repeat("# x\n", 200) + "to,sender\nanna@here.test,promo@bulk.test\n", strings.Repeat("skip header + ", 201) + "addr promo@bulk.test exact block"},
+		{"header in a comment", "csv", "# first_seen,dst_ip,port\n2026-11-01,198.51.100.7,25\n", "skip header + ip 198.51.100.7 exact block"},
+		{"named column below a title", "csv:absender", "Bericht\nEmpf\u00e4nger;Absender\nanna@here.test;promo@bulk.test\n", "skip header + skip header + addr promo@bulk.test exact block"},
+		{"named column, with other marks", "csv:sender address", "to,Sender_Address\nanna@here.test,promo@bulk.test\n", "skip header + addr promo@bulk.test exact block"},
+		{"the only column with entries", "csv", "id,wer\n1,bulk.test\n2,shop.test\n", "skip header + domain bulk.test tree block + domain shop.test tree block"},
+		{"header of several lines", "csv", "title\n\"why\nso\",sender\nx,promo@bulk.test\n", "skip header + skip header + skip header + addr promo@bulk.test exact block"},
+		{"action", "csv", "sender,Action\npress@bulk.test,ALLOW\nbulk.test,block\nshop.test,\nlast.test,perhaps\nmail.test,TempFail\n",
+			"skip header + addr press@bulk.test exact allow + domain bulk.test tree block + domain shop.test tree block + err unsupported-action + domain mail.test tree tempfail"},
+		{"action with a numbered column", "csv:2", "action,who\nallow,press@bulk.test\n", "skip header + addr press@bulk.test exact allow"},
+		{"UTF-16", "csv", testkit.Octets("\u00ff\u00fes\x00e\x00n\x00d\x00e\x00r\x00,\x00x\x00\n\x00a\x00@\x00b\x00.\x00t\x00e\x00s\x00t\x00,\x00x\x00\n\x00"), "skip header + addr a@b.test exact block"},
 		{"header that names nothing", "csv", "who,why\nbulk.test,x\n", "skip header + domain bulk.test tree block"},
 		{"column by number", "csv:2", "x,bulk.test\ny,198.51.100.0/24\n", "domain bulk.test tree block + cidr 198.51.100.0/24 tree block"},
 		{"column by number under a header", "csv:2", "why,who\ny,bulk.test\n", "skip header + domain bulk.test tree block"},
@@ -74,6 +90,38 @@ func TestCSVWithoutTheColumnIsRefused(t *testing.T) {
 		if fe, ok := errors.AsType[*lists.FileError](err); !ok || fe.Class != lists.NoColumn || sum.Verdict != lists.Refused {
 			t.Errorf("%s: %v, %s", format, err, sum.Verdict)
 		}
+	}
+}
+
+// TestCSVThatCanBeReadTwice: which column is meant is asked, and never guessed.
+func TestCSVThatCanBeReadTwice(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"ip,domain,email\n198.51.100.7,shop.test,noc@shop.test\n", "which of 3 columns is the list? Declare csv:ip or csv:domain or csv:email"},
+		{"a@bulk.test,b@bulk.test,c@bulk.test\n", "which of 3 columns is the list? Declare csv:1 or csv:2 or csv:3"},
+		{"Empf\u00e4nger;Absender\nanna@here.test;promo@bulk.test\n", "which of 2 columns is the list? Declare csv:Empf\u00e4nger or csv:Absender"},
+		{"a.test,x\nb.test,y\nsender,z\n", "line 3 reads as the header, and line 1 above it has an entry in column 1; declare csv:1"},
+	} {
+		_, sum, err := items(t, tt.text, lists.Settings{Format: "csv"})
+		if fe, ok := errors.AsType[*lists.FileError](err); !ok || fe.Class != lists.Ambiguous || !strings.Contains(sum.Why, tt.want) {
+			t.Errorf("%q: %s, want %s", tt.text, sum.Why, tt.want)
+		}
+	}
+	_, sum, err := items(t, "x,y\nbulk.test,why\n", lists.Settings{Format: "csv:sender"})
+	if err == nil || sum.Why != `no-column: no header among the first lines has "sender"; line 1 has x, y` {
+		t.Error(sum.Why)
+	}
+}
+
+// TestCSVSaysWhatWasRead in the summary.
+func TestCSVSaysWhatWasRead(t *testing.T) {
+	for text, want := range map[string]string{
+		"title\nsep=,\n# x\nDate,Sender,Recipient,Subject,Size\n1,promo@bulk.test,anna@here.test,hi,3\n": "column 2, Sender, of 5; 3 lines above the header",
+		"title\nsender,action\nbulk.test,allow\n":                                                        "column 1, sender, of 2; column 2 says the action; 1 line above the header",
+		"bulk.test,x\n": "column 1 of 2",
+		"bulk.test\n":   "column 1 of 1",
+	} {
+		_, sum, err := items(t, text, lists.Settings{Format: "csv"})
+		testkit.Got(sum.Read, err)(t, text, want, nil)
 	}
 }
 

@@ -5,27 +5,56 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // maxColumns bounds a column number that can be declared.
 const maxColumns = 10000
 
-// csvHeaders are the names by which the column is found, the best first.
-var csvHeaders = [...]string{"email", "address", "sender", "domain", "ip", "network"}
+// csvEntries are the names of columns that may be the list, as plainName has them. What is about recipients, owners and contacts
+// is not among them; where two columns are, the file is refused.
+var csvEntries = [...]string{
+	"entry", "sender", "senderaddress", "envelopesender", "envelopefrom", "mailfrom", "from", "fromaddress", "returnpath", "blockedsender",
+	"email", "emailaddress", "mail", "mailaddress", "address", "addr",
+	"domain", "domainname", "host", "hostname", "fqdn",
+	"ip", "ipaddress", "ipaddr", "ipv4", "ipv6", "sourceip", "srcip", "dstip", "clientip", "remoteip", "badip", "network", "netblock", "cidr", "subnet", "prefix", "iprange",
+	"indicator", "ioc", "iocvalue",
+}
+
+// The bounds of what stands above the header and is looked at: lines, those of them that are neither blank nor comments,
+// their octets, and columns.
+const (
+	maxAhead    = 1000
+	maxAbove    = 64
+	aheadOctets = 4 << 20
+	maxCells    = 1000
+)
+
+// plainName is the name of a column in small letters and digits alone: "Sender Address" is senderaddress.
+func plainName(text string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsLetter(c) || unicode.IsDigit(c) {
+			return unicode.ToLower(c)
+		}
+		return -1
+	}, text)
+}
 
 // csvWant is what the format's argument asks for: "COLUMN", or "COLUMN,SCORE>=N"
 // for the records whose column SCORE has at least N. Columns are numbers from 1 or
 // names of the header.
 type csvWant struct {
-	column string // "": one of csvHeaders, else the first
+	column string // "": the only one that can be the list, by its name or else by its cells
 	score  string // "": every record
 	least  float64
 }
 
 // columns are where a file has them, from 0; -1: none is asked for, or the file has none.
 type columns struct {
-	entry, score          int
-	owner, action, reason int // of a list per recipient
+	entry, score  int
+	action        int
+	owner, reason int // of a list per recipient
+	header        int // its line; what is above it is not looked at. 0 = there is none
 }
 
 // reaches reports whether the record in hand has the score that is asked for. If
@@ -48,81 +77,295 @@ func (f *csvFile) reaches(column int) bool {
 	return true
 }
 
-// findColumns settles by the first record which columns are asked for, and whether
-// that record is a header.
-func (f *csvFile) findColumns() (at columns, header bool, err error) {
-	at = columns{score: -1, owner: -1, action: -1, reason: -1}
-	if header, err = f.findOwner(&at); err != nil {
-		return at, header, err
+// findColumns settles by the lines ahead where the header is, and which columns are asked for.
+func (f *csvFile) findColumns() (err error) {
+	f.at = columns{score: -1, owner: -1, action: -1, reason: -1}
+	records := f.recordsAhead()
+	header := slices.IndexFunc(records, f.isHeader)
+	if header < 0 && len(records) > 0 {
+		if err := f.withoutNames(records, &header); err != nil {
+			return err
+		}
+	} else if header >= 0 {
+		if f.at.entry, err = f.entryColumn(records[header]); err != nil {
+			return err
+		}
+		for _, above := range records[:header] {
+			if len(above.cells) == len(records[header].cells) && f.isEntry(above, f.at.entry) {
+				return refusal(Ambiguous, "line %d reads as the header, and line %d above it has an entry in column %d; declare csv:%d", records[header].last, above.last, f.at.entry+1, f.at.entry+1)
+			}
+		}
+	}
+	var names csvRecord
+	if header >= 0 {
+		names = records[header]
+		f.at.header = names.last
+	}
+	s := &f.r.settings
+	owner := names.named("owner")
+	switch {
+	case !s.PerRecipient && owner >= 0 && (strings.EqualFold(f.want.column, "entry") || f.at.entry == names.named("entry")):
+		return refusal(NoColumn, `the entries have a column "owner", and would be everybody's; the list needs per_recipient = true`)
+	case s.PerRecipient && owner < 0 && s.Owner.Text == "":
+		return refusal(NoColumn, `no record of the first is a header with an "owner", such as owner,entry,action,reason`)
+	case s.PerRecipient && s.Owner.Text == "": // else the file's name says it
+		f.at.owner = owner
+	}
+	f.at.action, f.at.reason = names.named("action"), names.named("reason")
+	if f.at.action == f.at.entry {
+		f.at.action = -1
 	}
 	if allDigits(f.want.score) {
 		// Real lists begin with lines that are no records and have no such column:
 		// each record is judged by itself, and the file at its end.
-		at.score, _ = strconv.Atoi(f.want.score)
-		at.score--
+		f.at.score, _ = strconv.Atoi(f.want.score)
+		f.at.score--
 	} else if f.want.score != "" {
-		isHeader := false
-		if at.score, isHeader, err = f.findColumn(f.want.score); err != nil {
-			return at, false, err
+		if f.at.score = names.named(f.want.score); f.at.score < 0 {
+			return noColumn(records, f.want.score)
 		}
-		header = header || isHeader
 	}
-	named := false
-	if f.want.column != "" {
-		at.entry, named, err = f.findColumn(f.want.column)
-	} else {
-		for _, name := range csvHeaders {
-			if i := f.named(name); i >= 0 {
-				at.entry, named = i, true
+	if len(records) > 0 {
+		f.r.sum.Read = f.read(records, header)
+	}
+	return nil
+}
+
+// read says what of the file is read.
+func (f *csvFile) read(records []csvRecord, header int) string {
+	width := 0
+	for _, rec := range records[max(header, 0):] {
+		width = max(width, len(rec.cells))
+	}
+	said := fmt.Sprintf("column %d of %d", f.at.entry+1, width)
+	if header >= 0 && f.at.entry < len(records[header].cells) {
+		if name := cleanReason(cutText(trim(records[header].cells[f.at.entry].text), maxDroppedText)); name != "" {
+			said = fmt.Sprintf("column %d, %s, of %d", f.at.entry+1, name, width)
+		}
+	}
+	if f.at.action >= 0 {
+		said += fmt.Sprintf("; column %d says the action", f.at.action+1)
+	}
+	if above := f.at.header - 1; above > 0 {
+		said += fmt.Sprintf("; %d lines above the header", above)
+		if above == 1 {
+			said = strings.TrimSuffix(said, "1 lines above the header") + "1 line above the header"
+		}
+	}
+	return said
+}
+
+// csvRecord is one of the records ahead, and the line that it ends with.
+type csvRecord struct {
+	cells []cell
+	last  int
+	odd   bool // a comment, or mark
+	mark  bool // of Excel: "sep=;"
+}
+
+// named returns the column with this name, -1 if none has it.
+func (rec csvRecord) named(name string) int {
+	if i := slices.IndexFunc(rec.cells, func(c cell) bool { return strings.EqualFold(headName(c.text), name) }); i >= 0 {
+		return i
+	}
+	return slices.IndexFunc(rec.cells, func(c cell) bool { return plainName(c.text) != "" && plainName(c.text) == plainName(name) })
+}
+
+// headName is the name of a column without the mark of a comment, which some programs put before the header.
+func headName(text string) string { return trim(strings.TrimLeft(trim(text), "#")) }
+
+// recordsAhead are the records among the lines ahead that can be read.
+func (f *csvFile) recordsAhead() (records []csvRecord) {
+	for i := 0; i < len(f.ahead); i++ {
+		if trim(f.ahead[i].text) == "" || f.ahead[i].long {
+			continue
+		}
+		cells, err := splitRecord(nil, f.ahead[i].text, f.separator)
+		last := i
+		for n := i + 2; err == errOpenQuote && n <= min(len(f.ahead), i+maxAbove); n++ {
+			if strings.Count(f.ahead[n-1].text, `"`)%2 != 0 {
+				cells, err = splitRecord(nil, joinLines(f.ahead[i:n]), f.separator)
+				last = n - 1
 				break
 			}
 		}
+		if err != nil {
+			continue
+		}
+		first := trim(f.ahead[i].text)
+		mark := excelSeparator(first) != 0
+		records = append(records, csvRecord{cells[:min(len(cells), maxCells)], f.ahead[last].number, mark || first[0] == '#', mark})
+		i = last
 	}
-	if err != nil || named || header {
-		return at, true, err
+	return records
+}
+
+// isHeader tells the header by its names: it has those that are asked for, and, if none is, one of a column that may be the list
+// and no entry.
+func (f *csvFile) isHeader(rec csvRecord) bool {
+	s := &f.r.settings
+	if s.PerRecipient && s.Owner.Text == "" && rec.named("owner") < 0 {
+		return false
+	}
+	for _, name := range [...]string{f.want.column, f.want.score} {
+		if name != "" && !allDigits(name) && rec.named(name) < 0 {
+			return false
+		}
+	}
+	named := f.want.column != "" && !allDigits(f.want.column) || f.want.score != "" && !allDigits(f.want.score) || s.PerRecipient && rec.named("owner") >= 0
+	for i, c := range rec.cells {
+		named = named || f.want.column == "" && isEntryName(headName(c.text)) || s.PerRecipient && rec.named("action") >= 0
+		if f.want.column == "" && f.isEntry(rec, i) {
+			return false
+		}
+	}
+	return named
+}
+
+func isEntryName(text string) bool { return slices.Contains(csvEntries[:], plainName(text)) }
+
+// isEntry reports whether a cell reads as an entry and as nothing else: a name has a dot in it.
+func (f *csvFile) isEntry(rec csvRecord, column int) bool {
+	if column >= len(rec.cells) {
+		return false
+	}
+	text := trim(rec.cells[column].text)
+	if text == "" || len(text) > maxText || strings.IndexAny(text, ".@:") < 0 {
+		return false
+	}
+	r := reading{bare: Tree}
+	r.take(line{text: text})
+	if !r.utf8(text) || !r.entry(text) {
+		return false
+	}
+	it := &r.queue[0]
+	return it.Kind != Domain || it.Key.Labels > 1
+}
+
+// entryColumn finds the column of the entries by the names of a header.
+func (f *csvFile) entryColumn(header csvRecord) (int, error) {
+	switch {
+	case allDigits(f.want.column):
+		n, _ := strconv.Atoi(f.want.column) // parseWant has judged it
+		if n > len(header.cells) {
+			return 0, refusal(NoColumn, "%d cells in line %d, the header; column %d was declared", len(header.cells), header.last, n)
+		}
+		return n - 1, nil
+	case f.want.column != "":
+		return header.named(f.want.column), nil
+	}
+	if i := header.named("entry"); i >= 0 {
+		return i, nil // blockd's own word
+	}
+	var found []int
+	for i, c := range header.cells {
+		if isEntryName(headName(c.text)) {
+			found = append(found, i)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return 0, nil
+	case 1:
+		return found[0], nil
+	}
+	return 0, whichColumn(header, found)
+}
+
+// whichColumn refuses a file of which several columns can be the list.
+func whichColumn(header csvRecord, found []int) error {
+	var which []string
+	for _, i := range found[:min(len(found), 6)] {
+		name := strconv.Itoa(i + 1)
+		if i < len(header.cells) {
+			if text := headName(header.cells[i].text); text != "" && header.named(text) == i && !strings.ContainsAny(text, `,"`) && len(text) <= maxLocal {
+				name = text
+			}
+		}
+		which = append(which, cleanText("csv:"+name))
+	}
+	return refusal(Ambiguous, "which of %d columns is the list? Declare %s", len(found), strings.Join(which, " or "))
+}
+
+// noColumn refuses a file without the column that is asked for.
+func noColumn(records []csvRecord, name string) error {
+	for _, rec := range records {
+		if !rec.odd && len(rec.cells) > 1 {
+			var names []string
+			for _, c := range rec.cells[:min(len(rec.cells), 10)] {
+				names = append(names, cutText(cleanText(trim(c.text)), maxLocal))
+			}
+			return refusal(NoColumn, "no header among the first lines has %q; line %d has %s", name, rec.last, strings.Join(names, ", "))
+		}
+	}
+	return refusal(NoColumn, "the header has no %q", name)
+}
+
+// withoutNames finds the column of the entries where no header has a name that tells it: the declared number, or the only column
+// whose cells are entries. header is then the last record that is none, above the first one with an entry; -1 if there is none.
+func (f *csvFile) withoutNames(records []csvRecord, header *int) error {
+	if f.want.column != "" && !allDigits(f.want.column) {
+		return noColumn(records, f.want.column)
+	}
+	if f.want.score != "" && !allDigits(f.want.score) {
+		return noColumn(records, f.want.score)
+	}
+	begin := 0
+	if f.want.column != "" {
+		n, _ := strconv.Atoi(f.want.column)
+		f.at.entry = n - 1
+		if begin = slices.IndexFunc(records, func(rec csvRecord) bool { return len(rec.cells) >= n && !rec.mark }); begin < 0 {
+			return refusal(NoColumn, "%d cells in the first record, column %d was declared", len(records[0].cells), n)
+		}
+	} else {
+		found, data := f.columnsOfEntries(records)
+		if len(found) > 1 {
+			names := csvRecord{}
+			if data > 0 {
+				names = records[data-1]
+			}
+			return whichColumn(names, found)
+		}
+		if len(found) == 1 {
+			f.at.entry = found[0]
+		}
+		for begin < len(records)-1 && (records[begin].odd || len(records[begin].cells) <= f.at.entry) && !f.isEntry(records[begin], f.at.entry) {
+			begin++
+		}
 	}
 	// What has neither dot, "@" nor colon is no sender that anybody lists.
-	first := trim(f.cells[at.entry].text)
-	return at, first != "" && !strings.ContainsAny(first, ".@:"), nil
-}
-
-// findOwner finds the columns of a list per recipient by their names. header: there is one of them.
-func (f *csvFile) findOwner(at *columns) (header bool, err error) {
-	owner := f.named("owner")
-	s := &f.r.settings
-	switch {
-	case !s.PerRecipient && owner >= 0 && strings.EqualFold(f.want.column, "entry"):
-		return false, refusal(NoColumn, `the entries have a column "owner", and would be everybody's; the list needs per_recipient = true`)
-	case !s.PerRecipient:
-		return false, nil
-	case owner < 0 && s.Owner.Text == "":
-		return false, refusal(NoColumn, `the first record is no header with an "owner", such as owner,entry,action,reason`)
-	case s.Owner.Text != "":
-		owner = -1 // the file's name says it
+	if first := trim(records[begin].cells[min(f.at.entry, len(records[begin].cells)-1)].text); first != "" && !strings.ContainsAny(first, ".@:") {
+		*header = begin
+	} else if begin > 0 {
+		*header = begin - 1
 	}
-	at.owner, at.action, at.reason = owner, f.named("action"), f.named("reason")
-	return at.owner >= 0 || at.action >= 0 || at.reason >= 0, nil
+	return nil
 }
 
-// findColumn finds one column; named tells that the record in hand is the header
-// that has its name.
-func (f *csvFile) findColumn(text string) (column int, named bool, err error) {
-	if allDigits(text) {
-		n, _ := strconv.Atoi(text) // parseWant has judged it
-		if n > len(f.cells) {
-			return 0, false, refusal(NoColumn, "%d cells in the first record, column %d was declared", len(f.cells), n)
+// columnsOfEntries are the columns in which at least half of the records with any entry have one; data is the first such record.
+func (f *csvFile) columnsOfEntries(records []csvRecord) (found []int, data int) {
+	counts, with := map[int]int{}, 0
+	for i, rec := range records {
+		any := false
+		for c := range rec.cells {
+			if f.isEntry(rec, c) {
+				counts[c]++
+				any = true
+			}
 		}
-		return n - 1, false, nil
+		if any {
+			if with++; with == 1 {
+				data = i
+			}
+		}
 	}
-	if i := f.named(text); i >= 0 {
-		return i, true, nil
+	for c, n := range counts {
+		if 2*n >= with {
+			found = append(found, c)
+		}
 	}
-	return 0, false, refusal(NoColumn, "the header has no %q", text)
-}
-
-// named returns the column whose cell in the record in hand is name, -1 if none is.
-func (f *csvFile) named(name string) int {
-	return slices.IndexFunc(f.cells, func(c cell) bool { return strings.EqualFold(trim(c.text), name) })
+	slices.Sort(found)
+	return found, data
 }
 
 // checkColumn judges the argument of the format.

@@ -172,9 +172,9 @@ type Summary struct {
 	Skipped int     // lines that were neither entry, error, blank nor comment
 	Verdict Verdict
 	// Why of a refused file is its Class, ": ", and a text. Of a loaded one it is
-	// "", or "empty", with what was guessed if that may be why, or the ground of a guess: "auto: hosts, 200 of 200 …", or of a table
-	// what of it was read: "column 2, Sender, of 5".
+	// "", or "empty", with what was guessed if that may be why, or the ground of a guess: "auto: hosts, 200 of 200 …".
 	Why  string
+	Read string   // of a table: which column, "column 2, Sender, of 5; 3 lines above the header"
 	Hash [16]byte // of the file's octets as stored (before unpacking): XXH3-128
 	Size int64    // the file's size as stored
 

@@ -91,16 +91,8 @@ func (r *reading) ownedRecord(owner, entry, action, reason string) bool {
 	case !r.utf8(entry):
 		return false
 	}
-	if action != "" {
-		a, ok := EntryAction(strings.ToLower(action))
-		switch {
-		case !ok:
-			return r.fail(UnsupportedAction, action, fmt.Sprintf("action %q, want block or allow", cutText(action, maxDroppedText)))
-		case a.Allows():
-			r.action = a
-		case !r.refuse(a, action):
-			return false
-		}
+	if !setAction(r, action) {
+		return false
 	}
 	r.because(reason)
 	if key, ok := addr.Simple(entry); ok { // as nearly every entry is: see readPlain
@@ -115,6 +107,23 @@ func (r *reading) ownedRecord(owner, entry, action, reason string) bool {
 		return r.name(entry[1:], Exact)
 	}
 	return r.entry(entry)
+}
+
+// setAction gives the line in hand the action that a column or member of that name says, in any case; "" leaves the list's. A word that is
+// none refuses the line.
+func setAction(r *reading, action string) bool {
+	if action == "" {
+		return true
+	}
+	a, ok := EntryAction(strings.ToLower(action))
+	switch {
+	case !ok:
+		return r.fail(UnsupportedAction, action, fmt.Sprintf("action %q, want block or allow", cutText(action, maxDroppedText)))
+	case a.Allows():
+		r.action = a
+		return true
+	}
+	return r.refuse(a, action)
 }
 
 // ownedBy gives the line in hand an owner.

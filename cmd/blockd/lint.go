@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -354,8 +355,8 @@ func (t *lintText) summary(file string, s lists.Summary, keys int) error {
 		if strings.HasPrefix(s.Why, string(lists.Ambiguous)+":") {
 			fmt.Fprintln(t.w, t.paint.Faint("  = Try --format F, and then write format = \"F\" into its [[list]]; --help has all F."))
 		}
-	} else if s.Why != "" {
-		verdict += " (" + term.Visible(s.Why) + ")"
+	} else if what := cmp.Or(s.Why, s.Read); what != "" {
+		verdict += " (" + term.Visible(what) + ")"
 	}
 	num := func(n int) string { return term.Grouped(n) }
 	t.files.Add(term.Visible(file), s.Format, num(s.Lines), num(s.Entries), num(keys), num(s.Errors), num(s.Skipped), verdict)
@@ -416,11 +417,12 @@ func (l lintJSON) summary(file string, s lists.Summary, keys int) error {
 		Skipped int    `json:"skipped"`
 		Verdict string `json:"verdict"`
 		Why     string `json:"why"`
+		Read    string `json:"read,omitempty"`
 	}
 	return term.JSON(l.w, struct {
 		File    string  `json:"file"`
 		Summary summary `json:"summary"`
-	}{file, summary{s.Format, s.Lines, s.Entries, keys, s.Errors, s.Skipped, string(s.Verdict), s.Why}})
+	}{file, summary{s.Format, s.Lines, s.Entries, keys, s.Errors, s.Skipped, string(s.Verdict), s.Why, s.Read}})
 }
 
 func (l lintJSON) end() error { return nil }
