@@ -175,7 +175,25 @@ func TestJSON(t *testing.T) {
 		{"KEY of objects in an array", "json:host", `[{"id":1,"host":"a.test"},{"host":"b.test","tags":["c.test"]},"d.test"]`,
 			"domain a.test tree block + domain b.test tree block + domain d.test tree block"},
 		{"object without KEY", "json:host", `[{"id":1},{"host":"b.test"}]`, "err syntax + domain b.test tree block"},
-		{"KEY that is no string", "json:host", `[{"host":["a.test"]},{"host":7},{"host":"b.test"}]`, "err syntax + err syntax + domain b.test tree block"},
+		{"KEY that is no string", "json:host", `[{"host":{"a":"a.test"}},{"host":7},{"host":"b.test"}]`, "err syntax + err syntax + domain b.test tree block"},
+		{"arrays in records", "json:host", `[{"host":["a.test","b.test"]},{"host":[]},{"host":"c.test"}]`, "domain a.test tree block + domain b.test tree block + domain c.test tree block"},
+		{"a path", "json:data[].ip", `{"meta":{"n":2},"data":[{"ip":"198.51.100.7","hostnames":["x.test"]},{"ip":"198.51.100.8"},{"id":3}]}`,
+			"skip other-member + ip 198.51.100.7 exact block + ip 198.51.100.8 exact block + err syntax"},
+		{"a path without its arrays", "json:data.ip", `{"data":[{"ip":"198.51.100.7"}]}`, "ip 198.51.100.7 exact block"},
+		{"a deeper path", "json:data[].attributes.names[]", `{"data":[{"attributes":{"names":["a.test","b.test"]}},{"attributes":{}}]}`,
+			"domain a.test tree block + domain b.test tree block + err syntax"},
+		{"a path from an array", "json:[].ip", `[{"ip":"198.51.100.7"}]`, "ip 198.51.100.7 exact block"},
+		{"any member on the path", "json:*[].ioc", `{"1":[{"ioc":"a.test"}],"2":[{"ioc":"b.test"}]}`, "domain a.test tree block + domain b.test tree block"},
+		{"a dot in a name", "json:data[].ip.v4", `{"data":[{"ip.v4":"198.51.100.7"}]}`, "ip 198.51.100.7 exact block"},
+		{"a path to members that are known", "json:lists", `{"lists":{"block":["a.test"],"allow":["b.test"]}}`, "domain a.test tree block + domain b.test tree allow"},
+		{"JSON lines", "json:ip", "{\"ip\":\"198.51.100.7\",\"asn\":\"AS64500\"}\n{\"id\":2}\n{\"ip\":\"198.51.100.8\",\"x\":{\"ip\":\"198.51.100.9\"}}\n",
+			"ip 198.51.100.7 exact block + err syntax + ip 198.51.100.8 exact block"},
+		{"JSON lines, of which the first has none", "json:ip", "{\"id\":1}\n{\"ip\":\"198.51.100.7\"}\n", "err syntax + ip 198.51.100.7 exact block"},
+		{"JSON lines with members that are known", "json", "{\"block\":[\"a.test\"]}\n{\"allow\":\"b.test\"}\n", "domain a.test tree block + domain b.test tree allow"},
+		{"action", "json:list[].name", `{"list":[{"name":"a.test","action":"Allow"},{"action":"BLOCK","name":"b.test"},{"name":"c.test","action":null},{"name":["d.test","e.test"],"action":"perhaps"},{"name":"f.test","action":7}]}`,
+			"domain a.test tree allow + domain b.test tree block + domain c.test tree block + err unsupported-action + err unsupported-action + err syntax"},
+		{"action in JSON lines", "json:entry", "{\"action\":\"allow\",\"entry\":\"a.test\"}\n{\"entry\":\"b.test\",\"action\":\"tempfail\"}\n", "domain a.test tree allow + domain b.test tree tempfail"},
+		{"action of a list", "json:names", `{"names":["a.test","b.test"],"action":"allow"}`, "domain a.test tree allow + domain b.test tree allow"},
 		{"empty and non-string elements", "json", `["", " ", 1, true, null, ["a.test"], {"a":"b.test"}, "c.test"]`,
 			"err syntax + err syntax + err syntax + err syntax + err syntax + err syntax + err syntax + domain c.test tree block"},
 		{"comment", "json", `["# a.test", "b.test # c"]`, "skip comment + domain b.test tree block"},
@@ -210,7 +228,11 @@ func TestJSONIsRefused(t *testing.T) {
 		{"two values", "json", `["a.test"] ["b.test"]`, ":1: json: more text behind"},
 		{"garbage behind", "json", `["a.test"] x`, "json: invalid character 'x'"},
 		{"a string", "json", `"a.test"`, ":1: json: neither an array nor an object"},
-		{"no known member", "json", `{"foo":["a.test"]}`, "json: no member that is known to hold a list"},
+		{"no known member", "json", `{"foo":["a.test"]}`, "json: no member that is known to hold a list; declare json:foo[]"},
+		{"nested", "json", `{"data":[{"ipAddress":"198.51.100.7","when":"2026-11-28T10:00:00Z"}]}`, "declare json:data[].ipAddress"},
+		{"JSON lines without a path", "auto", "{\"ip\":\"198.51.100.7\",\"asn\":\"AS64500\"}\n{\"ip\":\"198.51.100.8\"}\n", "no member that is known to hold a list; declare json:ip"},
+		{"a path that leads nowhere", "json:data[].address", `{"data":[{"ip":"198.51.100.7"}]}`, "declare"},
+		{"an action behind a long list", "json:names", `{"names":[` + strings.Repeat(`"a.test",`, 1001) + `"b.test"],"action":"allow"}`, `json: "action" stands behind more than 1000 entries`},
 		{"no such member", "json:bar", "{\"foo\":[\"a.test\"]\n}", `:2: json: no member "bar"`},
 		{"too deep", "json", strings.Repeat("[", 1001), "json: more than 1000 arrays and objects in each other"},
 		{"too deep in another member", "json", `{"x":` + strings.Repeat("[", 2000), "json: more than 1000 arrays and objects in each other"},
@@ -225,6 +247,30 @@ func TestJSONIsRefused(t *testing.T) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestJSONPaths that cannot be, and hostile ones.
+func TestJSONPaths(t *testing.T) {
+	for arg, good := range map[string]bool{
+		"json:ip": true, "json:[].ip": true, "json:[]": true, "json:data[].ip": true, "json:a[][].b": true, "json:*.x": true, "json:a b": true,
+		"json:.a": false, "json:a.": false, "json:a..b": false, "json:a.[]": false, "json:" + strings.Repeat("a.", 10000) + "a": false,
+	} {
+		if err := lists.ParseFormat(arg); (err == nil) != good {
+			t.Errorf("%.40s: %v", arg, err)
+		}
+	}
+	for _, text := range []string{strings.Repeat(`{"a":`, 1_000_000), strings.Repeat("[", 1_000_000), `{"a":` + strings.Repeat("[", 1_000_000),
+		strings.Repeat("{\""+strings.Repeat("k", 100)+"\":", 1_000_000)} {
+		for _, format := range []string{"json", "json:a.a.a", "json:[].a", "json:*"} {
+			if _, sum, err := items(t, text, lists.Settings{Format: format}); err == nil || !strings.HasPrefix(sum.Why, "json: ") {
+				t.Errorf("%s of %.20s: %s", format, text, sum.Why)
+			}
+		}
+	}
+	_, sum, _ := items(t, `[".bulk.test"]`, lists.Settings{})
+	if !strings.HasPrefix(sum.Why, "ambiguous: names with a leading dot") {
+		t.Error(sum.Why)
 	}
 }
 

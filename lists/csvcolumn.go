@@ -224,12 +224,16 @@ func (f *csvFile) isHeader(rec csvRecord) bool {
 
 func isEntryName(text string) bool { return slices.Contains(csvEntries[:], plainName(text)) }
 
-// isEntry reports whether a cell reads as an entry and as nothing else: a name has a dot in it.
+// isEntry reports whether a cell reads as an entry.
 func (f *csvFile) isEntry(rec csvRecord, column int) bool {
 	if column >= len(rec.cells) {
 		return false
 	}
-	text := trim(rec.cells[column].text)
+	return readsAsEntry(trim(rec.cells[column].text))
+}
+
+// readsAsEntry reports whether a text is an entry and hardly anything else.
+func readsAsEntry(text string) bool {
 	if text == "" || len(text) > maxText || strings.IndexAny(text, ".@:") < 0 {
 		return false
 	}

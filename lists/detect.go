@@ -66,13 +66,15 @@ func beginsAsEntries(src *source) (bool, error) {
 // guessed: leading dots, and "! text", a comment in one and an exception in another.
 func fitsPlain(sample, marked []string) (f *format, arg, why string, err error) {
 	if slices.ContainsFunc(sample, func(s string) bool { return trimLeft(s)[0] == '.' }) {
-		return nil, "", "", refusal(Ambiguous, "names with a leading dot mean different things in plain, postfix and rbldnsd; declare its format")
+		return nil, "", "", refusal(Ambiguous, leadingDots)
 	}
 	if formatNamed("plain").good(marked, "") < len(marked) || len(sample) == 0 {
 		return nil, "", "", refusal(Ambiguous, `lines with "!" and a blank are comments in adblock and exceptions in plain; declare its format`)
 	}
 	return fits("plain", sample)
 }
+
+const leadingDots = "names with a leading dot mean different things in plain, postfix and rbldnsd; declare its format"
 
 // takeSample collects the first lines that are neither blank nor comments in any
 // format, without trailing blanks; and apart from them those that begin with "!" and a blank.

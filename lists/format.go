@@ -124,9 +124,9 @@ var formats = [...]format{
 		checkArg: checkColumn,
 	},
 	{
-		Format:   Format{Name: "json", Argument: "KEY", What: "array of entries, or object with a member that is one", Scope: Tree},
+		Format:   Format{Name: "json", Argument: "PATH", What: "array of entries, or object with a member that is one", Scope: Tree},
 		read:     readJSON,
-		checkArg: func(string) error { return nil },
+		checkArg: checkPath,
 	},
 	{
 		Format: Format{Name: "drop", What: "Spamhaus DROP: NETWORK ; SBL123, or JSON lines", Scope: Tree},

@@ -34,14 +34,22 @@ type jsonFile struct {
 	dec   *json.Decoder
 	line  int // of the token read last
 	depth int
+	path  []jsonStep // to the entries, by the format's argument
+	found bool       // there was something at its end
+	texts map[string]int
+	seen  int // strings that were looked at for texts
 }
 
-// readJSON reads an array of entries, or an object some of whose members are.
+// readJSON reads an array of entries, an object some of whose members are, or what a path leads to; and lines that are an object each.
 func readJSON(r *reading) error {
 	guard := &jsonGuard{r: r.in, eol: r.lines.eol, line: 1}
-	f := &jsonFile{r: r, guard: guard, dec: json.NewDecoder(guard)}
+	f := &jsonFile{r: r, guard: guard, dec: json.NewDecoder(guard), texts: map[string]int{}}
 	f.dec.UseNumber() // a number is skipped, so it need not fit into a float64
+	f.path, _ = parsePath(r.arg)
 	err := f.document()
+	if hint := f.hint(""); err == nil && r.err == nil && r.sum.Entries == 0 && r.sum.Errors > 0 && hint != "" {
+		err = refusal(JSON, "no entry where they are looked for, and %d refused elements; declare %s", r.sum.Errors, hint)
+	}
 	r.sum.Lines = guard.lines()
 	if fe, ok := errors.AsType[*FileError](err); ok && fe.Class == JSON {
 		if fe.Line == 0 {
@@ -54,21 +62,56 @@ func readJSON(r *reading) error {
 
 func (f *jsonFile) document() error {
 	t, err := f.token()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	switch t {
-	case json.Delim('['):
-		err = f.array(neutral)
-	case json.Delim('{'):
-		err = f.object()
-	default:
+	case t == json.Delim('['):
+		if err := f.array(f.path, neutral, ""); err != nil {
+			return err
+		}
+		return f.end()
+	case t != json.Delim('{'):
 		return refusal(JSON, "neither an array nor an object")
 	}
-	if err != nil {
-		return err
+	for n, line := 1, f.line; ; n++ {
+		found := f.found
+		f.found = false
+		if err := f.root(n == 1); err != nil {
+			return err
+		}
+		lacks := !f.found
+		f.found = found || f.found
+		if t, err = f.dec.Token(); err != nil && err != io.EOF {
+			return f.fault(err)
+		} else if err == nil && t != json.Delim('{') {
+			f.line = f.guard.lineAt(f.dec.InputOffset())
+			return refusal(JSON, "more text behind the end of the value")
+		}
+		if lacks && (n > 1 || err == nil) && len(f.path) > 0 {
+			last := f.line
+			f.line = line
+			f.refuse(fmt.Sprintf("an object without %q%s", f.r.arg, f.hint("; ")))
+			f.line = last
+		}
+		if f.r.err != nil || err == io.EOF {
+			break
+		}
+		line = f.guard.lineAt(f.dec.InputOffset())
+		f.line = line
+		f.depth++
 	}
-	if _, err = f.dec.Token(); err == nil {
+	switch {
+	case f.found || f.r.err != nil:
+		return nil
+	case f.r.arg != "":
+		return refusal(JSON, "no member %q%s", f.r.arg, f.hint("; "))
+	}
+	return refusal(JSON, "no member that is known to hold a list; declare %s", cmp.Or(f.hint(""), "json:PATH"))
+}
+
+// end reads on to the end of the text.
+func (f *jsonFile) end() error {
+	if _, err := f.dec.Token(); err == nil {
 		return refusal(JSON, "more text behind the end of the value")
 	} else if err != io.EOF {
 		return f.fault(err)
@@ -85,86 +128,257 @@ const (
 	allowing                // allow
 )
 
-// memberMeaning tells what a member of the outermost object holds; false: no entries.
-func (f *jsonFile) memberMeaning(name string) (meaning, bool) {
-	switch arg := f.r.arg; {
-	case arg != "" && name == arg:
-		return neutral, true
+// memberMeaning tells what a member of an object holds that is no record; false: no entries.
+func memberMeaning(name string) (meaning, bool) {
+	switch {
 	case slices.Contains(allowingMembers[:], name):
 		return allowing, true
-	case arg != "":
-		return neutral, false
 	case slices.Contains(refusingMembers[:], name):
 		return refusing, true
 	}
 	return neutral, slices.Contains(neutralMembers[:], name)
 }
 
-// object reads the outermost object.
-func (f *jsonFile) object() error {
-	found := false
+// root reads an outermost object. Of several, one a line, the first says what its other members are.
+func (f *jsonFile) root(first bool) error {
+	if len(f.path) == 0 {
+		return f.container("", f.r.settings.PerRecipient)
+	}
+	return f.object(f.path, neutral, "", first, true)
+}
+
+// container reads an object whose members are lists. It may be the record of an owner, too.
+func (f *jsonFile) container(where string, record bool) error {
+	rec := jsonRecord{}
+	line := f.line
 	err := f.members(func(name string) error {
-		m, known := f.memberMeaning(name)
+		m, known := memberMeaning(name)
+		if record && !known && (name == "entry" || slices.Contains(recordMembers[:], name)) {
+			return f.text(&rec, name, name)
+		}
 		if !known {
 			f.take(name)
 			f.r.skip(OtherMember, fmt.Sprintf("member %.100q", name))
 			f.r.flush()
-			return f.skipValue()
+			return f.skipValue(memberPath(where, name))
 		}
-		found = true
+		f.found = true
 		t, err := f.token()
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case t == json.Delim('['):
-			return f.array(m)
 		}
-		return f.element(t, m)
+		return f.value(t, nil, m, memberPath(where, name), false)
+	})
+	if err == nil && len(rec.texts)+len(rec.bad) > 0 {
+		f.found = true
+		f.line = line
+		f.owned(&rec, "entry", neutral)
+	}
+	return err
+}
+
+// recordMembers are what a record says of its entry.
+var recordMembers = [...]string{"owner", "action", "reason"}
+
+// jsonRecord is one object with an entry, or several, and what it says of them.
+type jsonRecord struct {
+	texts   map[string]string
+	bad     string // a member that is no string
+	entries []jsonEntry
+	flushed bool // there were too many entries to be kept to the end of the object
+}
+
+type jsonEntry struct {
+	text string
+	line int
+}
+
+// maxKeptEntries bounds the entries of one record that wait for what it says behind them.
+const maxKeptEntries = 1000
+
+// set notes what a record says under a name.
+func (rec *jsonRecord) set(name, text string) {
+	if rec.texts == nil {
+		rec.texts = map[string]string{}
+	}
+	rec.texts[name] = trim(text)
+}
+
+// text reads a member of a record that is a string, and is to be known by a name.
+func (f *jsonFile) text(rec *jsonRecord, name, member string) error {
+	t, err := f.token()
+	if err != nil {
+		return err
+	}
+	switch v := t.(type) {
+	case string:
+		rec.set(name, v)
+		return nil
+	case nil:
+		return nil
+	case json.Delim:
+		if err := f.skipRest(); err != nil {
+			return err
+		}
+	}
+	rec.bad = member
+	return nil
+}
+
+// object reads an object in which the first step of a path is a member. outermost: it has no array around it, and its members for
+// exceptions count; told: it says what its other members are.
+func (f *jsonFile) object(path []jsonStep, m meaning, where string, told, outermost bool) error {
+	rec := jsonRecord{}
+	owned, last := f.r.settings.PerRecipient, path[len(path)-1].name
+	line, found := f.line, false
+	err := f.members(func(name string) error {
+		rest, ok := path[0].match(path, name)
+		where := memberPath(where, name)
+		meant, _ := memberMeaning(name)
+		switch {
+		case ok && len(rest) == 0 && owned && !outermost:
+			found = true
+			return f.text(&rec, last, name)
+		case ok:
+			found, f.found = true, true
+			t, err := f.token()
+			if err != nil {
+				return err
+			}
+			text, single := t.(string)
+			switch {
+			case len(rest) > 0 || owned && !single:
+				return f.value(t, rest, m, where, !outermost)
+			case owned:
+				rec.set(last, text)
+				return nil
+			}
+			return f.keep(t, &rec, m, where, !outermost)
+		case outermost && meant == allowing:
+			f.found = true
+			if err := f.flush(&rec, m); err != nil { // which stands before
+				return err
+			}
+			t, err := f.token()
+			if err != nil {
+				return err
+			}
+			return f.value(t, nil, allowing, where, false)
+		case name == "action", owned && slices.Contains(recordMembers[:], name):
+			if rec.flushed {
+				return refusal(JSON, `%q stands behind more than %d entries that it is about; put it first`, name, maxKeptEntries)
+			}
+			return f.text(&rec, name, name)
+		}
+		t, err := f.token()
+		if err != nil {
+			return err
+		}
+		if _, nested := t.(json.Delim); told && nested {
+			f.take(name)
+			f.r.skip(OtherMember, fmt.Sprintf("member %.100q", name))
+			f.r.flush()
+		}
+		return f.skipFrom(t, where)
 	})
 	switch {
-	case err != nil || found:
+	case err != nil || f.r.err != nil:
 		return err
-	case f.r.arg != "":
-		return refusal(JSON, "no member %q", f.r.arg)
+	case owned && len(path) == 1 && (!outermost || rec.texts["owner"] != "" || rec.texts[last] != ""):
+		f.found, f.line = true, line
+		f.owned(&rec, last, m)
+	case !found && !outermost:
+		f.line = line
+		f.refuse(fmt.Sprintf("an object without %q%s", path[0].name, f.hint("; ")))
 	}
-	return refusal(JSON, "no member that is known to hold a list; declare json:KEY")
+	return f.flush(&rec, m)
+}
+
+// keep keeps the entries of a record until it has said what is to become of them.
+func (f *jsonFile) keep(t json.Token, rec *jsonRecord, m meaning, where string, inArray bool) error {
+	switch v := t.(type) {
+	case string:
+		if len(rec.entries) == maxKeptEntries {
+			rec.flushed = true
+			if err := f.flush(rec, m); err != nil {
+				return err
+			}
+		}
+		rec.entries = append(rec.entries, jsonEntry{v, f.line})
+		return nil
+	case json.Delim:
+		for v == '[' && f.r.err == nil {
+			t, err := f.token()
+			if err != nil || t == json.Delim(']') {
+				return err
+			}
+			if err := f.keep(t, rec, m, where+"[]", true); err != nil {
+				return err
+			}
+		}
+	}
+	return f.value(t, nil, m, where, inArray)
+}
+
+// flush reads the entries of a record that were kept.
+func (f *jsonFile) flush(rec *jsonRecord, m meaning) error {
+	line := f.line
+	for _, e := range rec.entries {
+		f.line = e.line
+		f.entry(e.text, m, rec)
+	}
+	rec.entries, f.line = rec.entries[:0], line
+	return nil
 }
 
 // array reads the elements of an array up to its end.
-func (f *jsonFile) array(m meaning) error {
+func (f *jsonFile) array(path []jsonStep, m meaning, where string) error {
 	for f.r.err == nil {
 		t, err := f.token()
 		if err != nil || t == json.Delim(']') {
 			return err
 		}
-		if err := f.element(t, m); err != nil {
+		if err := f.value(t, path, m, where+"[]", true); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// element reads what should be one entry and begins with t.
-func (f *jsonFile) element(t json.Token, m meaning) error {
+// value reads what begins with t: an entry, an array of what follows, or an object on the path.
+func (f *jsonFile) value(t json.Token, path []jsonStep, m meaning, where string, inArray bool) error {
 	switch v := t.(type) {
 	case string:
-		f.entry(v, m)
+		if len(path) > 1 {
+			f.refuse(fmt.Sprintf("a string instead of an object with %q", path[0].name))
+		} else {
+			f.entry(v, m, nil)
+		}
 		return nil
 	case json.Delim:
-		if v == '{' && f.r.settings.PerRecipient {
-			return f.ownedRecord(m)
-		}
-		if v == '{' && f.r.arg != "" {
-			return f.record(m)
+		switch {
+		case v == '[' && (len(path) > 0 || !strings.HasSuffix(where, "]")): // not one in another one
+			return f.array(path, m, where)
+		case v == '{' && len(path) > 0:
+			return f.object(path, m, where, false, !inArray)
+		case v == '{' && f.r.settings.PerRecipient:
+			return f.object([]jsonStep{{name: "entry", rest: "entry"}}, m, where, false, false)
+		case v == '{' && !inArray:
+			found := f.r.sum.Entries + f.r.sum.Errors
+			err := f.container(where, false)
+			if err == nil && f.r.sum.Entries+f.r.sum.Errors == found {
+				f.refuse("an object without a member that is known to hold a list" + f.hint("; "))
+			}
+			return err
 		}
 		line := f.line
-		if err := f.skipRest(); err != nil {
+		if err := f.skipFrom(t, where); err != nil {
 			return err
 		}
 		f.line = line
 		what := "an array"
 		if v == '{' {
-			what = "an object, whose entry json:KEY would name,"
+			what = "an object, whose entry " + cmp.Or(f.hint(""), "json:PATH") + " would name,"
 		}
 		f.refuse(what + " instead of a string")
 		return nil
@@ -173,73 +387,14 @@ func (f *jsonFile) element(t json.Token, m meaning) error {
 	return nil
 }
 
-// record reads the member of an object in an array that the format's argument names.
-func (f *jsonFile) record(m meaning) error {
-	found := false
-	err := f.members(func(name string) error {
-		if name != f.r.arg {
-			return f.skipValue()
-		}
-		found = true
-		t, err := f.token()
-		if err != nil {
-			return err
-		}
-		if t != json.Delim('{') && t != json.Delim('[') {
-			return f.element(t, m)
-		}
-		if err = f.skipRest(); err == nil {
-			f.refuse("a value that is no string")
-		}
-		return err
-	})
-	if err == nil && !found {
-		f.refuse(fmt.Sprintf("an object without %q", f.r.arg))
-	}
-	return err
-}
-
-// ownedRecord reads an object with the members owner, action and reason of a list per recipient,
-// and the entry under the name that the format's argument gives, else "entry".
-func (f *jsonFile) ownedRecord(m meaning) error {
-	entry := cmp.Or(f.r.arg, "entry")
-	texts := map[string]string{}
-	bad := ""
-	line := f.line
-	err := f.members(func(name string) error {
-		if name != entry && name != "owner" && name != "action" && name != "reason" {
-			return f.skipValue()
-		}
-		t, err := f.token()
-		if err != nil {
-			return err
-		}
-		switch v := t.(type) {
-		case string:
-			texts[name] = trim(v)
-			return nil
-		case nil:
-			return nil
-		case json.Delim:
-			if err := f.skipRest(); err != nil {
-				return err
-			}
-		}
-		bad = name
-		return nil
-	})
-	if err != nil || f.r.err != nil {
-		return err
-	}
-	f.line = line
-	f.take(texts[entry])
-	f.owned(texts, entry, bad, m)
+// owned reads the record of an owner.
+func (f *jsonFile) owned(rec *jsonRecord, entry string, m meaning) {
+	f.take(rec.texts[entry])
+	f.readOwned(rec.texts, entry, rec.bad, m)
 	f.r.flush()
-	return nil
 }
 
-// owned reads what ownedRecord has found.
-func (f *jsonFile) owned(texts map[string]string, entry, bad string, m meaning) {
+func (f *jsonFile) readOwned(texts map[string]string, entry, bad string, m meaning) {
 	r, owner := f.r, texts["owner"]
 	if r.settings.Owner.Text != "" {
 		owner = r.settings.Owner.Text
@@ -267,8 +422,8 @@ func (f *jsonFile) owned(texts map[string]string, entry, bad string, m meaning) 
 	}
 }
 
-// entry reads one string as a line of the plain format.
-func (f *jsonFile) entry(text string, m meaning) {
+// entry reads one string as a line of the plain format. rec is the record that it stands in, nil without one.
+func (f *jsonFile) entry(text string, m meaning, rec *jsonRecord) {
 	r := f.r
 	f.take(text)
 	text = trim(text)
@@ -283,12 +438,19 @@ func (f *jsonFile) entry(text string, m meaning) {
 		r.fail(BadUTF8, string(utf8.RuneError), "octets that are not UTF-8, or half a surrogate pair")
 	case plainComment(text):
 		r.skip(Comment, "")
+	case r.guessed && text[0] == '.':
+		r.err = refusal(Ambiguous, leadingDots)
+		return
 	case m == refusing && !r.refuse(Block, ""):
+	case rec != nil && rec.bad != "":
+		r.fail(Syntax, "", fmt.Sprintf("%q is no string", rec.bad))
 	default:
 		if m == allowing {
 			r.action = Allow
 		}
-		plainLine(r, text)
+		if rec == nil || setAction(r, rec.texts["action"]) {
+			plainLine(r, text)
+		}
 	}
 	r.flush()
 }
@@ -316,12 +478,12 @@ func (f *jsonFile) members(each func(name string) error) error {
 }
 
 // skipValue reads over a value of any kind.
-func (f *jsonFile) skipValue() error {
+func (f *jsonFile) skipValue(where string) error {
 	t, err := f.token()
-	if err == nil && (t == json.Delim('[') || t == json.Delim('{')) {
-		err = f.skipRest()
+	if err != nil {
+		return err
 	}
-	return err
+	return f.skipFrom(t, where)
 }
 
 // skipRest reads over the rest of the array or object that was just opened.

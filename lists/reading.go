@@ -52,6 +52,8 @@ type reading struct {
 	lastOwner string      // that ownedBy has read, and its key
 	lastKey   addr.Key
 
+	guessed bool // nobody has declared the format
+
 	usual Item // of a line that is an address and nothing else: what differs from line to line is set
 }
 
@@ -86,6 +88,7 @@ func read(src *source, tap io.Writer, s Settings, emit ...func(*Item) error) (Su
 		return Summary{Format: f.Name}, refusal(Owner, "the name of the file is no owner: want a mailbox or a domain, such as anna@here.example")
 	}
 	r := newReading(f, arg, s, emit[0])
+	r.guessed = why != ""
 	if r.sum.About, err = readAbout(src, eol); err != nil {
 		return r.sum, err
 	}
