@@ -264,7 +264,7 @@ func (m *Mirror) know(ctx context.Context, origin Origin) error {
 		return ofOrigin(err)
 	}
 	if !m.state.readFrom(fingerprint, m.settings) {
-		return fmt.Errorf("%w: it is another one than was read, or is read otherwise", ErrTooOld)
+		return TooOld("it is another one than was read, or is read otherwise")
 	}
 	m.known = now
 	return nil

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"blockd/lists"
 )
@@ -62,6 +63,11 @@ type Source interface {
 
 // ErrTooOld says that only a full read can tell what the source holds.
 var ErrTooOld = errors.New("the changes since the last read are not known any more")
+
+// TooOld is ErrTooOld of a source that has told changes, with why it cannot now; a Keeper warns of it.
+func TooOld(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrTooOld, fmt.Sprintf(format, args...))
+}
 
 // Unlogged is an ErrTooOld that lasts until somebody removes its cause: the source does not tell all of its changes.
 // It is read whole instead, and is not "ok" meanwhile.

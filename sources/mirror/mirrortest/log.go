@@ -24,7 +24,12 @@ func Log(t *testing.T, bare mirror.Source, open func() mirror.Source, do func(sq
 	do("update senders set why = 'x' where id = 3")
 	next := WantChanges(t, s, mark, "Ann2@b.example block", "ann@b.example", "b.example ", "c.example")
 	do("delete from blockd_log where rev <= 2")
-	WantTooOld(t, "the log was cleaned", s, mark)
+	WantLost(t, "the log was cleaned", s, mark, "it was cleaned before they were read")
+	_, at, _ := strings.Cut(string(next), " ")
+	WantLost(t, "the log's numbers have gone back", s, mirror.Mark("1000000 "+at), "and 1000000 was read: it was reset, restored from a backup, or has lost its end in a failover")
+	number, _, _ := strings.Cut(string(next), " ")
+	WantLost(t, "the number of another change", s, mirror.Mark(number+" 2001-02-03 04:05:06"), "change "+number+" of blockd_log is another one than was read")
+	WantLost(t, "a mark that is none", s, "x", "the mark is of another source")
 	do("delete from blockd_log")
 	WantChanges(t, s, next) // it was cleaned up to where we are
 

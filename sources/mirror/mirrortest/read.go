@@ -64,8 +64,17 @@ func WantChanges(t testing.TB, s mirror.Source, since mirror.Mark, want ...strin
 // WantTooOld checks that a source cannot tell what has changed since a mark.
 func WantTooOld(t testing.TB, what string, s mirror.Source, since mirror.Mark) {
 	t.Helper()
-	if _, err := s.Changes(t.Context(), since, Ignore); !errors.Is(err, mirror.ErrTooOld) {
-		t.Errorf("%s: %v, want ErrTooOld", what, err)
+	if _, err := s.Changes(t.Context(), since, Ignore); err != mirror.ErrTooOld { //nolint:errorlint // as it is, without a reason
+		t.Errorf("%s: %v, want ErrTooOld without a reason", what, err)
+	}
+}
+
+// WantLost checks that a source has lost what changed since a mark, and says why in words that hold why.
+func WantLost(t testing.TB, what string, s mirror.Source, since mirror.Mark, why string) {
+	t.Helper()
+	_, err := s.Changes(t.Context(), since, Ignore)
+	if said := fmt.Sprint(err); !errors.Is(err, mirror.ErrTooOld) || !strings.HasPrefix(said, mirror.ErrTooOld.Error()+": ") || !strings.Contains(said, why) {
+		t.Errorf("%s: %v, want ErrTooOld with a reason: %s", what, err, why)
 	}
 }
 

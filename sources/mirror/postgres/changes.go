@@ -78,8 +78,10 @@ func (s *Source) changes(ctx context.Context, since mirror.Mark, yield func(mirr
 		if w, ok := watermarkOf(since); ok {
 			return s.behind(ctx, w, yield)
 		}
+	default:
+		return "", mirror.ErrTooOld
 	}
-	return "", mirror.ErrTooOld
+	return "", mirror.TooOld("the mark is of another source")
 }
 
 // witnessTime is when a row of the log was written, as a position has it.
@@ -124,7 +126,9 @@ func (s *Source) logged(ctx context.Context, since position, yield func(mirror.C
 	switch {
 	case err != nil:
 		return "", err
-	case !reaches, fresh && since.rev == "0": // what the log held before its first row is not known
+	case !reaches:
+		return "", mirror.TooOld("blockd_log has not got change %s as it was read: it was cleaned, reset, restored from a backup, or has lost its end in a failover", since.rev)
+	case fresh && since.rev == "0": // what the log held before its first row is not known
 		return "", mirror.ErrTooOld
 	case !fresh:
 		return since.mark(), nil

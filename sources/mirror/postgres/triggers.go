@@ -65,7 +65,7 @@ func (now triggers) judge(read string, o *Options) error {
 	case now.lacks != "":
 		return &mirror.Unlogged{Why: fmt.Sprintf("no trigger logs each change of %s; hint: blockd source ddl %s prints what is missing", now.lacks, o.List)}
 	case read != "" && now.state != read:
-		return fmt.Errorf("%w: its table or triggers are others than were read", mirror.ErrTooOld)
+		return mirror.TooOld("its table or triggers are others than were read")
 	}
 	return nil
 }

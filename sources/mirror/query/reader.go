@@ -215,7 +215,7 @@ func (r *Reader) logged(ctx context.Context, conn *sql.Conn, since mirror.Mark) 
 	number, at, _ := strings.Cut(string(since), " ")
 	from, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
-		return nil, "", mirror.ErrTooOld
+		return nil, "", mirror.TooOld("the mark is of another source")
 	}
 	last, err := r.number(ctx, conn)
 	if err != nil {
@@ -225,8 +225,11 @@ func (r *Reader) logged(ctx context.Context, conn *sql.Conn, since mirror.Mark) 
 	if err != nil {
 		return nil, "", err
 	}
-	if _, now, there := strings.Cut(string(same), " "); last < from || there && now != at {
-		return nil, "", mirror.ErrTooOld // the log is another one
+	if last < from {
+		return nil, "", mirror.TooOld("blockd_log ends at change %d, and %d was read: it was reset, restored from a backup, or has lost its end in a failover", last, from)
+	}
+	if _, now, there := strings.Cut(string(same), " "); there && now != at {
+		return nil, "", mirror.TooOld("change %d of blockd_log is another one than was read: it was reset, restored from a backup, or has lost its end in a failover", from)
 	}
 	if last == from {
 		return nil, since, nil
@@ -237,7 +240,7 @@ func (r *Reader) logged(ctx context.Context, conn *sql.Conn, since mirror.Mark) 
 		return nil, "", err
 	}
 	if kept != strconv.FormatInt(last-from, 10) {
-		return nil, "", mirror.ErrTooOld
+		return nil, "", mirror.TooOld("blockd_log has not got all changes after %d any more: it was cleaned before they were read", from)
 	}
 	keys, err := r.keys(ctx, conn, r.options.List, from, last)
 	if err != nil {

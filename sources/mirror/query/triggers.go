@@ -33,7 +33,7 @@ func (now triggers) judge(read string, o *Options) error {
 		return &mirror.Unlogged{Why: fmt.Sprintf("the foreign key %s deletes rows of %s, and this database fires no trigger then; hint: a key without on delete cascade, or changes = \"none\" for list %s", key, f.Table, o.List)}
 	}
 	if read != "" && read != now.String {
-		return fmt.Errorf("%w: its triggers are others than were read", mirror.ErrTooOld)
+		return mirror.TooOld("its triggers are others than were read")
 	}
 	return nil
 }

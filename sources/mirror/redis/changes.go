@@ -67,11 +67,6 @@ func readMarks(text mirror.Mark, shards int) (all marks, ok bool) {
 	return all, len(all) == shards
 }
 
-// tooOld says why only a full read helps.
-func tooOld(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", mirror.ErrTooOld, fmt.Sprintf(format, args...))
-}
-
 // Changes yields the entries that the log tells of, with what the hash has of them now. All of a shard are as of one
 // moment, which is at or after that of the call.
 func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirror.Change) error) (mirror.Mark, error) {
@@ -80,7 +75,7 @@ func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirr
 	}
 	all, ok := readMarks(since, len(s.shards))
 	if !ok {
-		return "", tooOld("the mark is of another source")
+		return "", mirror.TooOld("the mark is of another source")
 	}
 	client, err := s.client.Connect(ctx)
 	if err != nil {
@@ -109,7 +104,7 @@ func (s *Source) follow(ctx context.Context, client goredis.UniversalClient, k k
 		case err != nil:
 			return err
 		case p.gone:
-			return tooOld("%s has not got the change %s any more: it was cut, or lost in a failover", k.log, m.id)
+			return mirror.TooOld("%s has not got the change %s any more: it was cut, or lost in a failover", k.log, m.id)
 		}
 		if p.met {
 			m.seen = noID
@@ -127,15 +122,15 @@ func (s *Source) follow(ctx context.Context, client goredis.UniversalClient, k k
 		}
 		switch told := rev - began.rev; {
 		case began.id == noID && (p.more || p.read > 0 && p.size != there):
-			return tooOld("%s has begun, with other entries than it tells of", k.log)
+			return mirror.TooOld("%s has begun, with other entries than it tells of", k.log)
 		case began.id == noID && p.read == 0 && p.size > 0:
 			return &mirror.Unlogged{Why: fmt.Sprintf("%s has entries, and %s is not there to tell of others; hint: let the script that blockd source lua prints write them, or take changes = \"none\"", k.entries, k.log)}
 		case p.rev != rev:
-			return tooOld("%s is %d and not %d: changes were lost, or not counted", k.rev, p.rev, rev)
+			return mirror.TooOld("%s is %d and not %d: changes were lost, or not counted", k.rev, p.rev, rev)
 		case max(p.size-began.size, began.size-p.size) > told:
-			return tooOld("%s has %d entries where it had %d, and %d changes were told: it was written past the script", k.entries, p.size, began.size, told)
+			return mirror.TooOld("%s has %d entries where it had %d, and %d changes were told: it was written past the script", k.entries, p.size, began.size, told)
 		case m.seen != noID:
-			return tooOld("%s has not got the change %s any more: it was lost in a failover", k.log, m.seen)
+			return mirror.TooOld("%s has not got the change %s any more: it was lost in a failover", k.log, m.seen)
 		}
 		m.rev, m.seen, m.size = rev, m.id, p.size
 		return ctx.Err()

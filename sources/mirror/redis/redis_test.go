@@ -161,7 +161,7 @@ func TestReadAndFollow(t *testing.T) {
 			t.Error("what is there already is a change")
 		}
 		if shards == 16 {
-			mirrortest.WantTooOld(t, "the mark of another number of shards", s, "1-1 1 1-1 0")
+			mirrortest.WantLost(t, "the mark of another number of shards", s, "1-1 1 1-1 0", "the mark is of another source")
 		}
 		plan := testkit.Value(s.Plan(t.Context()))(t)
 		testkit.Has(t, plan, "HSCAN", "XREAD")
@@ -341,7 +341,7 @@ func TestLostAfterTheRead(t *testing.T) {
 	// As if this change had never come here, and another one had.
 	testkit.Must(t, errors.Join(c.XDel(t.Context(), k.log, last[0].ID).Err(), c.HDel(t.Context(), k.entries, "late.example").Err(), c.Decr(t.Context(), k.rev).Err()))
 	w.do("put", "other.example", "")
-	mirrortest.WantTooOld(t, "another change came", s, mark)
+	mirrortest.WantLost(t, "another change came", s, mark, "it was lost in a failover")
 }
 
 // After a FLUSHALL the list is empty, and its reader learns so by a full read: whether that may serve is for the gate.
