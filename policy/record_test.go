@@ -18,7 +18,9 @@ import (
 	"blockd/index/live"
 	"blockd/internal/testkit"
 	"blockd/mail/addr"
+	"blockd/mail/header"
 	"blockd/policy"
+	"blockd/policy/reply"
 	"blockd/policy/rule"
 	"blockd/policy/verdict"
 	"blockd/records/correspondents"
@@ -39,10 +41,10 @@ func remembering(t testing.TB) (l *history.Log, records func() []history.Record)
 	}
 }
 
-// TestHearsayIsRemembered: what any local user could have caused is marked, of a client and of a sender.
+// TestHearsayIsRemembered: what any local user could have caused is marked, of a client, of a sender and of a header field.
 func TestHearsayIsRemembered(t *testing.T) {
 	l, records := remembering(t)
-	c, _ := checker(t, build(t, block("own", "bad.example\n203.0.113.0/24")), policy.Settings{History: l, Lists: map[string]rule.List{"own": {Match: 3}}})
+	c, _ := checker(t, build(t, block("own", "bad.example\n203.0.113.0/24")), policy.Settings{History: l, Lists: map[string]rule.List{"own": {Match: sources(t, "envelope", "from")}}})
 	for _, hearsay := range []bool{false, true} {
 		x := c.Begin(mailer, policy.Client{Addr: netip.MustParseAddr("198.51.100.1")})
 		x.Hearsay = hearsay
@@ -51,6 +53,11 @@ func TestHearsayIsRemembered(t *testing.T) {
 		x.Client.Addr = netip.MustParseAddr("198.51.100.1")
 		x.Mail(policy.Mail{Sender: "x@bad.example"})
 		x.Recipient("bob@here.example")
+		x.Mail(policy.Mail{Sender: "x@clear.example"})
+		recipients(x, "bob")
+		if d := x.Header([]header.Field{{Name: "From", Text: "x@bad.example"}}, reply.Reply{}); d.AwaitsMessage {
+			x.Message()
+		}
 	}
 	var got []string
 	for _, r := range records() {
@@ -58,7 +65,8 @@ func TestHearsayIsRemembered(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s %s %v", r.Source, r.Sender, r.Hearsay))
 		}
 	}
-	testkit.EqualSlices(t, "records", got, []string{"  false", " x@bad.example false", "  true", " x@bad.example true"})
+	testkit.EqualSlices(t, "records", got, []string{
+		"  false", " x@bad.example false", "from x@bad.example false", "  true", " x@bad.example true", "from x@bad.example true"})
 }
 
 // TestDecisionsAreRemembered asks as doors do, and reads what is kept of it.

@@ -133,6 +133,7 @@ func TestWhatIsNotTheSame(t *testing.T) {
 		"outcome":             func(r *history.Record) { r.Outcome = "defer" },
 		"header field":        func(r *history.Record) { r.Source = "header_from" },
 		"domain of recipient": func(r *history.Record) { r.Recipient = "r1@there.example" },
+		"hearsay":             func(r *history.Record) { r.Hearsay = true },
 		"rule of no list":     func(r *history.Record) { r.List, r.File, r.Line, r.Entry = "", "", 0, "" },
 	} {
 		t.Run(name, func(t *testing.T) {
