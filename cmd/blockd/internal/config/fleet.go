@@ -294,7 +294,7 @@ func (p Publish) ReadKey() (k minisign.SecretKey, err error) {
 		k, err = minisign.ParseSecretKey(text)
 	}
 	if err != nil {
-		return k, fmt.Errorf("publish.key_file: %s: %w; put the key back from its copy, or, with its public key in fleet.keys of every node: rm %[2]s; blockd publish keygen %[2]s", p.KeyFile, err)
+		return k, fmt.Errorf("publish.key_file: %s: %w; put the key back from its copy, or, with its public key in fleet.keys of every node: rm %[1]s; blockd publish keygen %[1]s", p.KeyFile, err)
 	}
 	return k, nil
 }
