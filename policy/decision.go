@@ -67,7 +67,7 @@ func (c *checks) recipient(door *Door, v *verdict.Verdict, recipient string) Dec
 	switch {
 	case (v.Kind == verdict.Blocked || v.Unlifted) && c.isExempt(recipient):
 		return Decision{Ref: c.newRef(), Exempt: true}
-	case v.Kind == verdict.Blocked && c.unsure && v.Unsure != 0:
+	case v.Kind == verdict.Blocked && (c.unsure && v.Unsure != 0 || v.Short != 0):
 		ref := c.newRef()
 		return Decision{Outcome: Defer, Ref: ref, Reply: unproved(v, ref)}
 	case v.Unlifted, v.PutOff && !c.isExempt(recipient) && !c.policies.without(recipient):

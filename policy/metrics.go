@@ -58,7 +58,7 @@ func newInstruments(log *slog.Logger, reg prometheus.Registerer) *instruments {
 		believed: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_unverified_allows_total",
 			Help: "Blocked senders that an allow entry let pass on their word alone, by the allowing list."}, []string{"list"}),
 		proofs: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_proofs_total",
-			Help: "Proofs that were looked for, since they could let a blocked sender pass, by kind and result: pass, no, unknown."}, []string{"kind", "result"}),
+			Help: "Proofs that were looked for, since they could let a blocked sender pass, by kind and result: pass, no, unknown, shortage."}, []string{"kind", "result"}),
 		unread: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_unreadable_senders_total",
 			Help: "Addresses that cannot be read as such and were judged by their readable part, if there is any, by where they stood and by verdict."}, []string{"source", "verdict"}),
 		verdicts: map[verdict.Kind]prometheus.Counter{}, clients: map[verdict.Kind]prometheus.Counter{}, errors: map[string]prometheus.Counter{},

@@ -101,7 +101,11 @@ func (c *checks) trySPF(ctx context.Context, e *verdict.Evidence, v verdict.Verd
 // learn notes and counts.
 func (c *checks) learn(e *verdict.Evidence, p verdict.Proof, s msgauth.State) {
 	e.Note(p, s)
-	c.proofs.WithLabelValues(p.String(), s.String()).Inc()
+	result := s.String()
+	if s == msgauth.Short {
+		result = "shortage"
+	}
+	c.proofs.WithLabelValues(p.String(), result).Inc()
 }
 
 // awaits reports whether v, the verdict of an envelope or of a header field, is

@@ -8,6 +8,7 @@ import "blockd/policy/verdict"
 type unsettled struct {
 	wants     verdict.Proof
 	unsure    verdict.Proof     // of the proofs known before the message
+	short     verdict.Proof     // of them
 	blockers  [lateStates]int32 // the entry that blocks, by its place in Matches, from 1, for each set of late proofs; 0: none
 	Otherwise Outcome           // what becomes of a message that proves nothing
 }
@@ -34,7 +35,7 @@ func (c *checks) unsettled(door *Door, v verdict.Verdict, recipient string) unse
 	}
 	only := c.policies.of(recipient)
 	v = c.forRecipient(v, recipient)
-	s := unsettled{wants: v.Wants & verdict.LateProofs, unsure: v.Unsure, Otherwise: c.consequence(door, &v).Outcome}
+	s := unsettled{wants: v.Wants & verdict.LateProofs, unsure: v.Unsure, short: v.Short, Otherwise: c.consequence(door, &v).Outcome}
 	for n := range s.blockers {
 		if kind, decider := v.Judge(only, v.Proved()|lateState(n)); kind == verdict.Blocked {
 			s.blockers[n] = int32(decider) + 1

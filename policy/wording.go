@@ -218,7 +218,7 @@ func unchecked(v *verdict.Verdict, ref string) reply.Reply {
 	return later(v, r)
 }
 
-// unproved is the reply where DNS did not say whether an allow entry counts.
+// unproved is the reply where DNS did not say, or we could not ask, whether an allow entry counts.
 func unproved(v *verdict.Verdict, ref string) reply.Reply {
 	r := reply.Reply{Code: 451, Enhanced: "4.4.3", Text: "not verified: try again later" + tail(ref)}
 	r.Words = r.Text

@@ -69,10 +69,13 @@ func (a *answer) keep() time.Duration {
 	return noneTTL
 }
 
+// recordSize is what a record takes beside its text.
+const recordSize = 24
+
 func (a *answer) size(q question) int {
 	n := len(q.name) + len(a.fault)
 	for _, rec := range a.records {
-		n += len(rec.text)
+		n += len(rec.text) + recordSize
 	}
 	return n
 }

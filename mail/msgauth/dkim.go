@@ -4,167 +4,158 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/emersion/go-msgauth/dkim"
 	"github.com/miekg/dns"
 )
 
-const (
-	maxSignatures = 5 // that are verified; each may cost a query and a hash of the body
+// maxSignatures are verified, those of the author's organisation first; each may cost a
+// query.
+const maxSignatures = 20
 
-	// maxNamed is how many header fields a signature may name; honest ones have some
-	// 40. The library looks through the whole header for each: 120,000 of them, which
-	// have room in it, took 1.3 s.
-	maxNamed = 250
+// seal is a signature that is looked at.
+type seal struct {
+	sealTags
+	place int // of its field
+	fault error
+	proof State // what to say of fault
 
-	// maxClock is how far a signer's clock may be ahead.
-	maxClock = 10 * time.Minute
+	key publicKey
+}
 
-	// maxKey is that of p= in a key's record, in octets of base64: an RSA key of
-	// 8,192 bits, twice what anybody must support (RFC 8301, section 3.2). One of
-	// the 48,000 bits that a record has room for takes 20 ms to verify by.
-	maxKey = 1500
-)
-
-// signatures verifies the first signatures of h over body.
+// signatures verifies those of h over body, which it reads to the end, and which does not
+// fail.
 func (r *Resolver) signatures(ctx context.Context, network netip.Prefix, m *Message, h *header, body io.Reader) {
-	all := h.values("dkim-signature")
-	if len(all) == 0 {
-		return
-	}
-	m.TooMany = len(all) > maxSignatures
-	for _, value := range all[:min(len(all), maxSignatures)] {
-		if strings.Count(tagsOf(value)["h"], ":") >= maxNamed {
-			m.Fault = fmt.Sprintf("a signature names over %d fields", maxNamed)
-			return
+	seals := h.seals(m)
+	var forms [2]*bodyHash // simple and relaxed, if a signature has them
+	var group sync.WaitGroup
+	for i := range seals {
+		if s := &seals[i]; s.fault == nil {
+			if forms[s.form()] == nil {
+				forms[s.form()] = newBodyHash(s.relaxedBody)
+			}
+			group.Go(func() { s.key, s.proof, s.fault = r.key(ctx, network, s.sealTags) })
 		}
 	}
-	k := keys{ctx: ctx, resolver: r, network: network, strict: map[string]bool{}}
-	found, err := dkim.VerifyWithOptions(io.MultiReader(bytes.NewReader(h.raw), body),
-		&dkim.VerifyOptions{LookupTXT: k.lookup, MaxVerifications: maxSignatures})
-	if err != nil && !errors.Is(err, dkim.ErrTooManySignatures) { // which comes with results
-		m.Fault = err.Error()
-		return
-	}
-	for i, v := range found {
-		tags := tagsOf(all[i])
-		s := Signature{Domain: canonical(v.Domain), Selector: tags["s"], Algorithm: tags["a"]}
-		s.Proof, s.Reason = k.judge(v, s)
-		m.Signatures = append(m.Signatures, s)
+	sums := hashBody(forms, body)
+	group.Wait()
+	for i := range seals {
+		s := &seals[i]
+		if s.fault == nil {
+			s.fault = s.verify(h, sums[s.form()])
+		}
+		found := Signature{Domain: s.domain, Selector: s.selector, Algorithm: s.algorithm, Proof: Pass}
+		if s.fault != nil {
+			found.Proof, found.Reason = s.proof, s.fault.Error()
+		}
+		m.Signatures = append(m.Signatures, found)
 	}
 }
 
-// judge is the library's word, less what it lets pass.
-func (k *keys) judge(v *dkim.Verification, s Signature) (State, string) {
+// seals are the signatures to look at, from the top.
+func (h *header) seals(m *Message) (seals []seal) {
+	own, all := 0, 0 // the author's, and all
+	now := time.Now()
+	for i, f := range h.fields {
+		if f.name != "dkim-signature" {
+			continue
+		}
+		s := seal{place: i}
+		s.sealTags, s.fault = parseSignature(f.value, now)
+		all++
+		if Aligned(s.domain, m.Author) {
+			own++
+		}
+		seals = append(seals, s)
+	}
+	m.TooMany = all > maxSignatures
+	if !m.TooMany {
+		return seals
+	}
+	if own > maxSignatures {
+		m.rest = Short
+	}
+	others := max(0, maxSignatures-own)
+	own = min(own, maxSignatures)
+	kept := seals[:0]
+	for _, s := range seals {
+		left := &others
+		if Aligned(s.domain, m.Author) {
+			left = &own
+		}
+		if *left > 0 {
+			*left--
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// form is 0 where the body is hashed in simple form, else 1.
+func (s *seal) form() int {
+	if s.relaxedBody {
+		return 1
+	}
+	return 0
+}
+
+// hashBody reads body to its end and returns its hash in each of the forms that are not nil.
+func hashBody(forms [2]*bodyHash, body io.Reader) (sums [2][]byte) {
+	var writers []io.Writer
+	for _, f := range forms {
+		if f != nil {
+			writers = append(writers, f)
+		}
+	}
+	io.Copy(io.MultiWriter(writers...), body)
+	for i, f := range forms {
+		if f != nil {
+			sums[i] = f.sum()
+		}
+	}
+	return sums
+}
+
+func (s *seal) verify(h *header, bodySum []byte) error {
 	switch {
-	case dkim.IsTempFail(v.Err):
-		return Unknown, strings.TrimPrefix(v.Err.Error(), "dkim: ")
-	case v.Err != nil:
-		return No, strings.TrimPrefix(v.Err.Error(), "dkim: ")
-	case s.Domain == "":
-		return No, "d= is no domain"
-	case Organisation(s.Domain) == "":
-		return No, "d= is a public suffix, or no registered domain"
-	case time.Until(v.Time) > maxClock:
-		return No, "signed in the future"
-	case k.strict[keyName(s.Selector, s.Domain)] && canonical(afterAt(v.Identifier)) != s.Domain:
-		return No, "i= is below d=, which the key forbids (t=s)"
-	}
-	return Pass, ""
-}
-
-func afterAt(s string) string { return s[strings.LastIndexByte(s, '@')+1:] }
-
-// keyName is where a key is published, "" if there is no such name.
-func keyName(selector, domain string) string {
-	if domain = canonical(domain); domain == "" {
-		return ""
-	}
-	return canonical(selector + "._domainkey." + domain)
-}
-
-// keys fetches the keys of one message's signatures. The library asks for several
-// of them at one time.
-type keys struct {
-	ctx      context.Context
-	resolver *Resolver
-	network  netip.Prefix
-
-	mu     sync.Mutex
-	strict map[string]bool // names whose record has t=s
-}
-
-// lookup returns the key record of a name that the library has put together. What
-// it refuses here, the library passes on as a failure of the signature.
-func (k *keys) lookup(name string) ([]string, error) {
-	selector, domain, _ := strings.Cut(name, "._domainkey.")
-	key := keyName(selector, domain)
-	if key == "" {
-		return nil, errors.New("no name that can be asked for")
-	}
-	a := k.resolver.lookup(k.ctx, k.network, key, dns.TypeTXT)
-	if a.outcome != records {
-		return nil, keyError{a.fault, a.outcome == failed}
-	}
-	texts := make([]string, len(a.records))
-	for i, rec := range a.records {
-		texts[i] = rec.text
-		if err := k.flags(key, rec.text); err != nil {
-			return nil, err
-		}
-	}
-	return texts, nil
-}
-
-// keyError is a net.Error, by which the library tells what may be well later. It
-// does not hold the name, which is the sender's own text and not for a log.
-type keyError struct {
-	fault string
-	later bool
-}
-
-func (e keyError) Error() string   { return e.fault }
-func (e keyError) Temporary() bool { return e.later }
-func (e keyError) Timeout() bool   { return false }
-
-// flags heeds what of a key's record the library reads and does not act on.
-func (k *keys) flags(name, text string) error {
-	tags := tagsOf(text)
-	if n := len(tags["p"]); n > maxKey {
-		return fmt.Errorf("a key of %d octets, more than %d", n, maxKey)
-	}
-	for flag := range strings.SplitSeq(tags["t"], ":") {
-		switch flag {
-		case "y":
-			return errors.New("the key is in test mode (t=y)")
-		case "s":
-			k.mu.Lock()
-			k.strict[name] = true
-			k.mu.Unlock()
-		}
+	case s.key.strict && s.identity != s.domain:
+		return errors.New("i= is below d=, which the key forbids (t=s)")
+	case !bytes.Equal(bodySum, s.bodyHash):
+		return errors.New("body hash did not verify")
+	case !s.key.holds(h.headerHash(s.sealTags, s.place), s.signature):
+		return errors.New("signature did not verify")
 	}
 	return nil
 }
 
-// tagsOf reads a tag list (RFC 6376, section 3.2) with the blanks taken out of its
-// values; of a tag that comes twice, the first. The library has its own reader,
-// which refuses what is malformed.
-func tagsOf(text string) map[string]string {
-	tags := map[string]string{}
-	for tag := range strings.SplitSeq(text, ";") {
-		name, value, ok := strings.Cut(tag, "=")
-		if name = strings.TrimSpace(name); !ok || name == "" {
-			continue
-		}
-		if _, twice := tags[name]; !twice {
-			tags[name] = strings.Join(strings.Fields(value), "")
+// key fetches the key of a signature. A text beside it that is no key does not matter; of
+// several keys none is taken (RFC 6376, section 3.6.2.2, leaves it open).
+func (r *Resolver) key(ctx context.Context, network netip.Prefix, s sealTags) (k publicKey, proof State, err error) {
+	name := canonical(s.selector + "._domainkey." + s.domain)
+	if name == "" {
+		return k, No, errors.New("no name that can be asked for")
+	}
+	a := r.lookup(ctx, network, name, dns.TypeTXT)
+	if a.outcome != records {
+		return k, a.state(), errors.New("no key for signature: " + a.fault)
+	}
+	text, found := a.records[0].text, 0
+	for _, rec := range a.records {
+		if tags, _ := parseTags(rec.text); hasKey(tags) {
+			text, found = rec.text, found+1
 		}
 	}
-	return tags
+	if found > 1 {
+		return k, No, errors.New("multiple TXT records found for key")
+	}
+	k, err = parseKey(text, s.algorithm)
+	if errors.Is(err, errKeySize) {
+		return k, Short, err
+	}
+	return k, No, err
 }
+
+func hasKey(tags map[string]string) bool { _, ok := tags["p"]; return ok }

@@ -3,9 +3,9 @@
 // one author is, and whether these names belong together. It decides nothing.
 //
 // Everything that it reads is hostile: the message, the records that its sender
-// publishes, and the time that their servers take. A fact is therefore Pass, No or
-// Unknown, and only Pass may ever be taken for proof. Unknown means that it could
-// not be told now, because of DNS.
+// publishes, and the time that their servers take. A fact is therefore Pass, No,
+// Unknown or Short, and only Pass may ever be taken for proof. Unknown means that it could
+// not be told now, because of DNS; Short, because of us: nobody may be refused for that.
 package msgauth
 
 // State is what came of looking for one proof.
@@ -16,6 +16,7 @@ const (
 	No      State = iota // there is no such proof, and asking again would not help
 	Pass                 // proved
 	Unknown              // could not be told now
+	Short                // could not be told, for want of room here or beyond a bound of ours
 )
 
 // String returns "no", "pass" or "unknown".
@@ -23,13 +24,13 @@ func (s State) String() string {
 	switch s {
 	case Pass:
 		return "pass"
-	case Unknown:
+	case Unknown, Short:
 		return "unknown"
 	}
 	return "no"
 }
 
-// or is the better of two: a pass, else what may still be one.
+// or is the better of two: a pass, else what may still be one, ours before DNS.
 func (s State) or(o State) State {
 	if s == Pass || o == Pass {
 		return Pass

@@ -1,6 +1,7 @@
 package msgauth
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -31,13 +32,50 @@ func isASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r > '~' }) < 0
 }
 
+// maxName is of a name as it is written (RFC 1035, section 2.3.4).
+const maxName = 253
+
+// canonicalName returns a name that DNS may have, as the library writes it, in lower case
+// and without the root's dot; "" for what is none. It may hold any octets: macros of SPF
+// put a local-part there (RFC 7208, section 7.3), and %_ is a blank.
+func canonicalName(name string) string {
+	name = strings.TrimSuffix(name, ".")
+	if isName(name) && strings.IndexByte(name, '\'') < 0 {
+		return strings.ToLower(name)
+	}
+	if len(name) > maxName {
+		return ""
+	}
+	var b strings.Builder
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 {
+			return ""
+		}
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		for i := range len(label) {
+			switch c := label[i]; {
+			case c < ' ' || c > '~':
+				fmt.Fprintf(&b, `\%03d`, c)
+			case strings.IndexByte(` '@;()"\`, c) >= 0:
+				b.WriteByte('\\')
+				b.WriteByte(c)
+			case c >= 'A' && c <= 'Z':
+				b.WriteByte(c + 'a' - 'A')
+			default:
+				b.WriteByte(c)
+			}
+		}
+	}
+	return b.String()
+}
+
 // isName tells a name that may be asked for: labels of 1 to 63 octets, 253 in all
 // (RFC 1035, section 2.3.4), of the characters that an unquoted local-part may
-// have, since macros of SPF put one there (RFC 7208, section 7.3). A backslash
-// would be an escape to who writes the query, and anything else is no name that
-// somebody needs.
+// have. Anything else is no domain that somebody needs.
 func isName(name string) bool {
-	if name == "" || len(name) > 253 {
+	if name == "" || len(name) > maxName {
 		return false
 	}
 	label := 0

@@ -160,7 +160,8 @@ func FuzzAuthor(f *testing.F) {
 			return // it is stricter with quotes and characters
 		}
 		testkit.MustEqual(t, fmt.Sprintf("Author(%q) = %q, and net/mail sees: addresses", value, domain), len(all), 1)
-		if other := canonical(afterAt(all[0].Address)); other != domain {
+		_, after, _ := cutLast(all[0].Address, '@')
+		if other := canonical(after); other != domain {
 			t.Fatalf("Author(%q) = %q, and net/mail sees %q", value, domain, other)
 		}
 	})

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// The bounds of a header. Beyond them nothing in it is proof. That of lines is for
-// the DKIM library, which copies a field for each line that is added to it: 87,000
-// of them in 256 KiB were 11 GB.
+// The bounds of a header. Of what is beyond them nothing is known.
 const (
 	maxHeader = 256 << 10 // octets
 	maxFields = 1000
-	maxLines  = 1000 // of a field
 )
+
+// errBeyond is the error of a header beyond its bounds.
+var errBeyond = errors.New("header too large")
 
 // errHeader is the error of a header in which two readers may see two things: a
 // verifier one author, a mail reader another.
@@ -36,12 +36,12 @@ type field struct {
 	name  string // in lower case
 	value string // behind the colon, with its line ends
 
-	from, end, lines int // in raw
+	from, end int // in raw
 }
 
 // readHeader reads up to and with the empty line. A message without a body may lack
 // that line, and then gets one. r ends without an error, and an error wraps
-// errHeader.
+// errHeader or errBeyond.
 func readHeader(r *bufio.Reader) (h header, err error) {
 	for {
 		from := len(h.raw)
@@ -57,17 +57,13 @@ func readHeader(r *bufio.Reader) (h header, err error) {
 		}
 		if line[0] != ' ' && line[0] != '\t' {
 			if len(h.fields) == maxFields {
-				return h, odd("over %d fields", maxFields)
+				return h, fmt.Errorf("%w: over %d fields", errBeyond, maxFields)
 			}
 			h.fields = append(h.fields, field{from: from})
 		} else if len(h.fields) == 0 {
 			return h, odd("it begins with a continuation")
 		}
-		last := &h.fields[len(h.fields)-1]
-		if last.lines++; last.lines > maxLines {
-			return h, odd("a field of over %d lines", maxLines)
-		}
-		last.end = len(h.raw)
+		h.fields[len(h.fields)-1].end = len(h.raw)
 	}
 }
 
@@ -79,7 +75,7 @@ func (h *header) readLine(r *bufio.Reader) error {
 		h.raw = append(h.raw, part...)
 		switch {
 		case len(h.raw) > maxHeader:
-			return odd("over %d octets", maxHeader)
+			return fmt.Errorf("%w: over %d octets", errBeyond, maxHeader)
 		case err == nil:
 			return nil
 		case errors.Is(err, bufio.ErrBufferFull):

@@ -12,8 +12,10 @@ import (
 type Message struct {
 	Author     string      // the domain of the one address in its one From field, canonical; else ""
 	Fault      string      // why Author is "", or why no signature was looked at
-	Signatures []Signature // the first five, from the top
+	Signatures []Signature // at most 20, from the top; those of Author's organisation before others
 	TooMany    bool        // there are more, which were not looked at
+
+	rest State // of what a bound of ours has kept from being looked at: Short of signatures of Author's, Unknown of a header
 }
 
 // Signature is one DKIM-Signature field.
@@ -25,8 +27,8 @@ type Signature struct {
 	Reason    string // why Proof is not Pass
 }
 
-// Message reads a message to its end and verifies its signatures. client bounds
-// how many look-ups its network may have under way and may be zero.
+// Message reads a message to its end and verifies its signatures. client is for whose sake
+// it asks DNS, and may be zero.
 //
 // r must hold the whole message as it came, with CRLF line ends and without the
 // final dot. An error of r is returned, and there is no fact then; everything else
@@ -45,9 +47,9 @@ func (r *Resolver) Message(ctx context.Context, client netip.Addr, message io.Re
 		r.signatures(ctx, networkOf(client), &m, &h, buffered)
 	} else {
 		m.Fault = err.Error()
-	}
-	if errors.Is(body.err, errBlank) {
-		return Message{Fault: errBlank.Error()}, nil
+		if errors.Is(err, errBeyond) {
+			m.rest = Unknown
+		}
 	}
 	if body.err != nil {
 		return Message{}, body.err // what was taken for the end was none
@@ -60,10 +62,10 @@ func (r *Resolver) Message(ctx context.Context, client netip.Addr, message io.Re
 // the message, and that one the organisation of mailDomain, which is what lists
 // are asked about.
 func (m *Message) DKIM(mailDomain string) State {
-	proof := No
 	if !Aligned(m.Author, mailDomain) {
-		return No
+		return m.unread()
 	}
+	proof := m.rest
 	for _, s := range m.Signatures {
 		if Aligned(s.Domain, m.Author) {
 			proof = proof.or(s.Proof)
@@ -72,11 +74,20 @@ func (m *Message) DKIM(mailDomain string) State {
 	return proof
 }
 
+// unread is the proof in a message of another author: none, unless its header is larger
+// than what is read, and the author not known.
+func (m *Message) unread() State {
+	if m.Author == "" {
+		return m.rest
+	}
+	return No
+}
+
 // Aligned says whether SPF or DKIM proves the author's domain, and that is the
 // organisation of mailDomain too.
 func (m *Message) Aligned(mailDomain string, f SPF) State {
 	if !Aligned(m.Author, mailDomain) {
-		return No
+		return m.unread()
 	}
 	proof := m.DKIM(mailDomain)
 	if Aligned(f.Domain, m.Author) {
@@ -85,42 +96,16 @@ func (m *Message) Aligned(mailDomain string, f SPF) State {
 	return proof
 }
 
-// maxBlank bounds the line ends in a run of blank lines, in octets: the library keeps
-// them aside for each signature, and for those of simple canonicalization copies all of
-// them for each 4 KiB that come. 10 MiB took it minutes. Lines of blanks are blank lines
-// too, as relaxed canonicalization has it.
-const maxBlank = 64 << 10
-
-// errBlank is the error of a message with a longer one.
-var errBlank = errors.New("a run of too many blank lines")
-
-// unfailing gives what r has and then ends, whatever happened: the DKIM library
-// leaves a goroutine for each signature behind when a body breaks off by an error.
+// unfailing gives what r has and then ends, whatever happened.
 type unfailing struct {
-	r     io.Reader
-	blank int   // octets of CR and LF at the end of what was read, blanks between them
-	err   error // of r, but for its end; or errBlank
+	r   io.Reader
+	err error // of r, but for its end
 }
 
 func (u *unfailing) Read(p []byte) (int, error) {
-	if u.err != nil {
-		return 0, io.EOF
-	}
 	n, err := u.r.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		u.err, err = err, io.EOF
-	}
-	for _, c := range p[:n] {
-		switch c {
-		case ' ', '\t':
-		case '\r', '\n':
-			if u.blank++; u.blank > maxBlank {
-				u.err = errBlank
-				return 0, io.EOF
-			}
-		default:
-			u.blank = 0
-		}
 	}
 	return n, err
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // TestBrokenMessagesLeaveNothing breaks messages of several signatures off at every
-// place: the library alone would leave a goroutine for each signature.
+// place.
 func TestBrokenMessagesLeaveNothing(t *testing.T) {
 	bank := newSigner(t)
 	r := resolverOf(t, nameserver.Serve(t, zone{"TXT s1._domainkey.bank.test": {bank.record}}))
@@ -69,7 +69,7 @@ func TestOwnVectors(t *testing.T) {
 	}
 }
 
-// FuzzMessage gives the library any message and any key record.
+// FuzzMessage gives the verifier any message and any key record.
 func FuzzMessage(f *testing.F) {
 	bank := newSigner(f)
 	good := bank.sign(f, letter, "bank.test")
@@ -121,8 +121,7 @@ func BenchmarkMessage(b *testing.B) {
 	}
 }
 
-// The library copies a run of blank lines for each piece of it that comes: without a
-// bound this message takes it minutes.
+// Blank lines at the end are no part of what is signed, however many there are.
 func TestBlankLinesCostNothing(t *testing.T) {
 	bank := newSigner(t)
 	r := resolverOf(t, nameserver.Serve(t, zone{"TXT s1._domainkey.bank.test": {bank.record}}))
@@ -130,7 +129,7 @@ func TestBlankLinesCostNothing(t *testing.T) {
 	head := signatureOf(bank.sign(t, letter, "bank.test", simple))
 	began := time.Now()
 	m, err := r.Message(t.Context(), netip.Addr{}, strings.NewReader(strings.Repeat(head, 5)+letter+strings.Repeat("\r\n", 5<<20)))
-	if err != nil || m.DKIM("bank.test") != No || !strings.Contains(m.Fault, "blank lines") {
+	if err != nil || m.DKIM("bank.test") != Pass {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if took := time.Since(began); took > 30*time.Second {
@@ -142,8 +141,7 @@ func TestBlankLinesCostNothing(t *testing.T) {
 	}
 }
 
-// To relaxed canonicalization a line of blanks is an empty one, and the library keeps a run
-// of them for each signature: 10 MiB took it 310 MB.
+// To relaxed canonicalization a line of blanks is an empty one.
 func TestLinesOfBlanksTakeNoMemory(t *testing.T) {
 	bank := newSigner(t)
 	r := resolverOf(t, nameserver.Serve(t, zone{"TXT s1._domainkey.bank.test": {bank.record}}))
@@ -153,7 +151,7 @@ func TestLinesOfBlanksTakeNoMemory(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	m, err := r.Message(t.Context(), netip.Addr{}, strings.NewReader(text))
 	runtime.ReadMemStats(&after)
-	if err != nil || m.DKIM("bank.test") != No || !strings.Contains(m.Fault, "blank lines") {
+	if err != nil || m.DKIM("bank.test") != Pass {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
@@ -161,8 +159,7 @@ func TestLinesOfBlanksTakeNoMemory(t *testing.T) {
 	}
 }
 
-// The library looks through the whole header for each name in h=: of a header as
-// large as may be that was 4 s for one message, of anybody with a domain to sign with.
+// Anybody with a domain to sign with can name as many fields as a header has room for.
 func TestNamesOfSignedFieldsCostNothing(t *testing.T) {
 	bank := newSigner(t)
 	r := resolverOf(t, nameserver.Serve(t, zone{"TXT s1._domainkey.bank.test": {bank.record}}))
@@ -174,7 +171,7 @@ func TestNamesOfSignedFieldsCostNothing(t *testing.T) {
 	}
 	began := time.Now()
 	m, err := r.Message(t.Context(), netip.Addr{}, strings.NewReader(named(120_000)))
-	if err != nil || m.DKIM("bank.test") != No || !strings.Contains(m.Fault, "names over") {
+	if err != nil || m.DKIM("bank.test") != Pass {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if took := time.Since(began); took > 20*time.Second {
@@ -208,6 +205,8 @@ func TestForgeries(t *testing.T) {
 		"TXT s1._domainkey.xn--bcher-kva.test":     {bank.record},
 		"TXT s1._domainkey.news.bank.test.invalid": {mallory.record},
 	}
+	z["TXT crowd._domainkey.bank.test"] = append(numbered(24), bank.record)
+	z["TXT thousand._domainkey.bank.test"] = append(numbered(1000), bank.record)
 	selector := func(s string) func(*dkim.SignOptions) { return func(o *dkim.SignOptions) { o.Selector = s } }
 	good := bank.sign(t, letter, "bank.test")
 	bad := mallory.sign(t, letter, "mallory.test")
@@ -253,16 +252,19 @@ func TestForgeries(t *testing.T) {
 		{"expired", bank.sign(t, letter, "bank.test", func(o *dkim.SignOptions) { o.Expiration = time.Now().Add(-time.Second) }), No, "expired"},
 		{"signed in an hour", bank.resign(t, letter, "bank.test", addTag(fmt.Sprint("t=", time.Now().Add(time.Hour).Unix()))), No, "future"},
 		{"From not signed", bank.resign(t, letter, "bank.test", replaceTag("From:Subject", "Subject")), No, "From field not signed"},
+		{"a key beside texts that are none", bank.sign(t, letter, "bank.test", selector("crowd")), Pass, ""},
+		{"a thousand texts beside a key", bank.sign(t, letter, "bank.test", selector("thousand")), Short, "more than 500"},
 		{"two keys under one name", bank.sign(t, letter, "bank.test", selector("two")), No, "multiple TXT"},
 		{"a key that was revoked", bank.sign(t, letter, "bank.test", selector("revoked")), No, "revoked"},
-		{"a key of 48,000 bits", bank.sign(t, letter, "bank.test", selector("huge")), No, "8000 octets"},
+		{"a key of 48,000 bits", bank.sign(t, letter, "bank.test", selector("huge")), Short, "8000 octets"},
 		{"no such key", bank.sign(t, letter, "bank.test", selector("none")), No, "no such name"},
 		{"a selector that is no name", bank.sign(t, letter, "bank.test", selector(`a\.b`)), No, "no name"},
-		{"fifty signatures, the good one last", strings.Repeat(signatureOf(bad), 50) + good, No, ""},
-		{"six signatures, the good one last", strings.Repeat(signatureOf(bad), 5) + good, No, ""},
-		{"a header of 300 KiB", "X: " + strings.Repeat("a", 300<<10) + "\r\n" + good, No, "262144"},
-		{"a header of 1,001 fields", strings.Repeat("X: y\r\n", 1001) + good, No, "1000 fields"},
-		{"a field of 80,000 lines", "X: y\r\n" + strings.Repeat(" \r\n", 80_000) + good, No, "1000 lines"},
+		{"fifty signatures, the good one last", strings.Repeat(signatureOf(bad), 50) + good, Pass, ""},
+		{"21 of the organisation, the good one last", strings.Repeat(signatureOf(mallory.sign(t, letter, "bank.test")), 20) + good, Short, ""},
+		{"21 of the organisation, the good one first", signatureOf(good) + strings.Repeat(signatureOf(mallory.sign(t, letter, "bank.test")), 20) + letter, Pass, ""},
+		{"a header of 300 KiB", "X: " + strings.Repeat("a", 300<<10) + "\r\n" + good, Unknown, "262144"},
+		{"a header of 1,001 fields", strings.Repeat("X: y\r\n", 1001) + good, Unknown, "1000 fields"},
+		{"a field of 80,000 lines", "X: y\r\n" + strings.Repeat(" \r\n", 80_000) + good, Pass, ""},
 		{"a NUL in the header", "X: \x00\r\n" + good, No, "0x00"},
 		{"a bare CR in the header", "X: a\rFrom: x@bank.test\r\n" + good, No, "0x0d"},
 		{"a continuation first", " x\r\n" + good, No, "continuation"},
@@ -275,7 +277,7 @@ func TestForgeries(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			m := testkit.Value(r.Message(t.Context(), netip.Addr{}, strings.NewReader(tt.message)))(t)
-			if got := m.DKIM("news.bank.test"); got != tt.want {
+			if got := m.DKIM("news.bank.test"); got != tt.want || m.Aligned("news.bank.test", SPF{}) != got {
 				t.Errorf("DKIM = %s, want %s: %+v", got, tt.want, m)
 			}
 			testkit.Has(t, fmt.Sprint(m.Fault, m.Signatures), tt.why)
@@ -310,14 +312,18 @@ func TestResignedMessagePasses(t *testing.T) {
 	bank := newSigner(t)
 	r := resolverOf(t, nameserver.Serve(t, zone{"TXT s1._domainkey.bank.test": {bank.record}}))
 	for _, edit := range []func(string) string{
-		addTag("i=@news.bank.test"), addTag("z=nothing"), addTag(fmt.Sprint("t=", time.Now().Add(5*time.Minute).Unix())),
+		addTag("i=@news.bank.test"), addTag("z=nothing"),
+		addTag("i=@BANK.TEST"), addTag("i=ann@News.Bank.Test"), addTag("i=ann=20b=40x@bank.test"), addTag("i==40bank.test"), addTag("i=a=2\r\n 0b@bank\r\n .test"),
+		addTag("i=bob=example.org@bank.test"), addTag("z=Subject:=20Job=20offer|To:=20bob=40here.example"),
+		replaceTag("d=bank.test", "d=Bank.Test"), replaceTag("From:Subject", "from : subject"), replaceTag("From:Subject", "From:Subject:DKIM-Signature"),
+		replaceTag("s=s1", "x=99999999999999999999; s=s1"), addTag(fmt.Sprint("t=", time.Now().Add(5*time.Minute).Unix())),
 	} {
 		m := testkit.Value(r.Message(t.Context(), netip.Addr{}, strings.NewReader(bank.resign(t, letter, "bank.test", edit))))(t)
 		testkit.Equal(t, m, m.DKIM("bank.test"), Pass)
 	}
 }
 
-func TestAMessageCostsAtMostFiveQueries(t *testing.T) {
+func TestAMessageCostsAtMostTwentyQueries(t *testing.T) {
 	bank := newSigner(t)
 	s := nameserver.Serve(t, zone{})
 	var message strings.Builder

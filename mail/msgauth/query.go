@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/miekg/dns"
@@ -18,7 +20,8 @@ const (
 	records outcome = iota // there are some
 	none                   // there is no such name, or nothing of this type
 	failed                 // not now: no answer, or a server's failure
-	refused                // an answer beyond the bounds: asking again would not help
+	beyond                 // an answer beyond our bounds: asking again would not help
+	short                  // not asked, for want of room here
 )
 
 func (o outcome) String() string {
@@ -45,14 +48,6 @@ type record struct {
 	pref uint16 // of MX
 }
 
-// err is what the libraries expect: they look for *net.DNSError itself.
-func (a *answer) err(name string) error {
-	if a.outcome == records {
-		return nil
-	}
-	return &net.DNSError{Err: a.fault, Name: name, IsNotFound: a.outcome == none, IsTemporary: a.outcome == failed}
-}
-
 // ask puts q to each server in turn, and to the first a second time.
 func (r *Resolver) ask(ctx context.Context, q question) answer {
 	a := answer{outcome: failed, fault: "no answer in time"}
@@ -62,7 +57,10 @@ func (r *Resolver) ask(ctx context.Context, q question) answer {
 		}
 		reply, err := exchange(ctx, r.servers[try%len(r.servers)], q)
 		if err != nil {
-			a.fault = why(err)
+			a = answer{outcome: failed, fault: why(err)}
+			if ours(err) {
+				a.outcome = short
+			}
 			continue
 		}
 		switch reply.Rcode {
@@ -71,7 +69,7 @@ func (r *Resolver) ask(ctx context.Context, q question) answer {
 		case dns.RcodeNameError:
 			return answer{outcome: none, fault: "no such name"}
 		}
-		a.fault = "the server says " + dns.RcodeToString[reply.Rcode]
+		a = answer{outcome: failed, fault: "the server says " + dns.RcodeToString[reply.Rcode]}
 	}
 	return a
 }
@@ -86,6 +84,13 @@ func why(err error) string {
 		return err.Error()
 	}
 	return "the server cannot be asked: " + err.Error()
+}
+
+// ours tells an error by which nothing was asked, since this machine has run out of
+// files, memory or ports.
+func ours(err error) bool {
+	return slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL},
+		func(want error) bool { return errors.Is(err, want) })
 }
 
 // errOdd is the error of an answer that cannot be read.
@@ -230,16 +235,11 @@ func isDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 // bounded refuses what nobody publishes in earnest.
 func (a answer) bounded() answer {
-	switch {
-	case len(a.records) == 0:
+	switch n := len(a.records); {
+	case n == 0:
 		return answer{outcome: none, ttl: a.ttl, fault: "no such record"}
-	case len(a.records) > maxRecords:
-		return answer{outcome: refused, ttl: a.ttl, fault: fmt.Sprintf("%d records, more than %d", len(a.records), maxRecords)}
-	}
-	for _, rec := range a.records {
-		if len(rec.text) > maxRecord {
-			return answer{outcome: refused, ttl: a.ttl, fault: fmt.Sprintf("a record of %d octets, more than %d", len(rec.text), maxRecord)}
-		}
+	case n > maxRecords:
+		return answer{outcome: beyond, fault: fmt.Sprintf("%d records, more than %d", n, maxRecords)}
 	}
 	return a
 }

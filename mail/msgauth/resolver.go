@@ -11,20 +11,20 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sync/semaphore"
 )
 
-// The bounds of a Resolver.
+// The bounds of a Resolver. What is beyond the first two waits for its turn.
 const (
 	maxQueries = 32 // at one time
-	maxWaiting = 10 // look-ups of one client network that are not answered yet
+	maxShare   = 10 // of them for the clients of one network
 
 	tryTimeout     = 2 * time.Second
 	defaultTimeout = 5 * time.Second
 
-	// Of one name and type. An answer as a whole has at most 64 KiB: TCP's length
-	// field says no more.
-	maxRecords = 20
-	maxRecord  = 8 << 10 // octets
+	// maxRecords is of one name and type. An answer as a whole, and so a record, has
+	// at most 64 KiB: TCP's length field says no more.
+	maxRecords = 500
 )
 
 // Settings of a Resolver.
@@ -47,12 +47,12 @@ type Query struct {
 type Resolver struct {
 	settings Settings
 	servers  []string
-	slots    chan struct{} // one for each query under way
+	slots    *semaphore.Weighted // one for each query under way
 
 	mu      sync.Mutex
 	cache   cache
 	flights map[question]*flight
-	waiting map[netip.Prefix]int // look-ups under way, by client network
+	shares  map[netip.Prefix]*share // by client network; none that nobody uses
 }
 
 // flight is one question under way, and who waits for it.
@@ -60,12 +60,18 @@ type flight struct {
 	done    chan struct{} // closed when answer is there
 	answer  answer
 	waiters int
-	cancel  context.CancelFunc // when the last of them has gone
-	network netip.Prefix       // of the first of them
+	queued  bool               // there was no slot at once
+	cancel  context.CancelFunc // when the last of the waiters has gone
 }
 
-// errBusy is the error of a look-up that a Resolver has no room for.
-var errBusy = errors.New("too many look-ups for this client's network")
+// share is what one client network may have under way.
+type share struct {
+	places *semaphore.Weighted
+	users  int // who have a place or wait for one
+}
+
+// errBusy is the fault of a look-up whose turn did not come in time.
+var errBusy = errors.New("too many look-ups at one time")
 
 // NewResolver returns a Resolver. The error tells that the system's list of servers
 // cannot be read.
@@ -74,8 +80,8 @@ func NewResolver(s Settings) (*Resolver, error) {
 		s.Timeout = defaultTimeout
 	}
 	r := &Resolver{
-		settings: s, slots: make(chan struct{}, maxQueries),
-		cache: newCache(), flights: map[question]*flight{}, waiting: map[netip.Prefix]int{},
+		settings: s, slots: semaphore.NewWeighted(maxQueries),
+		cache: newCache(), flights: map[question]*flight{}, shares: map[netip.Prefix]*share{},
 	}
 	if s.Server != "" {
 		if _, _, err := net.SplitHostPort(s.Server); err != nil {
@@ -111,16 +117,27 @@ func (r *Resolver) budget(ctx context.Context) (context.Context, context.CancelF
 }
 
 // lookup answers from the cache, by a query that is under way, or by one of its
-// own. network is that of the client for whose sake it asks. When ctx ends so does
-// the wait, and the query too, if nobody else waits for it.
+// own, for which it waits until its turn comes. network is that of the client for whose
+// sake it asks. When ctx ends so does the wait, and the query too, if nobody else waits
+// for it.
 func (r *Resolver) lookup(ctx context.Context, network netip.Prefix, name string, kind uint16) answer {
-	q := question{canonical(name), kind}
+	q := question{canonicalName(name), kind}
 	if q.name == "" {
 		return answer{outcome: none, fault: "no name that can be asked for"}
 	}
-	f, a, ok := r.board(network, q)
+	f, a, ok := r.join(q)
 	if ok {
 		return a
+	}
+	waited := false
+	if f == nil {
+		var done func()
+		if done, waited = r.turn(ctx, network); done == nil {
+			return answer{outcome: short, fault: errBusy.Error()}
+		}
+		if f, a, ok = r.start(q, done); ok {
+			return a
+		}
 	}
 	select {
 	case <-f.done:
@@ -130,6 +147,9 @@ func (r *Resolver) lookup(ctx context.Context, network netip.Prefix, name string
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if a.outcome == failed && (waited || f.queued) { // the time went by in a queue of ours
+		a = answer{outcome: short, fault: errBusy.Error()}
+	}
 	if f.waiters--; f.waiters == 0 {
 		f.cancel()
 		r.land(q, f) // who asks from now on begins anew
@@ -137,26 +157,67 @@ func (r *Resolver) lookup(ctx context.Context, network netip.Prefix, name string
 	return a
 }
 
-// board returns an answer that is there, or the flight to wait for.
-func (r *Resolver) board(network netip.Prefix, q question) (*flight, answer, bool) {
+// turn waits for a place among those of network, first come first served, and says
+// whether it had to. done gives it back; it is nil if ctx has ended first.
+func (r *Resolver) turn(ctx context.Context, network netip.Prefix) (done func(), waited bool) {
+	r.mu.Lock()
+	s := r.shares[network]
+	if s == nil {
+		s = &share{places: semaphore.NewWeighted(maxShare)}
+		r.shares[network] = s
+	}
+	s.users++
+	r.mu.Unlock()
+	leave := func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if s.users--; s.users == 0 {
+			delete(r.shares, network)
+		}
+	}
+	if !s.places.TryAcquire(1) {
+		waited = true
+		if s.places.Acquire(ctx, 1) != nil {
+			leave()
+			return nil, waited
+		}
+	}
+	return func() { s.places.Release(1); leave() }, waited
+}
+
+// join returns an answer that is there, or the flight to wait for, if there is one.
+func (r *Resolver) join(q question) (*flight, answer, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.joinLocked(q)
+}
+
+func (r *Resolver) joinLocked(q question) (*flight, answer, bool) {
 	if a, ok := r.cache.get(q); ok {
 		return nil, a, true
 	}
 	f := r.flights[q]
-	if f == nil {
-		if r.waiting[network] >= maxWaiting {
-			return nil, answer{outcome: failed, fault: errBusy.Error()}, true
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), r.settings.Timeout)
-		f = &flight{done: make(chan struct{}), cancel: cancel, network: network}
-		r.flights[q] = f
-		r.waiting[network]++
-		go r.fly(ctx, q, f)
+	if f != nil {
+		f.waiters++
 	}
-	f.waiters++
 	return f, answer{}, false
+}
+
+// start is join for who has a place, which is given back by done: without a flight it
+// begins one.
+func (r *Resolver) start(q question, done func()) (*flight, answer, bool) {
+	r.mu.Lock()
+	f, a, ok := r.joinLocked(q)
+	if f == nil && !ok {
+		ctx, cancel := context.WithTimeout(context.Background(), r.settings.Timeout)
+		f = &flight{done: make(chan struct{}), waiters: 1, cancel: cancel}
+		r.flights[q] = f
+		go r.fly(ctx, q, f, done)
+		done = func() {}
+	}
+	r.mu.Unlock()
+	done()
+	return f, a, ok
 }
 
 // land takes f out, once. It is called under the lock.
@@ -168,29 +229,36 @@ func (r *Resolver) land(q question, f *flight) {
 
 // fly asks and remembers. It holds its place among those of its network until it
 // has come back, also when nobody waits any more.
-func (r *Resolver) fly(ctx context.Context, q question, f *flight) {
+func (r *Resolver) fly(ctx context.Context, q question, f *flight, done func()) {
+	defer done()
 	defer f.cancel()
 	defer close(f.done)
 	f.answer = answer{outcome: failed, fault: "no answer in time"}
-	select {
-	case r.slots <- struct{}{}:
+	if r.slot(ctx, f) {
 		began := time.Now()
 		f.answer = r.ask(ctx, q)
-		<-r.slots
+		r.slots.Release(1)
 		if r.settings.Observe != nil {
 			r.settings.Observe(Query{dns.TypeToString[q.kind], f.answer.outcome.String(), time.Since(began)})
 		}
-	case <-ctx.Done():
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !errors.Is(ctx.Err(), context.Canceled) { // nobody waited: nothing was learnt
-		r.cache.put(q, f.answer)
+	if a := f.answer.outcome; a != short && !(a == failed && f.queued) && !errors.Is(ctx.Err(), context.Canceled) {
+		r.cache.put(q, f.answer) // else nothing was learnt of the server
 	}
 	r.land(q, f)
-	if r.waiting[f.network]--; r.waiting[f.network] == 0 {
-		delete(r.waiting, f.network)
+}
+
+// slot waits for one of all queries, and reports whether it has it.
+func (r *Resolver) slot(ctx context.Context, f *flight) bool {
+	if r.slots.TryAcquire(1) {
+		return true
 	}
+	r.mu.Lock()
+	f.queued = true
+	r.mu.Unlock()
+	return r.slots.Acquire(ctx, 1) == nil
 }
 
 // networkOf is the network that shares a place in the queue with client: what one

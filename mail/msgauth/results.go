@@ -32,7 +32,7 @@ func dkimResult(s Signature) string {
 	switch s.Proof {
 	case Pass:
 		return "pass"
-	case Unknown:
+	case Unknown, Short:
 		return "temperror"
 	}
 	return "fail"

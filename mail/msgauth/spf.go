@@ -2,14 +2,9 @@ package msgauth
 
 import (
 	"context"
-	"errors"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
-
-	"blitiri.com.ar/go/spf"
-	"github.com/miekg/dns"
 )
 
 // SPF is what SPF says of a client that sends for a domain.
@@ -46,30 +41,30 @@ func (r *Resolver) SPF(ctx context.Context, client netip.Addr, helo, sender stri
 	default:
 		ctx, cancel := r.budget(ctx)
 		defer cancel()
-		r.check(ctx, &f, client, helo, local+"@"+f.Domain)
+		r.check(ctx, &f, client, helo, local)
 	}
 	return f
 }
 
-func (r *Resolver) check(ctx context.Context, f *SPF, client netip.Addr, helo, sender string) {
-	names := spfNames{r, networkOf(client), client.Is6()}
-	ask := func(client netip.Addr) (spf.Result, error) {
-		return spf.CheckHostWithSender(client.AsSlice(), canonical(helo), sender, spf.WithContext(ctx), spf.WithResolver(names))
+func (r *Resolver) check(ctx context.Context, f *SPF, client netip.Addr, helo, local string) {
+	ask := func(client netip.Addr) (result, reason string, isShort bool) {
+		c := spfCheck{ctx: ctx, r: r, network: networkOf(client), client: client, helo: helo, local: local, domain: f.Domain}
+		result, reason = c.host(f.Domain)
+		return result, reason, c.short
 	}
-	result, err := ask(client) // the error of a pass names what matched
-	f.Result = string(result)
-	if err != nil {
-		f.Reason = err.Error()
-	}
+	var isShort bool
+	f.Result, f.Reason, isShort = ask(client)
 	switch {
-	case result == spf.TempError:
+	case f.Result != "pass" && isShort:
+		f.Proof = Short
+	case f.Result == "temperror":
 		f.Proof = Unknown
-	case result != spf.Pass:
-	case errors.Is(err, spf.ErrMatchedAll):
+	case f.Result != "pass":
+	case f.Reason == matchedAll:
 		f.Reason = "the record lets everybody pass: +all"
 	default:
 		f.Proof = Pass
-		if everybody, _ := ask(nobody(client)); everybody == spf.Pass {
+		if everybody, _, _ := ask(nobody(client)); everybody == "pass" {
 			f.Proof, f.Reason = No, "the record lets everybody pass"
 		}
 	}
@@ -83,70 +78,4 @@ func nobody(client netip.Addr) netip.Addr {
 		return netip.AddrFrom4([4]byte{240, 113, 7, 91})
 	}
 	return netip.AddrFrom16([16]byte{0: 0x01, 15: 0x5b})
-}
-
-// spfNames is a Resolver as the SPF library asks it.
-type spfNames struct {
-	*Resolver
-	network netip.Prefix
-	v6      bool // the client's family: of "a" and "mx" no other addresses matter
-}
-
-// LookupTXT implements spf.DNSResolver.
-func (n spfNames) LookupTXT(ctx context.Context, name string) ([]string, error) {
-	return n.texts(ctx, name, dns.TypeTXT)
-}
-
-// LookupAddr implements spf.DNSResolver.
-func (n spfNames) LookupAddr(ctx context.Context, addr string) ([]string, error) {
-	name, err := dns.ReverseAddr(addr)
-	if err != nil {
-		return nil, &net.DNSError{Err: err.Error(), Name: addr, IsNotFound: true}
-	}
-	return n.texts(ctx, name, dns.TypePTR)
-}
-
-func (n spfNames) texts(ctx context.Context, name string, kind uint16) ([]string, error) {
-	a := n.lookup(ctx, n.network, name, kind)
-	texts := make([]string, len(a.records))
-	for i, rec := range a.records {
-		texts[i] = rec.text
-	}
-	return texts, a.err(name)
-}
-
-// LookupMX implements spf.DNSResolver.
-func (n spfNames) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
-	a := n.lookup(ctx, n.network, name, dns.TypeMX)
-	hosts := make([]*net.MX, len(a.records))
-	for i, rec := range a.records {
-		hosts[i] = &net.MX{Host: rec.text, Pref: rec.pref}
-	}
-	return hosts, a.err(name)
-}
-
-// LookupIPAddr implements spf.DNSResolver. For "exists" an IPv4 address is what
-// counts, whatever the client has (RFC 7208, section 5.7), so those are always
-// asked for.
-func (n spfNames) LookupIPAddr(ctx context.Context, host string) (all []net.IPAddr, err error) {
-	kinds := []uint16{dns.TypeA, dns.TypeAAAA}
-	if !n.v6 {
-		kinds = kinds[:1]
-	}
-	for _, kind := range kinds {
-		a := n.lookup(ctx, n.network, host, kind)
-		for _, rec := range a.records {
-			all = append(all, net.IPAddr{IP: net.ParseIP(rec.text)})
-		}
-		if a.outcome == failed || a.outcome == refused {
-			return nil, a.err(host)
-		}
-		if err == nil {
-			err = a.err(host)
-		}
-	}
-	if len(all) > 0 {
-		return all, nil
-	}
-	return nil, err
 }

@@ -58,6 +58,9 @@ func (a *Asker) AskMail(ctx context.Context, dst []byte, resolver *msgauth.Resol
 		return dst, false, err
 	}
 	v = v.Prove(verdict.EvidenceOf(v.Sender, facts.spf, &m))
+	if v.Short != 0 { // a front door says 451
+		v.Kind, v.Err = verdict.Unknown, fmt.Errorf("%s: %w", v.Short, verdict.ErrShort)
+	}
 	b := bytes.NewBuffer(dst)
 	if a.Form.JSON {
 		term.JSON(b, facts.answer(v, explained(facts.sender, v, &a.batch, nil)))
@@ -143,7 +146,7 @@ func stateIn(p term.Paint, s msgauth.State) string {
 	switch s {
 	case msgauth.Pass:
 		return p.Green("proved")
-	case msgauth.Unknown:
+	case msgauth.Unknown, msgauth.Short:
 		return p.Yellow("unknown")
 	}
 	return p.Yellow("not proved")
@@ -163,7 +166,7 @@ type mailJSON struct {
 	Fault      string          `json:"fault,omitempty"`
 	SPF        spfJSON         `json:"spf"`
 	Signatures []signatureJSON `json:"signatures"` // never null
-	TooMany    bool            `json:"too_many"`   // more than these five
+	TooMany    bool            `json:"too_many"`   // more than these, at most 20
 	Proofs     []string        `json:"proofs"`     // the kinds that were found, never null
 	Unknown    []string        `json:"unknown"`    // those that DNS did not tell, never null
 }

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -69,11 +70,16 @@ func (p Proof) String() string {
 type Evidence struct {
 	Tried   Proof // the kinds that were looked for
 	Found   Proof // of them
-	Unknown Proof // of them: DNS did not say
+	Unknown Proof // of them: DNS did not say, or we could not ask
+	Short   Proof // of Unknown: we could not ask, or a bound of ours ended it
 
 	SPF     msgauth.SPF      // if SPFProof was tried by SPF
 	Message *msgauth.Message // if LateProofs were tried; else nil
 }
+
+// ErrShort is wrapped by Verdict.Err where who has collected all facts cannot tell, since proofs
+// are not known because of us.
+var ErrShort = errors.New("the proof was not looked for, or not to its end: too many look-ups at one time, or beyond a bound of docs/auth.md")
 
 // EvidenceOf is what facts prove of a sender, for who has collected them all to show
 // them. m is nil where there is no message that can be looked at.
@@ -93,11 +99,15 @@ func (e *Evidence) Note(p Proof, s msgauth.State) {
 	e.Tried |= p
 	e.Found &^= p
 	e.Unknown &^= p
+	e.Short &^= p
 	switch s {
 	case msgauth.Pass:
 		e.Found |= p
 	case msgauth.Unknown:
 		e.Unknown |= p
+	case msgauth.Short:
+		e.Unknown |= p
+		e.Short |= p
 	}
 }
 

@@ -57,7 +57,8 @@ type Verdict struct {
 	// Of allow entries that need proof (docs/auth.md).
 	Evidence     Evidence      // what was found so far
 	Wants        Proof         // of a blocked sender: those that were not looked for and could change the decision
-	Unsure       Proof         // of a blocked sender: those that could change the decision, and DNS did not say
+	Unsure       Proof         // of a blocked sender: those that could change the decision, and are not known
+	Short        Proof         // of Unsure: those that are not known because of us, for which nobody may be refused
 	Unverified   bool          // allowed on the sender's word against an entry that blocks
 	Requirements *Requirements // of allow entries; nil = none
 
@@ -106,7 +107,7 @@ type Seen struct {
 // no part in it; nil means all.
 func (v *Verdict) Decide(only map[string]bool) {
 	v.Kind, v.Decider, v.Shadow = Clear, -1, -1
-	v.Wants, v.Unsure, v.Unverified = 0, 0, false
+	v.Wants, v.Unsure, v.Short, v.Unverified = 0, 0, 0, false
 	v.Unlifted, v.PutOff, v.Pardoned = false, false, false
 	v.place()
 	odd := v.Err != nil && !errors.Is(v.Err, ErrUnasked)
@@ -215,6 +216,7 @@ func (v *Verdict) open(only map[string]bool, found Proof) {
 		wants &= AuthProof | ClientProof
 	}
 	v.Unsure = v.changing(needs&v.Evidence.Unknown, only, found)
+	v.Short = v.changing(needs&v.Evidence.Short, only, found)
 	v.Wants = v.changing(wants, only, found)
 }
 
@@ -490,6 +492,9 @@ func (v *Verdict) AppendLog(fields []slog.Attr) []slog.Attr {
 	}
 	if v.Unsure != 0 {
 		fields = append(fields, slog.String("not_told", v.Unsure.String()))
+	}
+	if v.Short != 0 {
+		fields = append(fields, slog.String("shortage", v.Short.String()))
 	}
 	if names := v.UnaskedLists(); names != nil {
 		fields = append(fields, slog.String("unasked", strings.Join(names, " ")))

@@ -81,7 +81,7 @@ func (d *daemon) proves(ctx context.Context, q receipt.Request) receipt.Proof {
 	switch d.resolver.SPF(ctx, client, q.Helo, q.Sender).Proof {
 	case msgauth.Pass:
 		return receipt.SPF
-	case msgauth.Unknown:
+	case msgauth.Unknown, msgauth.Short:
 		return receipt.Unknown
 	}
 	return receipt.NoProof
