@@ -169,18 +169,28 @@ func TestUnknownProofIsTheBlockOrATempfail(t *testing.T) {
 		tempfail bool
 		rcpt     string
 		unknown  verdict.Proof
+		short    bool // because of us
 		outcome  policy.Outcome
 		reply    string
 	}{
-		{false, "bob@here.example", verdict.SPFProof, policy.Refuse, "550 5.7.1 "},
-		{true, "bob@here.example", verdict.SPFProof, policy.Defer, "451 4.4.3 <a@x.example>: Sender address not verified: try again later (ref "},
-		{true, "bob@here.example", verdict.DKIMProof, policy.Refuse, "550 5.7.1 "}, // which would not have helped
-		{true, "abuse@here.example", verdict.SPFProof, policy.Accept, ""},
+		{false, "bob@here.example", verdict.SPFProof, true, policy.Defer, "451 4.4.3 "},
+		{true, "bob@here.example", verdict.SPFProof, true, policy.Defer, "451 4.4.3 "},
+		{false, "bob@here.example", verdict.DKIMProof, true, policy.Refuse, "550 5.7.1 "},
+		{false, "abuse@here.example", verdict.SPFProof, true, policy.Accept, ""},
+		{false, "bob@here.example", verdict.SPFProof, false, policy.Refuse, "550 5.7.1 "},
+		{true, "bob@here.example", verdict.SPFProof, false, policy.Defer, "451 4.4.3 <a@x.example>: Sender address not verified: try again later (ref "},
+		{true, "bob@here.example", verdict.DKIMProof, false, policy.Refuse, "550 5.7.1 "}, // which would not have helped
+		{true, "abuse@here.example", verdict.SPFProof, false, policy.Accept, ""},
 	} {
 		s := requiring(verdict.SPFProof, rule.Auth{Tempfail: tt.tempfail})
 		s.RecipientsExempt = []string{"abuse"}
 		c, _ := checker(t, ix, s)
 		v := askSender(c, "a@x.example").Prove(verdict.Evidence{Tried: tt.unknown, Unknown: tt.unknown})
+		if tt.short {
+			e := verdict.Evidence{}
+			e.Note(tt.unknown, msgauth.Short)
+			v = v.Prove(e)
+		}
 		if d := c.Recipient(v, tt.rcpt); d.Outcome != tt.outcome || !strings.HasPrefix(d.Reply.String(), tt.reply) {
 			t.Errorf("tempfail %v, %s unknown: %+v", tt.tempfail, tt.unknown, d)
 		}
@@ -263,6 +273,7 @@ func newPost(t *testing.T) post {
 	s := nameserver.Serve(t, nameserver.Zone{
 		"TXT x.example":                  {"v=spf1 ip4:192.0.2.0/24 -all"},
 		"TXT broken.x.example":           {"!SERVFAIL"},
+		"TXT crowd.x.example":            strings.Fields(strings.Repeat("text ", 501)),
 		"TXT s1._domainkey.x.example":    {"v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public)},
 		"TXT s1._domainkey.evil.example": {"v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public)},
 	})
@@ -336,16 +347,17 @@ func TestProofsAreCounted(t *testing.T) {
 	p := newPost(t)
 	c, reg := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")),
 		requiring(verdict.AuthProof|verdict.SPFProof|verdict.DKIMProof, rule.Auth{Resolver: p.resolver}))
-	for client, sender := range map[string]string{"192.0.2.7": "a@x.example", "198.51.100.7": "b@x.example", "192.0.2.8": "c@broken.x.example"} {
+	for client, sender := range map[string]string{"192.0.2.7": "a@x.example", "198.51.100.7": "b@x.example", "192.0.2.8": "c@broken.x.example", "192.0.2.9": "d@crowd.x.example"} {
 		o := policy.Origin{Client: netip.MustParseAddr(client)}
 		v := c.ProveOrigin(t.Context(), askEnvelope(c, o.Client, sender), "", o)
 		testkit.Value(c.ProveMessage(t.Context(), v, "", o, strings.NewReader(p.letter(t, sender, "x.example"))))(t)
 	}
 	wantMetric(t, reg, "blockd_proofs_total", `
-		blockd_proofs_total{kind="auth",result="no"} 3
-		blockd_proofs_total{kind="dkim",result="pass"} 2
+		blockd_proofs_total{kind="auth",result="no"} 4
+		blockd_proofs_total{kind="dkim",result="pass"} 3
 		blockd_proofs_total{kind="spf",result="no"} 1
 		blockd_proofs_total{kind="spf",result="pass"} 1
+		blockd_proofs_total{kind="spf",result="shortage"} 1
 		blockd_proofs_total{kind="spf",result="unknown"} 1`)
 }
 

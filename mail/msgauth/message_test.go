@@ -251,7 +251,7 @@ func TestForgeries(t *testing.T) {
 		{"SHA-1", bank.resign(t, letter, "bank.test", replaceTag("ed25519-sha256", "ed25519-sha1")), No, "sha1"},
 		{"expired", bank.sign(t, letter, "bank.test", func(o *dkim.SignOptions) { o.Expiration = time.Now().Add(-time.Second) }), No, "expired"},
 		{"signed in an hour", bank.resign(t, letter, "bank.test", addTag(fmt.Sprint("t=", time.Now().Add(time.Hour).Unix()))), No, "future"},
-		{"From not signed", bank.resign(t, letter, "bank.test", replaceTag("From:Subject", "Subject")), No, "From field not signed"},
+		{"From not signed", bank.resign(t, letter, "bank.test", replaceTag("From:Subject", "Subject")), No, "From field is not signed"},
 		{"a key beside texts that are none", bank.sign(t, letter, "bank.test", selector("crowd")), Pass, ""},
 		{"a thousand texts beside a key", bank.sign(t, letter, "bank.test", selector("thousand")), Short, "more than 500"},
 		{"two keys under one name", bank.sign(t, letter, "bank.test", selector("two")), No, "multiple TXT"},

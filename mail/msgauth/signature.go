@@ -73,7 +73,7 @@ func parseSignature(value string, now time.Time) (s sealTags, err error) {
 	case Organisation(s.domain) == "":
 		return s, errors.New("d= is a public suffix, or no registered domain")
 	case !slices.Contains(s.fields, "from"):
-		return s, errors.New("From field not signed")
+		return s, errors.New("the From field is not signed")
 	case ok && !slices.Contains(strings.Split(query, ":"), "dns/txt"):
 		return s, errors.New("q= has no method that is known")
 	case strings.HasSuffix(s.algorithm, "-sha1"):

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,6 +152,63 @@ func TestSPFIsAskedOncePerTransaction(t *testing.T) {
 	}
 	testkit.Equal(t, "queries", p.Count(), 1)
 	c.close()
+}
+
+// TestManyMessagesOfOneNetworkAtOnce: what one network asks beyond its share of look-ups waits, and
+// where it waits in vain the message is put off, whatever on_dns_error says.
+func TestManyMessagesOfOneNetworkAtOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answers  bool
+		patience time.Duration
+		want     []string
+	}{
+		"DNS answers":      {true, time.Minute, []string{"250"}},
+		"DNS says nothing": {false, 300 * time.Millisecond, []string{"451 4.4.3 ", "554 5.7.1 "}}, // those who could ask know what DNS does
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked sync.WaitGroup
+			asked.Add(10)
+			var count atomic.Int32
+			server := nameserver.ServeFunc(t, func(m *dns.Msg) *dns.Msg {
+				if !tt.answers {
+					return nil
+				}
+				if count.Add(1) <= 10 {
+					asked.Done()
+				}
+				asked.Wait() // all places are taken before the first answer
+				reply := new(dns.Msg).SetReply(m)
+				reply.Answer = append(reply.Answer, nameserver.Record(strings.TrimSuffix(m.Question[0].Name, "."), "TXT", keyRecord()))
+				return reply
+			})
+			checker := checkerBy(t, server, tt.patience, "x.example", "x.example", "dkim")
+			const messages = 24
+			clients := make([]*client, messages)
+			for i := range clients {
+				_, clients[i] = begin(t, &script.Server{}, checker, Settings{})
+				sender := fmt.Sprintf("a@d%d.x.example", i)
+				clients[i].mail(sender)
+				clients[i].want("DATA", "354")
+				clients[i].send(letter(t, sender, sender[2:], 100))
+			}
+			for _, c := range clients {
+				c.send(".\r\n")
+			}
+			seen := map[string]int{}
+			for _, c := range clients {
+				got := c.reply()
+				for _, want := range tt.want {
+					if strings.HasPrefix(got, want) {
+						seen[want]++
+					}
+				}
+				c.quit()
+			}
+			if tt.answers && seen["250"] != messages || !tt.answers && (seen["451 4.4.3 "] == 0 || seen["451 4.4.3 "]+seen["554 5.7.1 "] != messages) {
+				t.Errorf("answers: %v", seen)
+			}
+		})
+	}
 }
 
 // TestWaitForDNSEnds: a client that goes away, and a session whose time is up, wait no
