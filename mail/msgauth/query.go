@@ -161,7 +161,7 @@ func sameQuestion(asked dns.Question, q question) bool {
 }
 
 // maxAliases bounds a chain of CNAME records.
-const maxAliases = 8
+const maxAliases = 16
 
 // read takes from a reply the records of q, and of the names that q is an alias of.
 func read(reply *dns.Msg, q question) answer {
@@ -182,11 +182,11 @@ func read(reply *dns.Msg, q question) answer {
 			}
 		}
 		if next == "" || len(a.records) > 0 {
-			break
+			return a.bounded()
 		}
 		name = next
 	}
-	return a.bounded()
+	return answer{outcome: beyond, fault: fmt.Sprintf("more than %d aliases", maxAliases)}
 }
 
 func recordOf(rr dns.RR, kind uint16) (record, bool) {

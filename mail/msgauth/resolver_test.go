@@ -272,7 +272,7 @@ func TestChaos(t *testing.T) {
 			reply := new(dns.Msg).SetReply(m)
 			reply.Answer = []dns.RR{nameserver.Record(m.Question[0].Name, "CNAME", m.Question[0].Name)}
 			return reply
-		}, none, ""},
+		}, beyond, ""},
 		{"octets that are escaped", func(m *dns.Msg) *dns.Msg { return text(m, "a\"b\\c\x01d\xffe") }, records, "a\"b\\c\x01d\xffe"},
 		{"refused", func(m *dns.Msg) *dns.Msg { return new(dns.Msg).SetRcode(m, dns.RcodeRefused) }, failed, ""},
 	}
