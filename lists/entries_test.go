@@ -174,7 +174,7 @@ var tail = map[string]string{"postfix": " OK", "sendmail": " OK", "rpz": " CNAME
 // lastLine is one entry of a format where a name begins no line.
 var lastLine = map[string]string{
 	"dnsmasq": "server=/last.test/", "unbound": "local-zone: last.test refuse",
-	"spamassassin": "blocklist_from *@last.test", "rbldnsd:ip4set": "192.0.2.99", "drop": "192.0.2.99",
+	"spamassassin": "blocklist_from *@last.test", "rbldnsd:ip4set": "192.0.2.99", "rbldnsd:ip4trie": "192.0.2.99", "rbldnsd:ip4tset": "192.0.2.99", "rbldnsd:ip6trie": "2001:db8:99::1", "rbldnsd:ip6tset": "2001:db8:99::1", "drop": "192.0.2.99",
 }
 
 // taken reads a list that must be taken.

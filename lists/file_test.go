@@ -452,7 +452,7 @@ func TestParseFormat(t *testing.T) {
 		"auto:x":    `unknown format "auto:x", want one of plain, hosts, adblock, dnsmasq, unbound, postfix, sendmail, spamassassin, rspamd, rbldnsd, rpz, csv, json, drop, entries, lsearch, auto`,
 		"csv:":      `format "csv:": nothing behind the colon`,
 		"csv:0":     `format "csv:0": a column is 1 to 10000, or the name of a header`,
-		"rbldnsd:x": `format "rbldnsd:x": a dataset is one of dnset, ip4set, combined`,
+		"rbldnsd:x": `format "rbldnsd:x": a dataset is one of dnset, ip4set, ip4trie, ip4tset, ip6trie, ip6tset, generic and combined`,
 		"rpz:x":     `format "rpz:x": rpz takes no argument`,
 		"csv:10001": `format "csv:10001": a column is 1 to 10000, or the name of a header`,
 	} {

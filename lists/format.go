@@ -105,8 +105,9 @@ var formats = [...]format{
 		alone:  true,
 	},
 	{
-		Format:   Format{Name: "rbldnsd", Argument: "DATASET", What: "rbldnsd data: dnset, ip4set or combined", Scope: Exact},
+		Format:   Format{Name: "rbldnsd", Argument: "DATASET", What: "rbldnsd data: dnset, ip4set, ip4trie, ip6trie, generic or combined", Scope: Exact},
 		read:     readRbldnsd,
+		before:   findTexts,
 		checkArg: checkDataset,
 		marks:    rbldnsdMark, shows: "entries of rbldnsd",
 		guess: guessDataset,

@@ -2,6 +2,7 @@ package lists
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -10,8 +11,16 @@ import (
 const (
 	dnset    = "dnset"
 	ip4set   = "ip4set"
+	ip4trie  = "ip4trie" // networks by their prefix
+	ip4tset  = "ip4tset" // single addresses
+	ip6trie  = "ip6trie"
+	ip6tset  = "ip6tset" // networks of 64 bits
+	generic  = "generic" // resource records
 	combined = "combined"
 )
+
+// datasets are the types that have entries.
+var datasets = []string{dnset, ip4set, ip4trie, ip4tset, ip6trie, ip6tset, generic}
 
 // rbldnsdFile is the state between the lines of a data file (rbldnsd(8)).
 type rbldnsdFile struct {
@@ -35,8 +44,8 @@ func readRbldnsd(r *reading) error {
 }
 
 func checkDataset(arg string) error {
-	if names := []string{dnset, ip4set, combined}; !slices.Contains(names, arg) {
-		return fmt.Errorf("a dataset is one of %s", strings.Join(names, ", "))
+	if arg != combined && !slices.Contains(datasets, arg) {
+		return fmt.Errorf("a dataset is one of %s and %s", strings.Join(datasets, ", "), combined)
 	}
 	return nil
 }
@@ -58,9 +67,11 @@ func (f *rbldnsdFile) line(r *reading, text string) {
 		f.special(r, text, special)
 	case f.dataset == "":
 		r.fail(Syntax, "", "no $DATASET above says what this is")
-	case f.dataset != dnset && f.dataset != ip4set:
+	case !slices.Contains(datasets, f.dataset):
 		r.fail(Unsupported, "", "in a dataset of type "+f.dataset)
 	case !r.utf8(text):
+	case f.dataset == generic:
+		f.record(r, text)
 	case text[0] == ':':
 		f.setDefault(r, text)
 	default:
@@ -106,8 +117,8 @@ func (f *rbldnsdFile) open(r *reading, text string) {
 		r.fail(Unsupported, "", "only rbldnsd:combined has datasets in it")
 	case kind == "":
 		r.fail(Syntax, "", "no type of the dataset")
-	case kind != dnset && kind != ip4set:
-		r.fail(Unsupported, kind, "a dataset of another type than dnset and ip4set")
+	case !slices.Contains(datasets, kind):
+		r.fail(Unsupported, kind, "a dataset of another type than "+strings.Join(datasets, ", "))
 	default:
 		r.skip(Directive, "")
 	}
@@ -148,13 +159,14 @@ func (f *rbldnsdFile) entry(r *reading, text string) {
 		return
 	}
 	key, rest := cutWord(text)
-	if f.dataset == ip4set {
+	four := f.dataset == ip4set || f.dataset == ip4trie || f.dataset == ip4tset
+	if four {
 		key, rest = cutIP4(text)
 	}
 	value, ok := f.value(rest)
 	switch {
-	case key == "":
-		r.fail(Syntax, text, "no IPv4 address, network or range")
+	case key == "", f.dataset == ip4trie && strings.IndexByte(key, '-') >= 0, f.dataset == ip4tset && (strings.Count(key, ".") != 3 || strings.ContainsAny(key, "-/")):
+		r.fail(Syntax, text, "no IPv4 address, network or range that stands in a dataset of type "+f.dataset)
 		return
 	case !ok && !exception:
 		r.fail(Syntax, rest, `a value is ":127.0.0.2:TEXT" or a text`)
@@ -162,7 +174,7 @@ func (f *rbldnsdFile) entry(r *reading, text string) {
 	case isWild(key):
 		r.fail(TooBroad, text, "this covers every name")
 		return
-	case f.dataset == ip4set && !f.ip4(r, key), f.dataset == dnset && !r.dnsetName(key), exception:
+	case four && !f.ip4(r, key), f.dataset == dnset && !r.dnsetName(key), !four && f.dataset != dnset && !ip6(r, key), exception:
 		return
 	}
 	for i := range r.queue {
@@ -206,9 +218,132 @@ func rbldnsdMark(text string) bool {
 	return strings.HasPrefix(text, ":127.") || strings.Contains(text, " :127.") || strings.Contains(text, "\t:127.")
 }
 
+// record reads one resource record of a generic dataset: NAME [TTL] TYPE DATA. An address of 127/8 lists the name, or the client
+// whose reversed address that is; others, and records of other types, are what a zone has besides.
+func (f *rbldnsdFile) record(r *reading, text string) {
+	name, kind, data := cutRecord(text)
+	switch a, ok := parseDotted(data); {
+	case kind == "":
+		r.fail(Syntax, text, "a record is NAME [TTL] TYPE DATA")
+		return
+	case kind != "A":
+		r.skip(Directive, "a record of type "+kind)
+		return
+	case !ok || a.n != 4:
+		r.fail(Syntax, data, "a record without an IPv4 address")
+		return
+	case a.first[0] != 127 || strings.IndexByte(name, '.') < 0: // such as www, for visitors
+		r.skip(Directive, "an address that lists nobody")
+		return
+	}
+	if client, ok := reversedIP(name); ok {
+		if !r.prefix(text, netip.PrefixFrom(client, client.BitLen())) {
+			return
+		}
+	} else if !r.name(name, r.bare) {
+		return
+	}
+	if reason := r.texts[strings.ToLower(name)]; reason != "" && len(r.queue) > 0 {
+		r.queue[0].Reason = cleanReason(reason)
+	}
+}
+
+// cutRecord cuts a record of a generic dataset; kind is in capitals, and "" if there is none.
+func cutRecord(text string) (name, kind, data string) {
+	name, rest := cutWord(text)
+	kind, data = cutWord(rest)
+	if kind != "" && '0' <= kind[0] && kind[0] <= '9' { // its time to live
+		kind, data = cutWord(data)
+	}
+	if kind = strings.ToUpper(kind); data == "" || kind != "A" && kind != "TXT" && kind != "MX" {
+		return name, "", ""
+	}
+	if kind != "TXT" {
+		data, _ = cutWord(data)
+	}
+	return name, kind, strings.Trim(data, `"`)
+}
+
+// reversedIP reads the name by which DNS lists ask for a client: 7.100.51.198, or 32 hexadecimal digits.
+func reversedIP(name string) (a netip.Addr, ok bool) {
+	labels := strings.Split(strings.TrimSuffix(name, "."), ".")
+	slices.Reverse(labels)
+	if len(labels) == 4 {
+		a, err := netip.ParseAddr(strings.Join(labels, "."))
+		return a, err == nil
+	}
+	var b strings.Builder
+	for i, digit := range labels {
+		if len(labels) != 32 || len(digit) != 1 {
+			return a, false
+		}
+		if i > 0 && i%4 == 0 {
+			b.WriteByte(':')
+		}
+		b.WriteString(digit)
+	}
+	a, err := netip.ParseAddr(b.String())
+	return a, err == nil
+}
+
+// maxTexts bounds the records of type TXT that are kept for generic datasets, each of at most maxReason octets.
+const maxTexts = 1 << 17
+
+// findTexts notes the texts of names in generic datasets, which stand in lines of their own, before or behind the address.
+func findTexts(r *reading, open func(*reading) error) error {
+	if r.arg != generic && r.arg != combined {
+		return nil
+	}
+	look := &reading{settings: Settings{MaxBytes: r.settings.MaxBytes}}
+	if err := open(look); err != nil {
+		return err
+	}
+	for dataset := r.arg; ; {
+		l, ok := look.lines.next()
+		if !ok {
+			return look.end()
+		}
+		text := trim(l.text)
+		if kind, ok := strings.CutPrefix(strings.TrimLeft(text, "#;:"), "$"); ok && hasFold(kind, "DATASET ") {
+			kind, _ = cutWord(trim(kind[len("DATASET"):]))
+			kind, _, _ = strings.Cut(kind, ":")
+			dataset = strings.Clone(kind)
+		} else if name, kind, data := cutRecord(text); dataset == generic && kind == "TXT" && !l.long && !rbldnsdComment(text) && len(r.texts) < maxTexts {
+			if r.texts == nil {
+				r.texts = map[string]string{}
+			}
+			r.texts[strings.ToLower(name)] = cleanReason(strings.Clone(data))
+		}
+	}
+}
+
+// ip6 queues an IPv6 address or network. Without a length it is all below the groups that are written: 2001:db8:1:2 is a network of
+// 64 bits.
+func ip6(r *reading, text string) bool {
+	head, length, isPrefix := strings.Cut(text, "/")
+	bits, fits := 128, true
+	if groups := strings.Count(head, ":") + 1; groups < 8 && !strings.Contains(head, "::") {
+		head, bits = head+"::", 16*groups
+	}
+	a, err := netip.ParseAddr(head)
+	if isPrefix {
+		bits, fits = prefixLen(length)
+	}
+	if err != nil || !a.Is6() || a.Zone() != "" || !fits || a.Is4In6() && bits < 96 {
+		return r.fail(Syntax, text, "no IPv6 address or network")
+	}
+	return r.prefix(text, netip.PrefixFrom(a, bits))
+}
+
+// firstWord is the first word of a text.
+func firstWord(text string) string {
+	first, _ := cutWord(text)
+	return first
+}
+
 // guessDataset returns the argument by which most of a sample can be read.
 func guessDataset(sample []string) string {
-	names, networks := 0, 0
+	names, networks, sixes := 0, 0, 0
 	for _, text := range sample {
 		text = strings.TrimLeft(text, "! \t")
 		switch key, _ := cutIP4(text); {
@@ -217,12 +352,17 @@ func guessDataset(sample []string) string {
 		case text == "" || text[0] == '$' || text[0] == ':':
 		case key != "":
 			networks++
+		case strings.Count(firstWord(text), ":") > 1 && looksNet(firstWord(text)):
+			sixes++
 		default:
 			names++
 		}
 	}
-	if networks > names {
+	switch {
+	case networks > names+sixes:
 		return ip4set
+	case sixes > names+networks:
+		return ip6trie
 	}
 	return ""
 }

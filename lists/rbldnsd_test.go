@@ -148,7 +148,7 @@ $DATASET ip4set @
 		"skip directive", "skip directive", "skip default-value",
 		`ip 198.51.100.7 exact block "see http://x local"`, "err syntax",
 		"skip directive", `domain bulk.test exact block "see http://x $2"`, "domain ads.test tree block",
-		"err unsupported", "err unsupported", "err unsupported", "skip blank", "skip comment", "skip directive",
+		"skip directive", "err syntax", "skip directive", "skip blank", "skip comment", "skip directive", // www is for visitors
 		"err syntax", "err syntax",
 		"skip directive", "skip directive", "domain last.test exact block",
 		"skip directive", "err too-broad",

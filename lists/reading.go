@@ -52,7 +52,8 @@ type reading struct {
 	lastOwner string      // that ownedBy has read, and its key
 	lastKey   addr.Key
 
-	guessed bool // nobody has declared the format
+	texts   map[string]string // of names in a generic dataset of rbldnsd
+	guessed bool              // nobody has declared the format
 
 	usual Item // of a line that is an address and nothing else: what differs from line to line is set
 }

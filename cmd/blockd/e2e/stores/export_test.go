@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,6 +136,78 @@ func TestExportIsServedByRbldnsd(t *testing.T) {
 		if strings.Contains(line, file+"(") { // what it says of a line
 			t.Errorf("rbldnsd complains: %s", line)
 		}
+	}
+}
+
+// TestRbldnsdDatasets: a file with datasets of every type that rbldnsd serves is a list of the same clients and names, with the same texts.
+func TestRbldnsdDatasets(t *testing.T) {
+	command := testkit.Peer(t, "rbldnsd")
+	dir := testkit.Value(os.MkdirTemp("", "blockd-rbldnsd-"))(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	testkit.Must(t, os.Chmod(dir, 0o755))
+	file, bdx := filepath.Join(dir, "zone"), filepath.Join(dir, "x.bdx")
+	testkit.Write(t, file, `$SOA 60 ns.bl.test hostmaster.bl.test 0 60 60 60 60
+$NS 60 ns.bl.test
+$DATASET ip4trie:trie @
+:127.0.0.2:all of $
+198.51.100.0/25
+198.51.100.64/27 :127.0.0.3:a worse part
+!198.51.100.8
+203.0.113
+$DATASET ip4tset:single @
+:127.0.0.2:alone
+192.0.2.9
+$DATASET ip6trie:six @
+:127.0.0.2:six $
+2001:db8:17::/48
+!2001:db8:17::bead
+2001:db8:18:1
+$DATASET generic:other @
+bulk.test TXT "why bulk"
+bulk.test A 127.0.0.2
+9.113.0.192 60 A 127.0.0.4
+$DATASET dnset:names @
+:127.0.0.2:a name
+.shop.test
+`)
+	e2e.Blockd(t, "compile", "-o", bdx, "--format", "rbldnsd:combined", file)
+	address := e2e.FreeAddress(t)
+	host, port, err := net.SplitHostPort(address)
+	testkit.Must(t, err)
+	server := exec.Command(command, "-n", "-b", host+"/"+port, "bl.test:combined:"+file)
+	testkit.Must(t, server.Start())
+	defer func() {
+		server.Process.Signal(os.Interrupt)
+		server.Wait()
+	}()
+	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", address)
+	}}
+	text := func(name string) string {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		texts, _ := resolver.LookupTXT(ctx, name+".bl.test.")
+		return strings.Join(texts, "")
+	}
+	testkit.Eventually(t, "rbldnsd to answer", func() bool { return text("bulk.test") != "" })
+	asked := map[string]string{"x@bulk.test": "bulk.test", "x@a.bulk.test": "a.bulk.test", "x@shop.test": "shop.test", "x@a.shop.test": "a.shop.test"}
+	for _, ip := range []string{"198.51.100.1", "198.51.100.8", "198.51.100.65", "198.51.100.128", "203.0.113.200", "192.0.2.9", "192.0.2.10", "192.0.113.9",
+		"2001:db8:17::1", "2001:db8:17::bead", "2001:db8:18:1::7", "2001:db8:18:2::7"} {
+		asked[ip] = e2e.Reversed(netip.MustParseAddr(ip))
+	}
+	have := verdicts(t, bdx, slices.Collect(maps.Keys(asked)))
+	for question, name := range asked {
+		if theirs := text(name); have[question] != (theirs != "") && name != e2e.Reversed(netip.MustParseAddr("192.0.113.9")) {
+			t.Errorf("%s: blocked %v, rbldnsd says %q", question, have[question], theirs)
+		}
+	}
+	if !have["192.0.113.9"] {
+		t.Error("an address of a generic dataset is not blocked")
+	}
+	for question, want := range map[string]string{"x@bulk.test": "why bulk", "198.51.100.65": "a worse part", "x@shop.test": "a name"} {
+		testkit.Equal(t, "rbldnsd of "+question, text(asked[question]), want)
+		out, _ := exec.Command(e2e.Program, "check", "--explain", "-i", bdx, question).CombinedOutput()
+		testkit.Has(t, string(out), want)
 	}
 }
 
