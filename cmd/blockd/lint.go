@@ -227,13 +227,7 @@ func (s *lintSources) refused(ctx context.Context, file string, sum lists.Summar
 		return "" // it does not follow its files: a change waits
 	}
 	if ix, err := index.Open(s.config.Index.Path); err == nil {
-		now := slices.Clone(ix.Lists())
-		for i := range now {
-			if now[i].Source.List == c.source.List && now[i].Source.Path == c.source.Path {
-				now[i].Summary = sum
-			}
-		}
-		for _, d := range reload.Compare(s.config.Reload().Lists, ix, now) {
+		for _, d := range reload.Compare(s.config.Reload().Lists, ix, s.wouldBe(ctx, ix, c, sum)) {
 			if d.List == c.source.List && d.Rests.IsZero() {
 				return d.Told()
 			}
@@ -249,6 +243,40 @@ func (s *lintSources) refused(ctx context.Context, file string, sum lists.Summar
 		}
 	}
 	return ""
+}
+
+// wouldBe are the sources of an index with a list as its files are now: one as it was linted, those that have changed since
+// the index as they read. Where each file is one owner's, no other file matters to it.
+func (s *lintSources) wouldBe(ctx context.Context, ix *index.Index, c *configuredFile, sum lists.Summary) (rows []index.ListInfo) {
+	named := slices.ContainsFunc(s.config.Reload().Lists, func(l reload.List) bool { return l.Name == c.source.List && l.Named })
+	was := map[string]index.ListInfo{}
+	for _, row := range ix.Lists() {
+		switch {
+		case row.Source.List != c.source.List || named && row.Source.Path != c.source.Path:
+			rows = append(rows, row)
+		default:
+			was[row.Source.Path] = row
+		}
+	}
+	for _, f := range s.configured {
+		row, had := was[f.source.Path]
+		linted := f.source.Path == c.source.Path
+		if f.source.List != c.source.List || named && !linted {
+			continue
+		}
+		if changed := !had || f.info.Size() != row.Summary.Size || f.info.ModTime().After(ix.Built()); linted {
+			row.Source, row.Summary = f.source, sum
+		} else if changed {
+			read, err := lists.ReadFile(ctx, f.source.Path, f.source.Settings, func(*lists.Item) error { return nil })
+			if err == nil {
+				row.Source, row.Summary = f.source, read
+			} else if !had {
+				continue
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // overridden is a configured source with what flags say otherwise.

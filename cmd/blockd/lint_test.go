@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -203,6 +204,42 @@ func TestLintAndTheGate(t *testing.T) {
 			testkit.Got(code, stderr)(t, "exit", tt.code, "")
 			testkit.Has(t, stdout, tt.want...)
 		})
+	}
+}
+
+// TestLintJudgesTheWholeList: lint of one file says that the list is refused for what its other files are now.
+func TestLintJudgesTheWholeList(t *testing.T) {
+	dir := t.TempDir()
+	numbers := func(from, to int) string {
+		var b strings.Builder
+		for i := from; i < to; i++ {
+			fmt.Fprintf(&b, "n%d.test\n", i)
+		}
+		return b.String()
+	}
+	config := writeFile(t, dir, "config.toml", strings.Replace(anyPorts, "[[list]]", "[[list]]\nname = \"parts\"\npath = \"parts/*.txt\"\nformat = \"plain\"\n[[list]]", 1))
+	writeFile(t, dir, "lists/own.txt", "own.test\n")
+	a := writeFile(t, dir, "parts/a.txt", numbers(0, 100))
+	b := writeFile(t, dir, "parts/b.txt", numbers(100, 200))
+	c := writeFile(t, dir, "parts/c.txt", numbers(200, 210))
+	runs(t, "compile", "-c", config)
+	const shrunk = "are left of 210, less than max_shrink = 0.5 of them"
+	runs(t, "lint", "-c", config, a)
+	writeFile(t, dir, "parts/a.txt", numbers(0, 40))
+	runs(t, "lint", "-c", config, a) // 150 are left
+	writeFile(t, dir, "parts/b.txt", numbers(100, 150))
+	for _, file := range []string{a, b, c} { // c has not changed
+		prints(t, 1, "100 entries "+shrunk, "lint", "-c", config, file)
+	}
+	more := writeFile(t, dir, "parts/d.txt", numbers(300, 310))
+	for _, file := range []string{a, c, more} {
+		runs(t, "lint", "-c", config, file) // 110
+	}
+	testkit.Must(t, os.Remove(b))
+	prints(t, 1, "60 entries "+shrunk, "lint", "-c", config, a)
+	writeFile(t, dir, "parts/b.txt", numbers(100, 3000))
+	for _, file := range []string{a, b, c} {
+		runs(t, "lint", "-c", config, file) // it may grow from fewer than 1000
 	}
 }
 
