@@ -300,7 +300,7 @@ func TestTheFilterFollowsItsStore(t *testing.T) {
 // TestUnloggedStoreIsReadWhole: a store that does not tell what has come is read whole, so that its new entries are
 // asked for, and is not ok.
 func TestUnloggedStoreIsReadWhole(t *testing.T) {
-	o := &origin{hint: make(chan struct{}, 100), blind: &mirror.Unlogged{Why: "{blockd:a}:log is not there; hint: blockd source lua a"}}
+	o := &origin{hint: make(chan struct{}, 100), blind: &mirror.Unlogged{Why: "{blockd:a}:log is not there", Hint: "blockd source lua a"}}
 	s, _ := keeping(t, o, filepath.Join(t.TempDir(), "list.bdf"))
 	testkit.Eventually(t, "a filter", s.Loaded)
 	o.change("new@b.example", true)

@@ -334,7 +334,7 @@ func (k *keeper) confirmed() {
 	k.mu.Unlock()
 	if k.unlogged != nil && k.told.IsZero() {
 		k.told = now
-		k.log.Warn("filter of a list cannot follow its store, and is built anew each time", slog.String("error", k.unlogged.Why))
+		k.log.Warn("filter of a list cannot follow its store, and is built anew each time", slog.String("error", k.unlogged.Error()))
 	} else if k.unlogged == nil && !k.told.IsZero() {
 		k.told = time.Time{}
 		k.log.Info("filter of a list follows its store again")

@@ -588,7 +588,7 @@ func TestUnloggedIsReadWhole(t *testing.T) {
 		k.is(OK, "", 1)
 		k.before = func(_ context.Context, call string) error {
 			if call == "changes" {
-				return &Unlogged{"no trigger logs each change of senders (insert); hint: blockd source ddl a prints what is missing"}
+				return &Unlogged{"no trigger logs each change of senders (insert)", "blockd source ddl a prints what is missing"}
 			}
 			return nil
 		}
@@ -615,7 +615,7 @@ func TestUnloggedIsSparing(t *testing.T) {
 		k.before = func(ctx context.Context, call string) error {
 			switch call {
 			case "changes":
-				return &Unlogged{"blind"}
+				return &Unlogged{"blind", "look"}
 			case "all":
 				took, cancel := context.WithTimeout(ctx, time.Minute)
 				<-took.Done()

@@ -72,11 +72,14 @@ func TooOld(format string, args ...any) error {
 // Unlogged is an ErrTooOld that lasts until somebody removes its cause: the source does not tell all of its changes.
 // It is read whole instead, and is not "ok" meanwhile.
 type Unlogged struct {
-	Why string // a sentence with the command that helps
+	Why  string // a clause
+	Hint string // what helps
 }
 
 // Error gives one line.
-func (u *Unlogged) Error() string { return u.Why + "; everything is read again and again meanwhile" }
+func (u *Unlogged) Error() string {
+	return u.Why + "; everything is read again and again meanwhile; hint: " + u.Hint
+}
 
 // Is reports that to all who only ask whether a full read is called for, this is ErrTooOld.
 func (u *Unlogged) Is(target error) bool { return target == ErrTooOld }

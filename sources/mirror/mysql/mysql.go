@@ -156,7 +156,8 @@ func (s *Source) idle(ctx context.Context, since mirror.Mark) (bool, error) {
 // unlogged is an error for want of the function that shows triggers, as what it means for a poll; any other stays.
 func (s *Source) unlogged(err error) error {
 	if err != nil && strings.Contains(err.Error(), ".blockd_triggers") {
-		return &mirror.Unlogged{Why: fmt.Sprintf("whether triggers log all changes is not known (%v); hint: blockd source ddl %s prints the function and its grant", err, s.options.List)}
+		return &mirror.Unlogged{Why: fmt.Sprintf("whether triggers log all changes is not known (%v)", err),
+			Hint: "blockd source ddl " + s.options.List + " prints the function and its grant"}
 	}
 	return err
 }

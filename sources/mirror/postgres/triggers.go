@@ -63,7 +63,7 @@ func inText(text string) string {
 func (now triggers) judge(read string, o *Options) error {
 	switch {
 	case now.lacks != "":
-		return &mirror.Unlogged{Why: fmt.Sprintf("no trigger logs each change of %s; hint: blockd source ddl %s prints what is missing", now.lacks, o.List)}
+		return &mirror.Unlogged{Why: "no trigger logs each change of " + now.lacks, Hint: "blockd source ddl " + o.List + " prints what is missing"}
 	case read != "" && now.state != read:
 		return mirror.TooOld("its table or triggers are others than were read")
 	}

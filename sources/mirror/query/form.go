@@ -146,7 +146,8 @@ func Followed(text, list string) error {
 	if word == "" {
 		return nil
 	}
-	return &mirror.Unlogged{Why: fmt.Sprintf("the query has %s, so that rows come and go without a change of the table; hint: select the end of a row as expires and leave its condition out, or take changes = \"none\" for list %s", word, list)}
+	return &mirror.Unlogged{Why: fmt.Sprintf("the query has %s, so that rows come and go without a change of the table", word),
+		Hint: "select the end of a row as expires and leave its condition out, or take changes = \"none\" for list " + list}
 }
 
 // called reports whether a token is one of these words, with a bracket behind it.

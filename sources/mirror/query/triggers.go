@@ -26,11 +26,13 @@ func (now triggers) judge(read string, o *Options) error {
 	}
 	f, _ := FormOf(o.Query)
 	if len(lacks) > 0 {
-		return &mirror.Unlogged{Why: fmt.Sprintf("no trigger logs each change of %s (%s); hint: blockd source ddl %s prints what is missing", f.Table, strings.Join(lacks, ", "), o.List)}
+		return &mirror.Unlogged{Why: fmt.Sprintf("no trigger logs each change of %s (%s)", f.Table, strings.Join(lacks, ", ")),
+			Hint: "blockd source ddl " + o.List + " prints what is missing"}
 	}
 	if _, key, cascades := strings.Cut(now.String, " cascade "); cascades {
 		key, _, _ = strings.Cut(key, " ")
-		return &mirror.Unlogged{Why: fmt.Sprintf("the foreign key %s deletes rows of %s, and this database fires no trigger then; hint: a key without on delete cascade, or changes = \"none\" for list %s", key, f.Table, o.List)}
+		return &mirror.Unlogged{Why: fmt.Sprintf("the foreign key %s deletes rows of %s, and this database fires no trigger then", key, f.Table),
+			Hint: "a key without on delete cascade, or changes = \"none\" for list " + o.List}
 	}
 	if read != "" && read != now.String {
 		return mirror.TooOld("its triggers are others than were read")

@@ -124,7 +124,8 @@ func (s *Source) follow(ctx context.Context, client goredis.UniversalClient, k k
 		case began.id == noID && (p.more || p.read > 0 && p.size != there):
 			return mirror.TooOld("%s has begun, with other entries than it tells of", k.log)
 		case began.id == noID && p.read == 0 && p.size > 0:
-			return &mirror.Unlogged{Why: fmt.Sprintf("%s has entries, and %s is not there to tell of others; hint: let the script that blockd source lua prints write them, or take changes = \"none\"", k.entries, k.log)}
+			return &mirror.Unlogged{Why: fmt.Sprintf("%s has entries, and %s is not there to tell of others", k.entries, k.log),
+				Hint: `let the script that blockd source lua prints write them, or take changes = "none"`}
 		case p.rev != rev:
 			return mirror.TooOld("%s is %d and not %d: changes were lost, or not counted", k.rev, p.rev, rev)
 		case max(p.size-began.size, began.size-p.size) > told:

@@ -302,7 +302,7 @@ func TestPastTheScript(t *testing.T) {
 		}
 		copied.Update(t)
 		_, err := copied.Mirror.Follow(ctx, copied.Source)
-		if unlogged, is := errors.AsType[*mirror.Unlogged](err); is != tt.unlogged || is && !strings.Contains(unlogged.Why, "blockd source lua") || !is && err != nil {
+		if unlogged, is := errors.AsType[*mirror.Unlogged](err); is != tt.unlogged || is && !strings.Contains(unlogged.Hint, "blockd source lua") || !is && err != nil {
 			t.Errorf("%s: %v, want an error of the log: %v", name, err, tt.unlogged)
 		}
 		all := table{}

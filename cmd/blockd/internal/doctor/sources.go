@@ -47,8 +47,7 @@ func (d *doctor) checkSource(ctx context.Context, r *report, l config.List) {
 		_, err = planner.Plan(ctx)
 	}
 	if unlogged, is := errors.AsType[*mirror.Unlogged](err); is {
-		why, hint, _ := strings.Cut(unlogged.Why, "; hint: ")
-		r.warning(hint, "list %s: its %s is read whole each time: %s", l.Name, l.Source.Kind, why)
+		r.warning(unlogged.Hint, "list %s: its %s is read whole each time: %s", l.Name, l.Source.Kind, unlogged.Why)
 	} else if err != nil {
 		hint := mirror.Hint(err)
 		if hint == "" {
