@@ -40,6 +40,7 @@ var arrows = map[string][]string{
 		"blockd/internal/daemon > blockd/internal/upgrade", "blockd/internal/daemon > blockd/internal/carried",
 		"blockd/internal/daemon > blockd/internal/version", "blockd > blockd/internal/overlap",
 		"blockd > blockd/internal/migration/owners > blockd/internal/migration > blockd/internal/migration/internal/original",
+		"blockd > blockd/internal/trial > blockd/internal/migration", "blockd/internal/trial > blockd/internal/config",
 	},
 	"smtpfilter": {"server > session > upstream > wire", "session > parse > wire"},
 	"doors": {

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +20,7 @@ import (
 	"blockd/cmd/blockd/internal/daemon"
 	"blockd/cmd/blockd/internal/migration"
 	"blockd/cmd/blockd/internal/migration/owners"
+	"blockd/cmd/blockd/internal/trial"
 	"blockd/internal/durable"
 	"blockd/internal/term"
 )
@@ -64,18 +67,21 @@ func newImport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import --from-postfix main.cf | --amavis DSN | ... [-o DIR] [--domain DOMAIN] [--force] [--json]",
 		Short: "take over the lists of another program",
-		Long: `Read which senders and clients another program refuses or lets pass, and say of each
-entry, by file and line, what it meant and what it means in blockd: the same, which is the
-same mail and the same reply, the same mail in other words, narrower, wider, or that it is
-not carried over, and why.
+		Long: `Read which senders and clients another program refuses or lets pass, and make a list of
+each of its tables. Then ask the other program and the lists about the same mails: for
+every key of every table the key itself, a name below it and an address at it. The report
+says of each entry whether both answer alike, and of each mail that they do not, what both
+answer. Nothing is called the same that was not asked.
 
 With -o the result is written into a folder: config.toml, which runs as it is and has the
 mail server ask blockd, the lists, and the report. Without it nothing is written. With
 --force files that are there are replaced, and kept under a name that ends in .old.
 
-postconf says what main.cf means, and rspamadm what multimap.conf means: Debian's packages
-postfix and rspamd have them. Nothing that a configuration says is executed, and nothing is
-fetched. Files that may be read are read.
+postconf says what main.cf means, and postmap what a table has; rspamadm says what
+multimap.conf means, and rspamd answers by its rules: Debian's packages postfix and rspamd
+have them. SpamAssassin's globs, and a portal's rows, are asked by their own meaning.
+Nothing that a configuration says is executed, and nothing is fetched. Files that may be
+read are read.
 
 --amavis, --spamassassin-sql, --mailcow, --user-prefs, --rspamd-settings, --sieve and --csv read the lists of users.
 The result is a list with an owner for each entry, users.csv, and for what holds for every
@@ -83,7 +89,7 @@ recipient everyone.txt. A DSN is a URL (postgres://, mysql://, sqlite:PATH); a f
 line is a URL keeps its password out of the list of processes. A dump is one of mysqldump,
 pg_dump or SQLite's .dump.
 
-Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.`,
+Ends with 0 when all was asked and is the same, 1 when something was not, 2 on an error.`,
 		Example: `  blockd import --from-postfix /etc/postfix/main.cf
   blockd import --from-postfix /etc/postfix/main.cf -o /etc/blockd
   blockd import --from-rspamd /etc/rspamd/local.d/multimap.conf --json
@@ -101,7 +107,13 @@ Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.
 			} else if len(given) > 1 {
 				return usagef("want --%s or --%s, not both", given[0].flag, given[1].flag)
 			}
-			r, err := given[0].read(cmd.Context(), given[0].path)
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop() // what was started to be asked is ended; a second signal ends at once
+			cmd.SetContext(ctx)
+			r, err := given[0].read(ctx, given[0].path)
+			if err == nil {
+				err = askBoth(cmd, r)
+			}
 			if err != nil {
 				return err
 			}
@@ -120,7 +132,7 @@ Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.
 			if err != nil {
 				return err
 			}
-			if r.Count(migration.Same) < len(r.Findings) {
+			if !r.Whole() {
 				return answer(exitFault)
 			}
 			return nil
@@ -138,29 +150,86 @@ Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.
 	return cmd
 }
 
-// reportText is the report for people: a row an entry, and below it what is to be said
-// of it.
+// askBoth asks the other program and what would be written about all mails, with a bar on a terminal.
+func askBoth(cmd *cobra.Command, r *migration.Result) error {
+	dir, err := os.MkdirTemp("", "blockd-import-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := writeLists(dir, r, false, nil); err != nil {
+		return err
+	}
+	here, err := trial.Open(cmd.Context(), filepath.Join(dir, "config.toml"), dir)
+	if err != nil {
+		return fmt.Errorf("what was written does not load: %w", err)
+	}
+	defer here.Close()
+	ask := here.Mails
+	if r.ByPolicy != nil {
+		ask = here.Policy(r.ByPolicy)
+	}
+	bar := term.NewBar(cmd.ErrOrStderr())
+	defer bar.Clear()
+	return r.Ask(cmd.Context(), ask, func(entries int) {
+		bar.Show(term.Step{Stage: "asked", Done: int64(entries), Total: int64(len(r.Findings)), Things: true})
+	})
+}
+
+// reportText is the report for people: a row an entry, below it what is to be said
+// of it, and at the end what differs.
 func reportText(w *bufio.Writer, p term.Paint, r *migration.Result) error {
-	var t term.Table
-	t.Add(p.Bold("where"), p.Bold("entry"), p.Bold("meant"), p.Bold("now"), p.Bold("list"))
-	for _, f := range r.Findings {
-		t.Add(term.Visible(f.Place.String()), term.Clip(term.Visible(f.Text), 41), term.Clip(term.Visible(f.Meant), 61), outcomeCell(p, f.Outcome), term.Visible(f.List))
-	}
-	for i, line := range t.Lines() {
-		fmt.Fprintln(w, line)
-		if i > 0 && r.Findings[i-1].Now != "" {
-			fmt.Fprintf(w, "  %s\n", p.Faint("= "+term.Visible(r.Findings[i-1].Now)))
+	head := []string{"where", "entry", "asks for", "now", "list"}
+	inTables(w, p, head, r.Findings, func(f *migration.Finding) (cells []string, below string) {
+		if f.Now != "" {
+			below = p.Faint("= " + term.Visible(f.Now))
 		}
-	}
-	fmt.Fprintln(w)
+		return []string{term.Visible(f.Place.String()), term.Clip(term.Visible(f.Text), 41), term.Clip(term.Visible(f.Meant), 61), outcomeCell(p, f.Outcome), term.Visible(f.List)}, below
+	})
 	for _, note := range r.Notes {
 		fmt.Fprintf(w, "%s %s\n", p.Yellow("note:"), term.Visible(note))
 	}
 	if len(r.Notes) > 0 {
 		fmt.Fprintln(w)
 	}
+	if len(r.Differences) > 0 {
+		inTables(w, p, []string{"mail", "of", r.Program, "blockd"}, r.Differences, func(d migration.Difference) ([]string, string) {
+			return []string{term.Visible(d.Mail), term.Visible(d.Place.String()), term.Visible(d.There), term.Visible(d.Here)}, ""
+		})
+		if more := r.Asked - r.Alike - len(r.Differences); more > 0 {
+			fmt.Fprintf(w, "... and %s mails more\n\n", term.Grouped(more))
+		}
+	}
 	_, err := fmt.Fprintln(w, summaryOf(r))
 	return err
+}
+
+// rowsAtOnce bounds the rows that are laid out together: a report may have a million.
+const rowsAtOnce = 10_000
+
+// inTables prints a row for each of all, with a line below it where there is something more to be said, and an empty
+// line at the end.
+func inTables[T any](w *bufio.Writer, p term.Paint, head []string, all []T, row func(T) (cells []string, below string)) {
+	for chunk := range slices.Chunk(all, rowsAtOnce) {
+		var t term.Table
+		var bold, below []string
+		for _, word := range head {
+			bold = append(bold, p.Bold(word))
+		}
+		t.Add(bold...)
+		for _, one := range chunk {
+			cells, more := row(one)
+			t.Add(cells...)
+			below = append(below, more)
+		}
+		for i, line := range t.Lines() {
+			fmt.Fprintln(w, line)
+			if i > 0 && below[i-1] != "" {
+				fmt.Fprintf(w, "  %s\n", below[i-1])
+			}
+		}
+	}
+	fmt.Fprintln(w)
 }
 
 // outcomeCell is the cell that says what became of an entry.
@@ -168,7 +237,7 @@ func outcomeCell(p term.Paint, o migration.Outcome) string {
 	switch o {
 	case migration.Same:
 		return p.Green(o.String())
-	case migration.Lost:
+	case migration.Stays:
 		return p.Faint(o.String())
 	}
 	return p.Yellow(o.String())
@@ -180,17 +249,30 @@ func summaryOf(r *migration.Result) string {
 	for _, l := range r.Lists {
 		held += l.Entries
 	}
-	var parts []string
-	for _, o := range []migration.Outcome{migration.Same, migration.Reworded, migration.Narrower, migration.Wider, migration.Lost} {
-		parts = append(parts, fmt.Sprintf("%s %s", term.Grouped(r.Count(o)), o))
+	text := fmt.Sprintf("%s: %s in %s; ", term.Visible(r.Source), term.Counted(held, "entry"), term.Counted(len(r.Lists), "list"))
+	if r.Unasked != "" {
+		return text + "nothing was asked: " + term.Visible(r.Unasked)
 	}
-	return fmt.Sprintf("%s: %s in %s; of what %s says of senders and clients: %s",
-		term.Visible(r.Source), term.Counted(held, "entry"), term.Counted(len(r.Lists), "list"), r.Program, strings.Join(parts, ", "))
+	text += fmt.Sprintf("asked about %s: %s of %s the same", term.Counted(r.Asked, "mail"), term.Grouped(r.Alike), term.Grouped(r.Asked))
+	if r.Wronged > 0 {
+		text += fmt.Sprintf(", %s let pass there and not here", term.Grouped(r.Wronged))
+	}
+	between := "; of the entries "
+	for _, o := range []migration.Outcome{migration.Same, migration.Reworded, migration.Differs, migration.Lost, migration.NotAsked} {
+		if n := r.Count(o); n > 0 {
+			text += fmt.Sprintf("%s%s %s", between, term.Grouped(n), strings.Replace(o.String(), "differs", "differ", 1))
+			between = ", "
+		}
+	}
+	return text
 }
 
-// reportJSON prints one object an entry and one at the end.
+// reportJSON prints one object an entry, one a mail that is answered differently, and one at the end.
 func reportJSON(w *bufio.Writer, r *migration.Result) error {
 	if err := term.JSONLines(w, r.Findings); err != nil {
+		return err
+	}
+	if err := term.JSONLines(w, r.Differences); err != nil {
 		return err
 	}
 	type list struct {
@@ -198,16 +280,19 @@ func reportJSON(w *bufio.Writer, r *migration.Result) error {
 		Entries int    `json:"entries"`
 	}
 	end := struct {
-		Program string   `json:"program"`
-		Source  string   `json:"source"`
-		Lists   []list   `json:"lists"`
-		Same    int      `json:"same"`
-		Words   int      `json:"other_words"`
-		Narrow  int      `json:"narrower"`
-		Wide    int      `json:"wider"`
-		Lost    int      `json:"not_carried_over"`
-		Notes   []string `json:"notes"`
-	}{r.Program, r.Source, []list{}, r.Count(migration.Same), r.Count(migration.Reworded), r.Count(migration.Narrower), r.Count(migration.Wider), r.Count(migration.Lost), append([]string{}, r.Notes...)}
+		Program  string   `json:"program"`
+		Source   string   `json:"source"`
+		Lists    []list   `json:"lists"`
+		Asked    int      `json:"asked"`
+		Same     int      `json:"same"`
+		Wronged  int      `json:"passed_there_alone"`
+		Unasked  string   `json:"unasked,omitempty"`
+		Words    int      `json:"entries_in_other_words"`
+		Differs  int      `json:"entries_differ"`
+		Lost     int      `json:"entries_not_carried_over"`
+		NotAsked int      `json:"entries_not_asked"`
+		Notes    []string `json:"notes"`
+	}{r.Program, r.Source, []list{}, r.Asked, r.Alike, r.Wronged, r.Unasked, r.Count(migration.Reworded), r.Count(migration.Differs), r.Count(migration.Lost), r.Count(migration.NotAsked), append([]string{}, r.Notes...)}
 	for _, l := range r.Lists {
 		end.Lists = append(end.Lists, list{l.Name, l.Entries})
 	}
@@ -228,11 +313,19 @@ func writeImport(dir string, r *migration.Result, force bool) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	return writeLists(dir, r, force, report.Bytes())
+}
+
+// writeLists writes the configuration and its lists, and a report unless it is nil.
+func writeLists(dir string, r *migration.Result, force bool, report []byte) error {
 	type file struct {
 		path string
 		text []byte
 	}
-	files := []file{{"config.toml", r.Config(listsFolder)}, {"report.txt", report.Bytes()}}
+	files := []file{{"config.toml", r.Config(listsFolder)}}
+	if report != nil {
+		files = append(files, file{"report.txt", report})
+	}
 	for _, l := range r.Lists {
 		if l.URL == "" {
 			files = append(files, file{filepath.Join(listsFolder, l.File), l.Text})

@@ -3,302 +3,431 @@ package migration
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
-	"blockd/cmd/blockd/internal/migration/internal/original"
 	"blockd/lists"
-	"blockd/lists/pattern"
 )
 
-// The lookup keys and actions of access(5).
+// The look-up keys and actions of access(5), and the order of restrictions of postconf(5): what Postfix does with a
+// mail,
+// by what its tables have for the keys that it asks them for.
+
+// deed is what an entry asks for.
+type deed uint8
+
+const (
+	refuses deed = iota
+	defers       // 4xx
+	drops        // taken and dropped
+	holds        // taken and set aside
+	lets         // the list of restrictions ends here
+	stops        // the table has no more to say
+	differs      // one of Postfix's own actions behind which the table has no more to say
+	classes      // a list of restrictions
+)
+
+// String is the deed in words.
+func (d deed) String() string {
+	return [...]string{"refuse", "defer", "drop", "hold", "let pass", "nothing more of this table", "Postfix's own", "restrictions"}[d]
+}
 
 // action is what the right-hand side of an access table asks for.
 type action struct {
-	deed     deed
-	reason   string // the text; of mark the header field
-	lost     string // why it is not carried over; the deed is then its effect on the order
-	narrower string // how it does less here
-	other    string // what else it does there, which is not blockd's: "HOLD"
-	coded    bool   // the reason begins with a code
-	permit   bool   // DEFER_IF_PERMIT
-
-	full string // what the client reads there: codes and text; "" = nobody knows, or nothing
-	bare string // the same, of an entry without a text
+	deed   deed
+	word   string // in capitals
+	text   string // behind it; of a refusal its codes and text
+	answer string // what the client reads: codes and text
+	unsaid bool   // it has a status without a text: Postfix says what it happens to have said last
+	hard   bool   // its code is 5xx, whatever soft_bounce says
+	bare   bool   // without a text, and with the codes that Postfix gives to such entries
 }
 
-// actions are those that have a word.
-var actions = map[string]action{
-	"":       {deed: pass, lost: "there is no action"},
-	"OK":     {deed: pass},
-	"RELAY":  {deed: pass},
-	"PERMIT": {deed: pass},
-	"DUNNO":  {deed: stop},
-
-	"REJECT":          {deed: block},
-	"DEFER":           {deed: defers},
-	"DEFER_IF_PERMIT": {deed: defers, permit: true},
-	"DISCARD":         {deed: discard, narrower: "dropped at a milter door alone; the policy service and the SMTP filter refuse it, and its sender hears of it"},
-
-	"HOLD":    {deed: hold},
-	"PREPEND": {deed: mark},
-	"WARN":    {deed: watch},
-	"INFO":    {deed: watch},
-
-	"DEFER_IF_REJECT": {deed: stop, other: "a deferral of what something behind it refuses"},
-	"BCC":             {deed: stop, other: "BCC"},
-	"FILTER":          {deed: stop, other: "FILTER"},
-	"REDIRECT":        {deed: stop, other: "REDIRECT"},
+var deeds = map[string]deed{
+	"OK": lets, "RELAY": lets, "PERMIT": lets, "DUNNO": stops,
+	"REJECT": refuses, "DEFER": defers, "DEFER_IF_PERMIT": defers, "DISCARD": drops, "HOLD": holds,
+	"PREPEND": differs, "WARN": differs, "INFO": differs, "DEFER_IF_REJECT": differs, "BCC": differs, "FILTER": differs, "REDIRECT": differs,
 }
 
-// parseAction reads the right-hand side.
-func parseAction(text string) action {
-	text = strings.TrimSpace(text)
-	word, rest := cutBlank(text)
-	upper := strings.ToUpper(word)
-	if a, ok := actions[upper]; ok && (upper != "PERMIT" || rest == "") {
-		a.reason = rest
-		return a
-	}
-	switch {
-	case digits(text):
-		return action{deed: pass} // a time stamp, not a reply code
-	case len(word) >= 3 && digits(word[:3]) && (word[0] == '4' || word[0] == '5'):
-		a := action{deed: block, reason: strings.TrimSpace(text[:3] + " " + strings.TrimSpace(text[3:])), coded: true}
-		if word[0] == '4' {
-			a.deed = defers
-		}
-		return a
-	}
-	return action{deed: pass, lost: "an action that is a restriction or a restriction class is Postfix's own"}
-}
-
-func digits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
-
-// says is the deed in words.
-func (a action) says() string {
-	return [...]string{block: "refuse", defers: "defer", discard: "drop mail of", hold: "hold mail of", mark: "put a header field on mail of", watch: "log", pass: "let pass", stop: "nothing more of this table for"}[a.deed]
-}
-
-// meaning is what an entry does in the program it was written for.
-func meaning(a action, what about, keys []key) string {
-	text := a.says() + " " + whom(what, keys)
-	if a.reason != "" && a.deed.answers() {
-		text += ", saying " + original.Shown(a.reason)
-	}
-	return text
-}
-
-// tableRules are what the look-up of an indexed table depends on.
-type tableRules struct {
+// accessRules are the parameters that the meaning of tables depends on.
+type accessRules struct {
 	parents   bool   // a name matches the names below it, and .name matches nothing
 	delimiter string // recipient_delimiter
 
 	reject string // access_map_reject_code
 	defers string // access_map_defer_code
 	soft   bool   // soft_bounce: every refusal answers 4xx
-	early  bool   // smtpd_delay_reject = no: what is refused is refused before RCPT
+	early  bool   // smtpd_delay_reject = no: each list of restrictions is asked as soon as it can
 }
 
-// words settles what the client is told: the reason is what a list has to say for Postfix
-// to answer the same octets behind a policy service. That is a text behind REJECT, to which
-// Postfix gives its code, a text behind DEFER for DEFER_IF_PERMIT, and codes with a text
-// for all else. What Postfix answers 4xx to becomes an entry that defers.
-func (r tableRules) words(a action) action {
-	if a.deed != block && a.deed != defers {
-		return a
-	}
-	said := lists.ParseAnswer(a.reason)
-	code := r.defers
+// action reads a right-hand side.
+func (r *accessRules) action(value string) action {
+	value = strings.TrimSpace(value)
+	word, rest := cutBlank(value)
+	a := action{word: strings.ToUpper(word), text: rest}
+	known := false
+	a.deed, known = deeds[a.word]
 	switch {
-	case a.coded:
-		code = strconv.Itoa(said.Code)
-	case said.Code != 0: // behind REJECT it is text
-		said = lists.Answer{Text: a.reason}
-		fallthrough
-	default:
-		if a.deed == block {
-			code = r.reject
-		}
-	}
-	if r.soft {
-		code = "4" + code[1:]
-	}
-	if code[0] == '4' {
-		a.deed = defers
-	}
-	dsn := code[:1] + cmp.Or(said.Enhanced, "5.7.1")[1:]
-	text := cmp.Or(said.Text, map[bool]string{false: "Access denied", true: "Service unavailable"}[a.permit])
-	a.full = code + " " + dsn + " " + text
-	plain := code[0] == '5' && code == r.reject && !a.coded || a.permit
-	switch {
-	case plain && a.reason == "" && !a.permit:
-		a.bare = a.full
-	case plain && lists.ParseAnswer(text).Code == 0:
-		a.reason = text
-		if said.Enhanced != "" {
-			a.reason = dsn + " " + text
+	case known && (a.word != "PERMIT" || rest == ""):
+	case digits(value):
+		a.deed = lets // a time stamp, not a reply code
+	case len(word) == 3 && digits(word) && (word[0] == '4' || word[0] == '5'):
+		if a.deed = refuses; word[0] == '4' {
+			a.deed = defers
 		}
 	default:
-		a.reason = a.full
+		a.deed, a.text = classes, value
+	}
+	if a.deed == refuses || a.deed == defers {
+		r.words(&a)
 	}
 	return a
 }
 
-// The ranks of an indexed table: the order in which Postfix asks for what one mail
-// has (access(5)).
+func digits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+
+// words settles what the client reads.
+func (r *accessRules) words(a *action) {
+	code := a.word
+	if !digits(code) {
+		code = map[bool]string{false: r.defers, true: r.reject}[code == "REJECT"]
+	}
+	var said lists.Answer
+	if a.text != "" {
+		said = lists.ParseAnswer("554 " + a.text)
+	}
+	if a.hard = code[0] == '5'; r.soft {
+		code = "4" + code[1:]
+	}
+	if a.deed = refuses; code[0] == '4' {
+		a.deed = defers
+	}
+	text := cmp.Or(said.Text, map[bool]string{false: "Access denied", true: "Service unavailable"}[a.word == "DEFER_IF_PERMIT"])
+	a.unsaid = said.Enhanced != "" && said.Text == ""
+	a.answer = code + " " + code[:1] + cmp.Or(said.Enhanced, "5.7.1")[1:] + " " + text
+	a.bare = a.deed == refuses && a.word == "REJECT" && a.text == ""
+}
+
+// refusal is what becomes of mail that is refused.
+func (r *accessRules) refusal() Fate {
+	if r.soft {
+		return Deferred
+	}
+	return Refused
+}
+
+// plain is the action of the same meaning as an access table of blockd has it. DEFER_IF_PERMIT is what the policy
+// service says of an
+// entry that defers without a code.
+func (a *action) plain() string {
+	switch {
+	case a.deed == lets:
+		return "OK"
+	case a.deed == drops:
+		return strings.TrimSpace("DISCARD " + a.text)
+	case a.bare:
+		return "REJECT"
+	case a.deed == refuses && a.word == "REJECT" && lists.ParseAnswer(a.text).Code == 0 && lists.ParseAnswer(a.text).Text != "":
+		return "REJECT " + a.text
+	case a.word == "DEFER_IF_PERMIT" && lists.ParseAnswer(a.text).Text != "":
+		return "DEFER " + a.text
+	case a.deed == refuses, a.deed == defers:
+		return a.answer
+	}
+	return "DUNNO"
+}
+
+// about is what a table is asked about.
+type about uint8
+
 const (
-	rankAddress = 0 // and 1 without its extension
-	rankName    = 1000
-	rankLocal   = 5000 // and 5001
+	senders about = iota
+	clients
+	recipients
 )
 
-// senderKeys reads a key of an indexed table for envelope senders or recipients. why
-// is said of keys that nothing matches.
-func (r tableRules) senderKeys(text string) (keys []key, rank int, why string) {
-	at := strings.LastIndexByte(text, '@')
-	switch {
-	case text == "<>":
-		return nil, 0, "bounces always pass: the null sender cannot be listed"
-	case strings.IndexByte(text, '"') >= 0:
-		return nil, 0, "a key in quotes"
-	case looksClient(text):
-		return nil, 0, "never matched there: an address or network of clients in a table of mail addresses"
-	case at == 0:
-		return nil, 0, `never matched there: a name is written without "@" in access tables`
-	case at < 0 && strings.HasPrefix(text, ".") && r.parents:
-		return nil, 0, "never matched there: with smtpd_access_maps in parent_domain_matches_subdomains, the default, no key with a leading dot is asked for"
-	case strings.HasSuffix(text, ".") || strings.ContainsAny(text, "*") && (at < 0 || strings.Contains(text[at:], "*") || text[:at] == "*"):
-		return nil, 0, "never matched there: Postfix asks for the text as it stands, and no address is like it"
-	}
-	var k key
-	var err error
-	switch below, dot := strings.CutPrefix(text, "."); {
-	case at == len(text)-1:
-		k, err = localKey(text[:at])
-		rank = rankLocal
-	case at > 0:
-		k, err = addressKey(text)
-		rank = rankAddress
-	case dot:
-		k, err = nameKey(below, lists.Sub)
-		rank = rankOfName(k)
-	default:
-		k, err = nameKey(text, map[bool]lists.Scope{false: lists.Exact, true: lists.Tree}[r.parents])
-		rank = rankOfName(k)
-	}
-	if err != nil {
-		return nil, 0, "no address or name: " + original.Shown(err.Error())
-	}
-	return []key{k}, rank, ""
-}
-
-// rankOfName is that of a name: longer ones are asked for first, and at one length
-// the name before all below it.
-func rankOfName(k key) int {
-	rank := rankName + 2*(128-strings.Count(k.text, "."))
-	if k.scope == lists.Sub {
-		rank++
-	}
-	return rank
-}
-
-// extended adds what recipient_delimiter makes an address match: promo@bulk.test is
-// found for promo+x@bulk.test too. plain is false if that cannot be said.
-func (r tableRules) extended(k key) (more []key, plain bool) {
-	if r.delimiter == "" || k.kind != lists.Addr {
-		return nil, true
-	}
-	at := strings.LastIndexByte(k.text, '@')
-	local, domain := k.text[:at], k.text[at:]
-	switch {
-	case strings.ContainsAny(local, r.delimiter), local == "postmaster", local == "mailer-daemon", local == "double-bounce":
-		return nil, true // Postfix takes no extension off these
-	case strings.ContainsAny(local, `"*?\`), strings.ContainsAny(r.delimiter, `"*?\@ `):
-		return nil, false
-	}
-	if domain == "@" {
-		domain = "@*"
-	}
-	for _, d := range r.delimiter {
-		k, err := patternKey(pattern.Glob, local+string(d)+"*"+domain)
-		if err != nil {
-			return nil, false
+// asks are the keys that Postfix asks a table for about a mail, in order. Only a table with fixed keys is asked for
+// parts.
+func (r *accessRules) asks(t *table, m *Mail) (keys []string) {
+	fixed := t.kind == indexedTable || t.kind == inlineTable || t.kind == staticTable
+	if t.about == clients {
+		if m.Name != "" && t.kind != cidrTable {
+			keys = r.names(keys, strings.ToLower(m.Name), fixed)
 		}
-		more = append(more, k)
-	}
-	return more, true
-}
-
-// looksClient tells what can only be an address or network of clients.
-func looksClient(text string) bool {
-	if _, err := netip.ParseAddr(text); err == nil {
-		return true
-	}
-	if _, err := netip.ParsePrefix(text); err == nil {
-		return true
-	}
-	return strings.Trim(text, "0123456789.") == "" || strings.IndexByte(text, ':') >= 0 && strings.Trim(text, "0123456789abcdefABCDEF:.") == ""
-}
-
-// clientKeys reads a key of an indexed table for clients.
-func clientKeys(text string) (keys []key, rank int, why string) {
-	lower := strings.ToLower(text)
-	switch {
-	case strings.IndexByte(text, '@') >= 0:
-		return nil, 0, "never matched there: a mail address in a table of clients"
-	case strings.IndexByte(text, '/') >= 0:
-		return nil, 0, "never matched there: a network with a slash is for cidr: tables; here 198.51.100 is the /24"
-	case !looksClient(text):
-		return nil, -1, "the client's name: blockd looks no names up"
-	}
-	if a, err := netip.ParseAddr(lower); err == nil {
-		if a.Zone() != "" || a.String() != lower {
-			return nil, 0, "never matched there: Postfix asks for the text " + a.WithZone("").String()
-		}
-		k := netKey(netip.PrefixFrom(a, a.BitLen()))
-		return []key{k}, 0, ""
-	}
-	const never = "never matched there: no address begins like this in the text that Postfix asks for"
-	if groups := strings.Split(lower, "."); len(groups) < 4 && strings.IndexByte(lower, ':') < 0 {
-		if a, err := netip.ParseAddr(lower + strings.Repeat(".0", 4-len(groups))); err == nil {
-			return []key{netKey(netip.PrefixFrom(a, 8*len(groups)))}, 128 - 8*len(groups), ""
-		} else if len(groups) > 1 {
-			return nil, 0, never
-		} // else 2001 begins addresses of IPv6
-	}
-	groups := strings.Split(lower, ":")
-	a, err := netip.ParseAddr(lower + "::")
-	if err != nil || len(groups) > 7 || !strings.HasPrefix(a.String(), lower+":") {
-		return nil, 0, never
-	}
-	for _, g := range groups {
-		if strings.Trim(g, "0") == "" { // "2001:db8:0": which addresses print so depends on what follows
-			return nil, 0, "Postfix matches it by the text of an address, where groups of zeros are left out or not; write the network into a plain list"
+		for text := m.Client.String(); ; {
+			keys = append(keys, text)
+			i := strings.LastIndexAny(text, ".:")
+			if i < 0 || !fixed {
+				return keys
+			}
+			text = text[:i]
 		}
 	}
-	return []key{netKey(netip.PrefixFrom(a, 16*len(groups)))}, 128 - 16*len(groups), ""
+	address := strings.ToLower(m.Sender)
+	if t.about == recipients {
+		address = strings.ToLower(m.Recipient)
+	}
+	at := strings.LastIndexByte(address, '@')
+	switch {
+	case t.kind == cidrTable:
+		return nil
+	case address == "":
+		return []string{"<>"}
+	case at < 0 || !fixed:
+		return []string{address}
+	}
+	local, domain := address[:at], address[at+1:]
+	bare := r.bare(local)
+	keys = append(keys, address)
+	if bare != local {
+		keys = append(keys, bare+"@"+domain)
+	}
+	keys = append(r.names(keys, domain, true), local+"@")
+	if bare != local {
+		keys = append(keys, bare+"@")
+	}
+	return keys
 }
 
-// maxText is the longest text that Postfix's policy client always has room for, however
-// long the names in front of it are.
-const maxText = 140
+// names adds a name and those above it.
+func (r *accessRules) names(keys []string, name string, parts bool) []string {
+	for {
+		keys = append(keys, name)
+		i := -1
+		if name != "" {
+			i = strings.IndexByte(name[1:], '.')
+		}
+		if i < 0 || !parts {
+			return keys
+		}
+		if i++; r.parents {
+			i++
+		}
+		name = name[i:]
+	}
+}
 
-// reworded says how the reply to an entry's mail differs from Postfix's own.
-func (r tableRules) reworded(e *entry, reason string) {
-	if e.site.about == clients {
-		e.differ(Reworded, "Postfix writes the sender in front of it, not the client")
+// bare is a local-part without its extension.
+func (r *accessRules) bare(local string) string {
+	i := strings.IndexAny(local, r.delimiter)
+	switch {
+	case i <= 0, local == "postmaster", local == "mailer-daemon", local == "double-bounce",
+		strings.Contains(r.delimiter, "-") && (strings.HasPrefix(local, "owner-") || strings.HasSuffix(local, "-request")):
+		return local
 	}
-	if r.early {
-		e.differ(Reworded, "at RCPT, where the policy service is asked, and about the recipient")
+	return local[:i]
+}
+
+// restriction is a word of a list of restrictions.
+type restriction struct {
+	word  string
+	table *table        // of check_…_access
+	class []restriction // of a restriction class
+	warn  bool          // warn_if_reject stands before it
+}
+
+// status is how a list of restrictions goes on.
+type status uint8
+
+const (
+	goesOn status = iota
+	ends          // the next list is asked
+	final         // the answer is there
+)
+
+// evaluation is one mail before the restrictions.
+type evaluation struct {
+	*postfix
+	mail               *Mail
+	get                func(t *table, keys []string) (value string, found, asked bool)
+	answer             Answer
+	missing            *table // has not been asked for this mail
+	also               []string
+	held               bool
+	ifPermit, ifReject string // what DEFER_IF_… has to say
+}
+
+// run is what Postfix does with the mail. It ends early where a table has not been asked.
+func (e *evaluation) run() Answer {
+	for i, list := range e.order {
+		if e.ifReject = ""; e.list(list, i, 0) == final {
+			return e.answer
+		}
 	}
-	if strings.IndexFunc(reason, func(c rune) bool { return c > '~' }) >= 0 {
-		e.differ(Reworded, "in ASCII: others than its own letters are transcribed")
+	if e.ifPermit != "" {
+		return Answer{Deferred, e.ifPermit}
 	}
-	if a := lists.ParseAnswer(reason); a.Enhanced != "" && a.Text == "" {
-		e.differ(Reworded, "in words of its own: Postfix has what it happens to have said last there, for there is no text")
+	words := strings.Join(e.also, ", ")
+	if e.held {
+		return Answer{Held, words}
 	}
-	if len(reason) > maxText {
-		e.differ(Reworded, "cut, where sender or recipient are long")
+	return Answer{Passes, words}
+}
+
+// phaseOfMail and phaseOfRecipient are where a sender and a recipient are first known without smtpd_delay_reject.
+const phaseOfMail, phaseOfRecipient = 2, 3
+
+func (e *evaluation) list(list []restriction, phase, depth int) status {
+	for i := range list {
+		r, s := &list[i], goesOn
+		switch {
+		case r.class != nil && depth < maxDepth:
+			s = e.list(r.class, phase, depth+1)
+		case r.table != nil:
+			s = e.look(r, phase, depth)
+		default:
+			s = e.word(r)
+		}
+		if s != goesOn {
+			return s
+		}
 	}
+	return goesOn
+}
+
+// word is a restriction without a table. Those that ask others, such as DNS, are taken for ones that have nothing to
+// say.
+func (e *evaluation) word(r *restriction) status {
+	switch r.word {
+	case "permit", "permit_auth_destination": // mail is for this server's own recipients
+		return ends
+	case "permit_mynetworks":
+		if within(e.mynetworks, e.mail.Client) {
+			return ends
+		}
+	case "reject":
+		return e.refuse(Answer{e.rules.refusal(), "by the word reject"}, true, r.warn)
+	case "defer":
+		return e.refuse(Answer{Deferred, "by the word defer"}, false, r.warn)
+	case "defer_if_permit":
+		e.ifPermit = "by the word defer_if_permit"
+	case "defer_if_reject":
+		e.ifReject = "by the word defer_if_reject"
+	}
+	return goesOn
+}
+
+// within reports whether the first network that has an address is none with a "!".
+func within(nets []network, a netip.Addr) bool {
+	i := slices.IndexFunc(nets, func(n network) bool { return n.Contains(a) })
+	return i >= 0 && !nets[i].not
+}
+
+// look asks a table.
+func (e *evaluation) look(r *restriction, phase, depth int) status {
+	t := r.table
+	if e.rules.early && (t.about == senders && phase < phaseOfMail || t.about == recipients && phase < phaseOfRecipient) {
+		return goesOn // it is not known yet
+	}
+	value, found, asked := e.get(t, e.rules.asks(t, e.mail))
+	switch {
+	case !asked:
+		e.missing = t
+		return final
+	case !found:
+		return goesOn
+	}
+	return e.act(value, r.warn, phase, depth)
+}
+
+// act does what a table or a policy service says.
+func (e *evaluation) act(value string, warn bool, phase, depth int) status {
+	a := e.rules.action(value)
+	if a.unsaid {
+		a.answer = a.answer[:len("550 5.7.1")] + " with a text of before"
+	}
+	switch a.deed {
+	case lets:
+		return ends
+	case refuses:
+		return e.refuse(Answer{Refused, a.answer}, true, warn)
+	case defers:
+		if a.word == "DEFER_IF_PERMIT" {
+			if !warn {
+				e.ifPermit = cmp.Or(e.ifPermit, a.answer)
+			}
+			return goesOn
+		}
+		return e.refuse(Answer{Deferred, a.answer}, a.hard, warn)
+	case drops:
+		e.answer = Answer{Dropped, ""}
+		return final
+	case holds:
+		e.held = true
+	case differs:
+		switch a.word {
+		case "DEFER_IF_REJECT":
+			e.ifReject = "by DEFER_IF_REJECT"
+		case "PREPEND", "FILTER", "REDIRECT", "BCC":
+			if a.text != "" {
+				e.also = append(e.also, a.word+" "+a.text)
+			}
+		}
+	case classes:
+		return e.restrictions(a.text, warn, phase, depth)
+	}
+	return goesOn
+}
+
+// restrictions are those that a table has for an action.
+func (e *evaluation) restrictions(text string, warn bool, phase, depth int) status {
+	list := e.inTables[text]
+	if list == nil {
+		w := walk{postfix: e.postfix, phase: phases[phase], apart: true}
+		var err error
+		if list, err = w.list(text, depth+1); err != nil || len(list) == 0 {
+			list = []restriction{{word: "?"}}
+		}
+		e.inTables[text] = list
+	}
+	if len(list) == 1 && warn {
+		list = []restriction{{word: list[0].word, table: list[0].table, class: list[0].class, warn: true}}
+	}
+	for _, r := range list {
+		if r.table == nil && r.class == nil && !answered[r.word] {
+			e.answer = Answer{Unknown, r.word + " in a table is a check of Postfix's own"}
+			return final
+		}
+	}
+	return e.list(list, phase, depth+1)
+}
+
+// answered are the words that word knows.
+var answered = map[string]bool{"permit": true, "permit_auth_destination": true, "permit_mynetworks": true, "reject": true, "defer": true,
+	"defer_if_permit": true, "defer_if_reject": true, "reject_unauth_destination": true, "permit_sasl_authenticated": true, "warn_if_reject": true}
+
+// refuse ends the mail, unless a refusal is only warned of. hard: it is one for good, but for soft_bounce.
+func (e *evaluation) refuse(a Answer, hard, warn bool) status {
+	switch {
+	case warn:
+		return goesOn
+	case e.ifReject != "" && hard: // in whose words is not said by any manual
+		a = Answer{Deferred, e.ifReject}
+	}
+	e.answer = a
+	return final
+}
+
+// byPolicy is what Postfix makes of the answer of a policy service.
+func (pf *postfix) byPolicy(said string) Answer {
+	e := evaluation{postfix: pf, mail: &Mail{}}
+	if e.act(said, false, 0, 0) == final {
+		return e.answer
+	}
+	switch {
+	case e.ifPermit != "":
+		return Answer{Deferred, e.ifPermit}
+	case e.held:
+		return Answer{Held, ""}
+	}
+	return Answer{Passes, strings.Join(e.also, ", ")}
+}
+
+// code is a reply code of main.cf, as Postfix takes it.
+func code(text string) string {
+	if n, err := strconv.Atoi(text); err != nil || n < 400 || n > 599 {
+		return "450" // Postfix says "450 4.7.1 Service unavailable" then
+	}
+	return text
 }

@@ -13,7 +13,7 @@ func TestAuthorsAndProofsAreCarriedOver(t *testing.T) {
 		"welcomelist_from_dkim dear@bulk.test\nwelcomelist_from_dkim news@bulk.test bulk.test\nwelcomelist_from_dkim other@bulk.test esp.test\n" +
 		"welcomelist_from_spf spf@bulk.test\nwhitelist_auth any@bulk.test gone@bulk.test\nunwelcomelist_auth gone@bulk.test\n" +
 		"def_welcomelist_auth few@bulk.test\n"})
-	testkit.Equal(t, "lists", lists, "@bulk.test REJECT\ndear@bulk.test OK\nnews@bulk.test OK\nspf@bulk.test OK\nany@bulk.test OK\n")
+	testkit.Equal(t, "lists", lists, "=bulk.test\n!dear@bulk.test\n!news@bulk.test\n!spf@bulk.test\n!any@bulk.test\n")
 	for name, want := range map[string]string{"spamassassin": "", "spamassassin-dkim": `["dkim"]`, "spamassassin-spf": `["spf"]`, "spamassassin-auth": `["spf", "dkim"]`} {
 		_, table, ok := strings.Cut(config, "name = \""+name+"\"\n")
 		table, _, _ = strings.Cut(table, "[[list]]")

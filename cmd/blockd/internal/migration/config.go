@@ -112,7 +112,6 @@ func (l *List) table(b *strings.Builder, folder string) {
 	set(l.Tag && !l.Tempfail, "on_match", `"tag"`)
 	set(l.Hold && !l.Tempfail && !l.Tag, "on_match", `"quarantine"`)
 	set(l.Says != "", "text", quote(strings.ReplaceAll(l.Says, "%", "%%")))
-	set(l.Reason != "", "reason", quote(l.Reason))
 	set(len(l.Force) > 0, "force", array(l.Force))
 }
 

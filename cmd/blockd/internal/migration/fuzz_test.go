@@ -70,8 +70,13 @@ func checkResult(t *testing.T, r *migration.Result, err error) {
 		if strings.ContainsAny(f.Text+f.Now+f.List, "\n\r\x00") {
 			t.Errorf("a control in %q, %q", f.Text, f.Now)
 		}
-		if f.Outcome == migration.Lost && (f.List != "" || f.Now == "") {
-			t.Errorf("%s: not carried over, list %q, %q", f.Place, f.List, f.Now)
+		if f.Outcome == migration.Lost && (f.List != "" || f.Now == "") || f.Outcome != migration.NotAsked && f.Outcome < migration.Lost {
+			t.Errorf("%s: %s, list %q, %q", f.Place, f.Outcome, f.List, f.Now)
+		}
+	}
+	for m := range r.Mails {
+		if m.About == nil || strings.ContainsAny(m.String(), "\n\x00") {
+			t.Errorf("the mail %q", m.String())
 		}
 	}
 	if config := string(r.Config("lists")); strings.Count(config, "[[list]]") != len(r.Lists) {

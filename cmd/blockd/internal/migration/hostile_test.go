@@ -47,7 +47,7 @@ func TestNoConfigurationTakesForever(t *testing.T) {
 			"t":       repeat(40_000, func(i int) string { return fmt.Sprintf("l%d@ %s", i, okOrReject(i)) })}, false},
 		{"many exceptions that free from all of many blocks", map[string]string{
 			"main.cf": senders + "hash:$config_directory/t\n",
-			"t":       repeat(6_000, func(i int) string { return fmt.Sprintf("l%d@ OK\nd%d.example REJECT\n", i, i) })}, true},
+			"t":       repeat(6_000, func(i int) string { return fmt.Sprintf("l%d@ OK\nd%d.example REJECT\n", i, i) })}, false},
 		{"a block that many exceptions free from", map[string]string{
 			"main.cf": senders + "hash:$config_directory/ok\nsmtpd_data_restrictions = check_sender_access hash:$config_directory/no\n",
 			"ok":      repeat(20_000, func(i int) string { return fmt.Sprintf("u%d@x.example OK\n", i) }),

@@ -55,12 +55,12 @@ func (p *parameters) value(name string) string {
 	return p.defaults[name]
 }
 
-// ask has postconf say what main.cf, and master.cf where it is, come to.
+// read has postconf say what main.cf, and master.cf where it is, come to.
 //
 // The folder is named "." to it: the paths that begin with $config_directory begin with "./",
 // whatever characters the folder's own name has. Without interfaces there is no name that it
 // would ask DNS for: the default of mynetworks is this machine alone.
-func (pf *postfix) ask(ctx context.Context, mainCF string, postconf runner) error {
+func (pf *postfix) read(ctx context.Context, mainCF string, postconf runner) error {
 	main, err := pf.files.load(mainCF, maxConfig)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (pf *postfix) postconf(ctx context.Context, run runner, flag string, names 
 		args = append(args, "-o", name+"="+pf.params.over[name].value)
 	}
 	args = append(args, "-o", "inet_interfaces=loopback-only", "-o", "proxy_interfaces=")
-	out, complaints, err := run(ctx, pf.params.dir, append(args, names...)...)
+	out, complaints, err := run(ctx, pf.params.dir, "", append(args, names...)...)
 	for _, text := range complaints {
 		if text, ok := strings.CutPrefix(text, "postconf: warning: ./"); ok {
 			pf.note("%s", original.Shown(text))
@@ -181,10 +181,11 @@ func (pf *postfix) override(at Place, service, option string, mine bool) {
 	if !slices.Contains(phases[:], name) && name != "mynetworks" && !strings.HasPrefix(name, "smtpd_restriction_") {
 		return
 	}
-	f := pf.find(at, "-o "+name+"="+value, "in place of "+name+" of main.cf, for the service "+service)
-	if f.Now = "taken in place of main.cf's"; !mine {
-		f.lose("blockd stands where mail comes in (port 25); this service keeps its own restrictions")
+	why := "taken in place of main.cf's"
+	if !mine {
+		why = "blockd stands where mail comes in (port 25); this service keeps its own restrictions"
 	}
+	pf.find(at, "-o "+name+"="+value, "in place of "+name+" of main.cf, for the service "+service).stays(why)
 }
 
 // isPath tells the path of a file from the name of a table.

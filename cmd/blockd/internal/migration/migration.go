@@ -1,19 +1,16 @@
-// Package migration reads the lists of senders and clients that another program
-// has in its configuration (Postfix, rspamd, SpamAssassin) and says what blockd
-// would make of them: lists, a configuration, and for every entry whether it means
-// the same here.
+// Package migration reads the lists of senders and clients that another program has in its configuration (Postfix,
+// rspamd, SpamAssassin), and writes each of its tables as a list, as plainly as possible. It claims nothing of what it
+// has written: Result.Ask puts the same mails to the other program and to the configuration that was written, at least
+// one for every key of every table, and reports whose answers differ.
 //
-// An entry is carried over as it is, or the difference is said, or it is not
-// carried over. Nothing is executed, asked for over a network or written: the
-// result is text in memory, and every list in it has been read back with package
-// lists before it is returned.
+// Nothing that a configuration says is executed or asked for over a network.
 package migration
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"blockd/cmd/blockd/internal/migration/internal/original"
 )
@@ -21,20 +18,19 @@ import (
 // Outcome is what became of one entry.
 type Outcome uint8
 
-// The outcomes. Same is the same mail and, to the octet, the same reply; Reworded the same
-// mail with another reply. Wider and Narrower speak of what the entry itself does: a wider
-// block refuses more, a wider exception lets more pass.
+// The outcomes. An entry is Same or Differs by the answers about its mails alone.
 const (
-	Same Outcome = iota
-	Narrower
-	Wider
-	Reworded
-	Lost
+	NotAsked Outcome = iota // nobody was asked about it
+	Same                    // both programs answer all of its mails alike, and in the same words
+	Reworded                // the same becomes of all of its mails, but one that is refused reads other words
+	Differs                 // something else becomes of one of its mails at least
+	Lost                    // no list has it, and both programs do not answer all of its mails alike, or were not asked
+	Stays                   // no entry: a check of the mail server's own, which stays there
 )
 
 // String returns the words of the report.
 func (o Outcome) String() string {
-	return [...]string{Same: "the same", Narrower: "narrower", Wider: "wider", Reworded: "other words", Lost: "not carried over"}[o]
+	return [...]string{NotAsked: "not asked", Same: "the same", Reworded: "other words", Differs: "differs", Lost: "not carried over", Stays: "no entry"}[o]
 }
 
 // MarshalText gives JSON the same words.
@@ -59,33 +55,33 @@ func (p Place) String() string {
 type Finding struct {
 	Place
 	Text    string  `json:"text"`    // as it stands there, in one line, at most 200 octets
-	Meant   string  `json:"meant"`   // what it does in the program it was written for
+	Meant   string  `json:"meant"`   // what it asks for there, in a few words
 	Outcome Outcome `json:"outcome"` // what became of it
-	Now     string  `json:"now"`     // the difference, or why it is not carried over; "" if there is nothing to say
+	Now     string  `json:"now"`     // why it is not carried over, or what else is to be said; "" = nothing
 	List    string  `json:"list"`    // the list that has it, "" for none
+	Mails   int     `json:"mails"`   // both programs were asked about
 }
 
 // List is one list to be written, with what its [[list]] says.
 type List struct {
 	Name         string
 	File         string // in the folder of lists
-	Format       string // "postfix" or "plain"
+	Format       string // "postfix", "plain" or "csv:entry"
 	Comes        string // from where, for people
 	PerRecipient bool   // its entries have owners
 	Patterns     bool
 	Shadow       bool
-	Tempfail     bool // patterns that defer
+	Tempfail     bool // its entries defer
 	Tag          bool // taken, with a header field
 	Hold         bool // taken, and set aside
 	Allow        bool // of a fetched list: its entries are exceptions
 	Discard      bool
 	Match        []string // which addresses it is asked about; none = those of envelopes
 	Require      []string // what its exceptions need to count; none = nothing
-	Excepts      bool     // it has exceptions that go before the blocks of other lists
-	Reason       string
-	Says         string // to the client, where an entry has no text of its own; with codes in front
+	Excepts      bool     // its exceptions reach the blocks of other lists
+	Says         string   // to the client, where an entry has no text of its own; with codes in front
 
-	// What the gate must let pass for the list to mean what it meant.
+	// What the gate must let pass for the list to be loaded as it was.
 	Force             []string
 	AllowPublicSuffix bool
 
@@ -95,7 +91,7 @@ type List struct {
 	// URL is where a list without Text comes from.
 	URL string
 
-	site *site
+	from *table
 }
 
 // Policy is one [[policy]]: which lists count for some recipients.
@@ -117,7 +113,22 @@ type Result struct {
 	Findings          []*Finding
 	Notes             []string // of the whole, a sentence each
 
-	fetched []*List // that have a URL and no text
+	names []string // of lists, that are taken
+	stop  func()   // ends what There has started; nil = nothing
+
+	// Mails are those to ask about, each with the entry that it is about; There is the other program. Without it
+	// nothing can be asked.
+	Mails iter.Seq[Mail]
+	There Answerer
+
+	// ByPolicy is what the other program makes of an answer of the policy service; nil = it does not ask one.
+	ByPolicy func(action string) Answer
+
+	// Of Ask.
+	Asked, Alike int          // mails
+	Wronged      int          // mails that are let pass there and are not here
+	Differences  []Difference // the first maxDifferences
+	Unasked      string       // why nothing was asked; "" = something was
 }
 
 // Count returns how many findings have an outcome.
@@ -159,37 +170,27 @@ func (r *Result) find(at Place, text, meant string) *Finding {
 	return f
 }
 
-// lose settles that the entry is not carried over. What was said first stands.
-func (f *Finding) lose(format string, args ...any) *Finding {
+// Lose settles that no list has the entry. What was said first stands.
+func (f *Finding) Lose(format string, args ...any) *Finding {
 	if f.Outcome != Lost {
 		f.Outcome, f.Now, f.List = Lost, fmt.Sprintf(format, args...), ""
 	}
 	return f
 }
 
-// differ settles how the entry differs. A first difference is not overwritten,
-// further ones are said behind it; other words are said last.
-func (f *Finding) differ(o Outcome, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	switch {
-	case f.Outcome == Lost:
-	case f.Outcome == Same:
-		f.Outcome, f.Now = o, text
-	case f.Outcome == o:
-		f.Now += "; " + text
-	case f.Outcome == Reworded:
-		f.Outcome, f.Now = o, text+"; "+Reworded.String()+": "+f.Now
-	default:
-		f.Now += "; " + o.String() + ": " + text
-	}
+// stays settles that a word of a configuration is none of an import's.
+func (f *Finding) stays(why string) *Finding {
+	f.Outcome, f.Now = Stays, why
+	return f
 }
 
-// remark says something of an entry that means the same.
-func (f *Finding) remark(text string) {
+// Remark says something more of an entry that is carried over.
+func (f *Finding) Remark(text string) {
 	switch {
-	case f.Outcome == Same && f.Now == "":
+	case f.Outcome == Lost:
+	case f.Now == "":
 		f.Now = text
-	case f.Outcome == Reworded && !strings.Contains(f.Now, text):
+	default:
 		f.Now += "; " + text
 	}
 }

@@ -2,10 +2,12 @@ package migration
 
 import (
 	"context"
-	"fmt"
-	"regexp"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"blockd/cmd/blockd/internal/migration/internal/original"
 )
@@ -13,93 +15,101 @@ import (
 // postfix is one import from main.cf.
 type postfix struct {
 	*Result
+	ctx      context.Context // of the import, for reading
+	postmap  runner
 	files    files
 	params   parameters
-	rules    tableRules
+	rules    accessRules
 	standard string // default_database_type
 	classes  map[string]bool
 
-	sites   []*site
-	byTable map[tableUse]*site
-	mynets  *entry // permit_mynetworks, once it was met
-	logins  *entry // permit_sasl_authenticated
-	phase   int
-	item    int
-}
-
-// tableUse is one table asked about one thing.
-type tableUse struct {
-	about about
-	table string
-	warn  bool
+	mynetworks []network
+	byUse      map[tableUse]*table
+	tables     []*table        // that become lists, in the order of the restrictions
+	order      [][]restriction // of phases
+	inTables   map[string][]restriction
 }
 
 // Postfix imports what main.cf and, where it stands beside it, master.cf say about
 // senders and clients. The error is ErrTooBig, that of ctx, or says why main.cf itself
 // cannot be read, with the file; what is wrong with a table is a Finding.
 func Postfix(ctx context.Context, mainCF string, o Options) (*Result, error) {
-	return readPostfix(ctx, mainCF, o, postconf.run)
+	return readPostfix(ctx, mainCF, o, postconf.run, postmap.run)
 }
 
-func readPostfix(ctx context.Context, mainCF string, o Options, ask runner) (*Result, error) {
+func readPostfix(ctx context.Context, mainCF string, o Options, postconf, postmap runner) (*Result, error) {
 	pf := &postfix{
-		Result:  &Result{Program: "Postfix", Source: mainCF},
-		byTable: map[tableUse]*site{}, classes: map[string]bool{},
+		Result: &Result{Program: "Postfix", Source: mainCF}, ctx: ctx, postmap: postmap,
+		byUse: map[tableUse]*table{}, classes: map[string]bool{}, inTables: map[string][]restriction{},
 	}
-	if err := pf.ask(ctx, mainCF, ask); err != nil {
+	if err := pf.read(ctx, mainCF, postconf); err != nil {
 		return nil, err
 	}
 	pf.settings()
-	for i, name := range phases {
-		pf.phase = i
-		if err := pf.restrictions(name); err != nil {
+	for _, name := range phases {
+		p := pf.params.set[name] // there are no lists in what Postfix does by itself
+		w := walk{postfix: pf, phase: name, at: p.at, said: p}
+		list, err := w.list(p.value, 0)
+		if err != nil {
+			return nil, err
+		}
+		pf.order = append(pf.order, list)
+	}
+	pf.others()
+	for _, t := range pf.tables {
+		if _, err := pf.query(ctx, t, nowhere); err != nil {
 			return nil, err
 		}
 	}
-	if err := pf.others(); err != nil {
+	if err := pf.write(ctx, o); err != nil {
 		return nil, err
 	}
-	// Once to learn which entries no list can hold, and again when it is known which
-	// exceptions are left.
-	sites := pf.senderSites()
-	if err := pf.build(ctx, sites, o); err != nil {
-		return nil, err
-	}
-	plan := newPlan(sites)
-	if err := plan.weigh(); err != nil {
-		return nil, err
-	}
-	pf.conclude()
-	if err := pf.build(ctx, sites, o); err != nil {
-		return nil, err
-	}
-	pf.recipientPolicies(plan)
+	pf.recipientPolicies()
+	pf.Mails, pf.There, pf.ByPolicy = pf.mails, pf.there, pf.byPolicy
 	return pf.Result, nil
+}
+
+// ask runs postmap. It is given a main.cf that says nothing: the tables alone matter, and the owner's may name what
+// this machine
+// does not have.
+func (pf *postfix) ask(ctx context.Context, stdin string, args ...string) (string, []string, error) {
+	dir, err := os.MkdirTemp("", "blockd-import-")
+	if err != nil {
+		return "", nil, err
+	}
+	defer os.RemoveAll(dir)
+	main, hourAgo := filepath.Join(dir, "main.cf"), time.Now().Add(-time.Hour)
+	if err := os.WriteFile(main, []byte("compatibility_level = 3.6\ninet_interfaces = loopback-only\n"), 0o600); err != nil {
+		return "", nil, err
+	}
+	if err := os.Chtimes(main, hourAgo, hourAgo); err != nil { // Postfix waits for one that was written just now
+		return "", nil, err
+	}
+	out, complaints, err := pf.postmap(ctx, dir, stdin, append([]string{"-c", "."}, args...)...)
+	return out, complaints, err
 }
 
 // settings reads what the meaning of tables depends on.
 func (pf *postfix) settings() {
 	p := &pf.params
-	pf.rules = tableRules{
+	pf.rules = accessRules{
 		parents:   slices.Contains(words(p.value("parent_domain_matches_subdomains")), "smtpd_access_maps"),
 		delimiter: p.value("recipient_delimiter"),
-		reject:    p.value("access_map_reject_code"),
-		defers:    p.value("access_map_defer_code"),
+		reject:    code(p.value("access_map_reject_code")),
+		defers:    code(p.value("access_map_defer_code")),
 		soft:      strings.EqualFold(p.value("soft_bounce"), "yes"),
 		early:     strings.EqualFold(p.value("smtpd_delay_reject"), "no"),
 	}
 	pf.Hostname, pf.standard = p.value("myhostname"), p.value("default_database_type")
-	for _, code := range []*string{&pf.rules.reject, &pf.rules.defers} {
-		if n := *code; len(n) != 3 || !digits(n) || n[0] != '4' && n[0] != '5' {
-			*code = "450" // Postfix says "450 4.7.1 Service unavailable" then
-		}
-	}
+	no := false
+	pf.SkipAuthenticated = &no
 	for _, c := range words(p.value("smtpd_restriction_classes")) {
 		pf.classes[c] = true
 	}
 	if others := p.value("multi_instance_directories"); others != "" {
 		pf.note("multi_instance_directories names other instances of Postfix, each with a main.cf of its own: %s", original.Shown(others))
 	}
+	pf.note(`mail for postmaster and abuse is taken from everybody here; smtp.recipients_exempt = [] in config.toml changes that`)
 }
 
 // words are those of a value whose words stand between commas and blanks.
@@ -108,90 +118,201 @@ func words(text string) []string {
 	return w
 }
 
-// senderSites are the sites that are about one mail as a whole: recipients are for
-// policies.
-func (pf *postfix) senderSites() (sites []*site) {
-	for _, s := range pf.sites {
-		if s.about != recipients {
-			sites = append(sites, s)
-		}
-	}
-	return sites
-}
-
-// conclude turns what was decided about mynetworks and logins into settings.
-func (pf *postfix) conclude() {
-	if e := pf.mynets; e != nil && e.Outcome != Lost {
-		for _, k := range e.keys {
-			pf.Trusted = append(pf.Trusted, k.net)
-		}
-		e.List = "smtp.trusted"
-	}
-	if e := pf.logins; e != nil {
-		skip := e.Outcome != Lost
-		pf.SkipAuthenticated = &skip
-		e.List = "smtp.skip_authenticated"
-		if !skip {
-			e.List = ""
+// others names the parameters beside restrictions that are about senders and clients.
+func (pf *postfix) others() {
+	for _, name := range []string{"smtpd_sender_login_maps", "postscreen_access_list", "header_checks", "mime_header_checks", "nested_header_checks", "smtpd_etrn_restrictions"} {
+		if p := pf.params.set[name]; p.value != "" {
+			pf.find(p.at, name+" = "+p.value, "").stays("it is about something else than whom mail is taken from; it stays with Postfix")
 		}
 	}
 }
 
-// fromHeader finds rules of header_checks about who a message says it is from.
-var fromHeader = regexp.MustCompile(`(?i)\^?\(?(from|reply-to|return-path|sender|x-envelope-from)\b`)
-
-// others reads the parameters beside restrictions that are about senders and clients.
-func (pf *postfix) others() error {
-	if p, ok := pf.params.set["smtpd_sender_login_maps"]; ok {
-		pf.find(p.at, "smtpd_sender_login_maps = "+p.value, "which login may send as whom").lose("blockd knows no logins; it stays with Postfix")
+// samples are the mails about an entry, the first ones with the key itself.
+func (pf *postfix) samples(t *table, r *row) (all []Mail) {
+	add := func(m Mail) {
+		m.About, m.from = r.Finding, t
+		all = append(all, m)
 	}
-	if p, ok := pf.params.set["postscreen_access_list"]; ok {
-		pf.find(p.at, "postscreen_access_list = "+p.value, "which clients postscreen refuses or lets pass before smtpd").
-			lose("it stays with postscreen")
-	}
-	for _, name := range []string{"header_checks", "mime_header_checks", "nested_header_checks"} {
-		p, ok := pf.params.set[name]
-		if !ok || p.value == "" {
-			continue
+	byAddress := func(addresses []string) {
+		for _, a := range addresses {
+			if t.about == recipients {
+				add(Mail{Sender: nobody, Recipient: a})
+			} else {
+				add(Mail{Sender: a})
+			}
 		}
-		f := pf.find(p.at, name+" = "+p.value, "rules over header fields")
-		f.lose("blockd's lists are about the envelope; it stays with Postfix")
-		for _, w := range words(p.value) {
-			if _, _, path, ok := tableName(w, ""); ok {
-				if err := pf.headerRules(f, pf.params.path(path)); err != nil {
-					return err
+	}
+	net := r.network
+	if t.kind == indexedTable || t.kind == inlineTable {
+		if net, _ = leading(strings.ToLower(r.key)); strings.Contains(r.key, "/") {
+			net, _ = parseNet(r.key)
+		}
+	}
+	switch {
+	case t.kind == regexpTable && t.about != clients:
+		byAddress(matching(r.key, false))
+	case t.kind == regexpTable:
+		for _, a := range matching(r.key, false) {
+			add(Mail{Sender: nobody, Name: a[strings.LastIndexByte(a, '@')+1:]})
+		}
+	case t.about != clients && t.kind != cidrTable:
+		byAddress(addresses(r.key, pf.rules.delimiter))
+	case t.about == clients && net.IsValid():
+		for _, a := range hosts(net) {
+			add(Mail{Sender: nobody, Client: a})
+		}
+	case t.about == clients && t.kind != cidrTable:
+		for _, name := range []string{r.key, nowhere + "." + strings.TrimPrefix(r.key, ".")} {
+			add(Mail{Sender: nobody, Name: name})
+		}
+	}
+	return all
+}
+
+// maxOthers bounds the senders and clients that each key is asked together with.
+const maxOthers = 3
+
+// mails are those to ask about: those of each key, and the key itself together with a sender or a client of other
+// tables, which
+// may be let pass or refused before it.
+func (pf *postfix) mails(yield func(Mail) bool) {
+	var refused [2][]Mail // by senders and clients
+	for _, t := range pf.tables {
+		for _, r := range t.rows {
+			if d := pf.rules.action(r.value).deed; t.about != recipients && t.why == "" && len(refused[t.about]) < maxOthers && (d == refuses || d == defers) {
+				if some := pf.samples(t, r); len(some) > 0 && some[0].Name == "" {
+					refused[t.about] = append(refused[t.about], some[pf.itself(t, r, some)])
+					break
 				}
 			}
 		}
 	}
-	return nil
+	for _, n := range pf.mynetworks {
+		if !n.not {
+			refused[clients] = append(refused[clients], Mail{Client: n.Masked().Addr()})
+			break
+		}
+	}
+	for _, t := range pf.tables {
+		for _, r := range t.rows {
+			some := pf.samples(t, r)
+			for _, m := range some {
+				if !yield(m) {
+					return
+				}
+			}
+			if len(some) == 0 {
+				continue
+			}
+			m := some[pf.itself(t, r, some)]
+			if t.about != senders {
+				for _, other := range refused[senders] {
+					with := m
+					if with.Sender, with.pair = other.Sender, true; !yield(with) {
+						return
+					}
+				}
+			}
+			if t.about != clients {
+				for _, other := range refused[clients] {
+					with := m
+					if with.Client, with.pair = other.Client, true; !yield(with) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
-// headerRules names the lines of a header_checks table that are about an author.
-func (pf *postfix) headerRules(f *Finding, path string) error {
-	data, err := pf.files.load(path, maxTable)
-	if err != nil {
-		f.Now += fmt.Sprintf(" (%s: %s)", path, unreadable(err))
-		return nil
+// itself is the first of some mails for which Postfix asks for an entry's own key; 0 if it never does.
+func (pf *postfix) itself(t *table, r *row, some []Mail) int {
+	return max(0, slices.IndexFunc(some, func(m Mail) bool { return pf.reached(t, r, &m) }))
+}
+
+// reached reports whether Postfix asks for an entry's key for a mail, as far as the key tells.
+func (pf *postfix) reached(t *table, r *row, m *Mail) bool {
+	if t.kind != indexedTable && t.kind != inlineTable {
+		return true
 	}
-	lines, _ := logicalLines(data)
-	rest := 0
-	for _, l := range lines {
-		if l.comment {
-			continue
-		}
-		if err := pf.files.count(); err != nil {
-			return err
-		}
-		if expr, _, _, ok := cutExpression(l.text); ok && fromHeader.MatchString(expr) {
-			pf.find(Place{path, l.line}, l.text, "a rule about the author that the header names").
-				lose("a mail's header says who wrote it in any form it likes: list the address itself, if its envelope has it too")
-			continue
-		}
-		rest++
+	c := m.complete()
+	return slices.Contains(pf.rules.asks(t, &c), strings.ToLower(r.key))
+}
+
+// network is one of mynetworks; not: those in it are taken out.
+type network struct {
+	netip.Prefix
+	not bool
+}
+
+// trusts reads permit_mynetworks: smtp.trusted here.
+func (pf *postfix) trusts() {
+	if pf.mynetworks != nil {
+		return
 	}
-	if rest > 0 {
-		f.Now += fmt.Sprintf("; %s of %s are about other fields", entries(rest), path)
+	pf.mynetworks = []network{}
+	value, at := pf.params.value("mynetworks"), Place{File: pf.Source}
+	if p, said := pf.params.set["mynetworks"]; said {
+		at = p.at
+	} else {
+		pf.note("mynetworks is not set: %s is taken for it, whatever mynetworks_style says", value)
 	}
-	return nil
+	add := func(at Place, text string) {
+		n, err := parseCIDR(text)
+		not := strings.HasPrefix(text, "!")
+		why := ""
+		switch {
+		case err != nil:
+			why = "it is no network"
+		case not:
+			why = "an exception; the networks behind it that it is taken from are left out too"
+		case n.Bits() == 0:
+			why = "it is everybody"
+		case slices.ContainsFunc(pf.mynetworks, func(o network) bool { return o.not && o.Overlaps(n) }):
+			why = "an exception before it is taken from it"
+		}
+		if err == nil {
+			n = unmapped(n)
+			pf.mynetworks = append(pf.mynetworks, network{n, not})
+		}
+		if why != "" {
+			pf.note("%s: mynetworks: %s is not among smtp.trusted: %s", at, original.Shown(text), why)
+		} else if !slices.Contains(pf.Trusted, n) {
+			pf.Trusted = append(pf.Trusted, n)
+		}
+	}
+	for _, w := range words(value) {
+		kind, _, name, table := tableName(w, "")
+		if isPath(w) {
+			kind, name, table = cidrTable, w, true
+		}
+		switch {
+		case table && (kind == indexedTable || kind == cidrTable):
+			path := pf.params.path(name)
+			data, err := pf.files.load(path, maxTable)
+			if err != nil {
+				pf.note("%s: mynetworks: %s: %s", at, path, unreadable(err))
+			}
+			lines, _ := logicalLines(data)
+			for _, l := range lines {
+				for i, text := range words(l.text) {
+					if !l.comment && (i == 0 || isPath(w)) {
+						add(Place{path, l.line}, text)
+					}
+				}
+			}
+		case table:
+			pf.note("%s: mynetworks: %s is not among smtp.trusted: a table of another program", at, original.Shown(w))
+		default:
+			add(at, w)
+		}
+	}
+}
+
+// unmapped is a network of IPv4 that was written as one of IPv6.
+func unmapped(p netip.Prefix) netip.Prefix {
+	if p.Addr().Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked()
 }

@@ -4,37 +4,47 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"blockd/cmd/blockd/internal/migration/internal/original"
-	"blockd/lists"
-	"blockd/lists/pattern"
 )
 
 // spamassassin is one import from local.cf.
 type spamassassin struct {
 	*Result
-	files files
-	sites map[string]*site // by the directive whose entries they have
-	ifs   []condition
-	rest  int // directives that are not about senders or clients
-	exact map[string][]*entry
-	weak  bool // a match of blocklist_from has too few points to be spam
+	files   files
+	shelves map[string]*shelf // by the directive whose entries they have
+	globs   []*saGlob
+	byText  map[string][]*saGlob // the same, by directive and glob in lower case; of the directive "", those that are asked one by one
+	ifs     []condition
+	rest    int  // directives that are not about senders or clients
+	weak    bool // a match of blocklist_from has too few points to be spam
+}
+
+// saGlob is one address of a directive.
+type saGlob struct {
+	*Finding
+	directive, glob string
+	match           *regexp.Regexp
+	unsure          bool // it stands in a condition that nobody can judge, or wants a proof
 }
 
 // authors are the addresses that SpamAssassin looks at, as far as blockd does.
 var authors = []string{"envelope", "from"}
 
 // proved are the exceptions that count with a proof alone, and what proves them.
-var proved = []struct {
-	directive, name string
-	require         []string
-}{
+var proved = []proof{
 	{"welcomelist_from_dkim", "dkim", []string{"dkim"}},
 	{"welcomelist_from_spf", "spf", []string{"spf"}},
 	{"welcomelist_auth", "auth", []string{"spf", "dkim"}},
+}
+
+type proof struct {
+	directive, name string
+	require         []string
 }
 
 // left says of directives about senders, clients and recipients why they are not carried over.
@@ -87,14 +97,17 @@ const assumedVersion = 4.0
 
 // SpamAssassin imports the directives of local.cf that are about senders and clients.
 func SpamAssassin(ctx context.Context, localCF string, o Options) (*Result, error) {
-	sa := &spamassassin{Result: &Result{Program: "SpamAssassin", Source: localCF}, exact: map[string][]*entry{}}
-	all := &site{name: "spamassassin", comes: localCF, match: authors}
-	sites := []*site{all}
-	sa.sites = map[string]*site{"blocklist_from": all, "welcomelist_from": all}
+	sa := &spamassassin{Result: &Result{Program: "SpamAssassin", Source: localCF}, shelves: map[string]*shelf{}, byText: map[string][]*saGlob{}}
+	newList := func(name string, require []string, directives ...string) *shelf {
+		s := newShelf(&List{Name: sa.unique(name), File: name + ".txt", Format: "plain", Comes: localCF, Match: authors, Require: require}, sa.Program)
+		for _, d := range directives {
+			sa.shelves[d] = s
+		}
+		return s
+	}
+	all := []*shelf{newList("spamassassin", nil, "blocklist_from", "welcomelist_from")}
 	for _, p := range proved {
-		s := &site{name: "spamassassin-" + p.name, comes: localCF, match: authors, require: p.require}
-		sa.sites[p.directive] = s
-		sites = append(sites, s)
+		all = append(all, newList("spamassassin-"+p.name, p.require, p.directive))
 	}
 	if err := sa.file(localCF, 0); err != nil {
 		return nil, err
@@ -102,17 +115,138 @@ func SpamAssassin(ctx context.Context, localCF string, o Options) (*Result, erro
 	for _, c := range sa.ifs {
 		sa.note("%s: %q has no endif", c.at, c.String())
 	}
-	for _, e := range all.entries {
-		if sa.weak && e.deed == block {
-			e.deed = watch
-			e.differ(Narrower, "logged alone (mode = \"shadow\"): score gives such mail too few points to be spam")
+	if all[0].Shadow = sa.weak; sa.weak {
+		sa.note("score gives mail of blocklist_from too few points to be spam: its list only logs (mode = \"shadow\")")
+	}
+	for _, g := range sa.globs {
+		sa.put(g)
+	}
+	for _, s := range all {
+		if err := sa.listed(ctx, s, o); err != nil {
+			return nil, err
 		}
 	}
 	if sa.rest > 0 {
 		sa.note("%d other directives are not about who sends, and stay with SpamAssassin", sa.rest)
 	}
 	sa.note("SpamAssassin counts points when it has the message; blockd refuses the sender before there is one")
-	return sa.Result, sa.build(ctx, sites, o)
+	sa.note("SpamAssassin was asked by the meaning of its globs: of a mail's envelope sender, From: and recipient")
+	sa.Mails, sa.There = sa.mails, sa.answers
+	return sa.Result, nil
+}
+
+// put writes an address into its list.
+func (sa *spamassassin) put(g *saGlob) {
+	s := sa.shelves[g.directive]
+	if s == nil || g.Outcome != NotAsked {
+		return
+	}
+	text, err := plainGlob(g.glob)
+	if err != nil {
+		g.Lose("%s", original.Shown(err.Error()))
+		return
+	}
+	s.Patterns = s.Patterns || text[0] == '/'
+	if g.directive != "blocklist_from" {
+		text = "!" + text
+	}
+	s.put(g.Finding, text)
+}
+
+// plainGlob is what a list says of an address of SpamAssassin: "*" and "?" are wildcards over the whole.
+func plainGlob(glob string) (string, error) {
+	plain := func(text string) bool { return !strings.ContainsAny(text, "*?") && text != "" }
+	below := strings.TrimPrefix(glob, "*@")
+	switch {
+	case strings.HasPrefix(glob, "*@") && plain(below):
+		return "=" + below, nil
+	case strings.HasPrefix(below, "*.") && plain(below[2:]) && !strings.Contains(below, "@"):
+		return below[1:], nil
+	case plain(glob) && strings.IndexByte(glob, '@') > 0:
+		return quoted(glob), nil
+	}
+	return expression(globExpression(glob))
+}
+
+// mails are those to ask about: with an address in the envelope, in From:, and in both.
+func (sa *spamassassin) mails(yield func(Mail) bool) {
+	refused := nobody
+	for _, g := range sa.globs {
+		if some := samplesOfGlob(g.glob); g.directive == "blocklist_from" && g.Outcome == NotAsked && len(some) > 0 {
+			refused = some[0]
+			break
+		}
+	}
+	for _, g := range sa.globs {
+		for _, a := range samplesOfGlob(g.glob) {
+			if g.unsure || g.Outcome == Stays {
+				continue
+			}
+			some := []Mail{{Sender: a, Author: a}, {Sender: a}, {Sender: nobody, Author: a}}
+			if g.directive == "all_spam_to" {
+				some = []Mail{{Sender: refused, Recipient: a}}
+			}
+			for _, m := range some {
+				if m.About = g.Finding; !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// samplesOfGlob are addresses to try a glob by.
+func samplesOfGlob(glob string) []string {
+	all := matching(globExpression(glob), false)
+	if name := strings.TrimLeft(glob, "*@."); !strings.ContainsAny(name, "*?") {
+		all = append(all, addresses(name, "")...)
+	}
+	return all
+}
+
+// answers are SpamAssassin's, by its meaning of the globs.
+func (sa *spamassassin) answers(ctx context.Context, mails []Mail) ([]Answer, error) {
+	answers := make([]Answer, len(mails))
+	for i, m := range mails {
+		found := map[string]bool{}
+		look := func(address string, directives ...string) {
+			address = strings.ToLower(address)
+			for _, d := range directives {
+				for _, text := range globsOver(address) {
+					found[d] = found[d] || slices.ContainsFunc(sa.byText[d+" "+text], (*saGlob).counts)
+				}
+				for _, g := range sa.byText[d] {
+					found[d] = found[d] || g.counts() && g.match.MatchString(address)
+				}
+			}
+		}
+		look(m.Sender, "blocklist_from", "welcomelist_from")
+		look(m.Author, "blocklist_from", "welcomelist_from")
+		look(m.Recipient, "all_spam_to")
+		answers[i].Fate = Passes
+		if found["blocklist_from"] && !found["welcomelist_from"] && !found["all_spam_to"] && !sa.weak {
+			answers[i].Fate = Refused
+		}
+	}
+	return answers, ctx.Err()
+}
+
+// counts reports whether SpamAssassin has the entry.
+func (g *saGlob) counts() bool { return g.Outcome != Stays }
+
+// globsOver are the globs of the usual forms that match an address, and the address.
+func globsOver(address string) []string {
+	all := []string{address}
+	_, domain, ok := strings.Cut(address, "@")
+	if ok {
+		all = append(all, "*@"+domain)
+	}
+	for ok {
+		if _, domain, ok = strings.Cut(domain, "."); ok {
+			all = append(all, "*@*."+domain, "*."+domain)
+		}
+	}
+	return all
 }
 
 // file reads one file of directives.
@@ -124,7 +258,7 @@ func (sa *spamassassin) file(path string, depth int) error {
 	for n, text := range lines {
 		if text[0] == '#' {
 			if depth == 0 {
-				sa.sites["blocklist_from"].lines = append(sa.sites["blocklist_from"].lines, line{comment: text})
+				sa.shelves["blocklist_from"].comment(text)
 			}
 		} else if err := sa.directive(Place{path, n}, text, depth); err != nil {
 			return err
@@ -177,17 +311,13 @@ func (sa *spamassassin) directive(at Place, text string, depth int) error {
 	}
 	switch {
 	case why != "":
-		sa.find(at, text, what).lose("%s", why)
+		sa.find(at, text, what).Lose("%s", why)
 		return sa.files.count()
-	case what == "all_spam_to":
-		return sa.recipients(at, rest)
-	case sa.sites[what] == nil:
+	case what != "all_spam_to" && sa.shelves[what] == nil:
 		sa.rest++
 		return nil
-	case what == "blocklist_from":
-		return sa.senders(sa.sites[what], at, text, rest, block, undo)
 	}
-	return sa.senders(sa.sites[what], at, text, rest, pass, undo)
+	return sa.globsOf(what, at, text, rest, undo)
 }
 
 // cutHash takes a comment off, which "#" begins anywhere but behind a backslash.
@@ -229,72 +359,68 @@ func (sa *spamassassin) include(at Place, text, rest string, depth int) error {
 		path = filepath.Join(filepath.Dir(at.File), path)
 	}
 	if !exists(path) {
-		sa.find(at, text, "more configuration").lose("%s: no such file", path)
+		sa.find(at, text, "more configuration").Lose("%s: no such file", path)
 		return nil
 	}
 	return sa.file(path, depth+1)
 }
 
-// senders reads the addresses of one line.
-func (sa *spamassassin) senders(s *site, at Place, text, rest string, d deed, undo bool) error {
+// globsOf reads the addresses of one line.
+func (sa *spamassassin) globsOf(what string, at Place, text, rest string, undo bool) error {
 	if rest == "" {
-		sa.find(at, text, "").lose("a directive without an address")
+		sa.find(at, text, "").stays("a directive without an address")
 		return sa.files.count()
 	}
 	word, _ := cutBlank(text)
+	known, holds := sa.conditions()
 	for _, glob := range strings.Fields(rest) {
 		if err := sa.files.count(); err != nil {
 			return err
 		}
-		id := fmt.Sprint(s.name, " ", d, strings.ToLower(glob))
+		f := sa.find(at, word+" "+glob, what)
 		if undo {
-			sa.takeBack(id, sa.find(at, word+" "+glob, "take back the same address of earlier lines"), d)
+			sa.takeBack(what, glob, f, known, holds)
 			continue
 		}
-		keys, why := globKey(glob)
-		meant := "100 points for "
-		if d == pass {
-			meant = "100 points in favour of "
-		}
-		e := s.add(&entry{Finding: sa.find(at, word+" "+glob, meant+whom(senders, keys)), action: action{deed: d}, keys: keys})
-		if why != "" {
-			e.lose("%s", why)
+		g := &saGlob{Finding: f, directive: what, glob: glob}
+		if sa.globs = append(sa.globs, g); !holds {
+			f.stays("its condition does not hold for SpamAssassin 4")
 			continue
 		}
-		sa.exact[id] = append(sa.exact[id], e)
-		for _, c := range sa.ifs {
-			switch {
-			case c.known && !c.holds:
-				e.lose("%s does not hold for SpamAssassin 4", c)
-			case !c.known:
-				e.differ(Wider, "also without the condition of line %d", c.at.Line)
+		if g.unsure = true; !known {
+			f.Remark("whether the condition around it holds is not known; the list has it in any case")
+		} else if slices.ContainsFunc(proved, func(p proof) bool { return p.directive == what }) {
+			f.Remark("it wants a proof that only a real message has")
+		} else {
+			g.unsure = false
+		}
+		id := what + " " + strings.ToLower(glob)
+		if text, err := plainGlob(glob); err != nil || text[0] == '/' {
+			if g.match, err = regexp.Compile(globExpression(glob)); err == nil {
+				sa.byText[what] = append(sa.byText[what], g)
 			}
 		}
-		switch {
-		case d == block:
-			e.differ(Narrower, "by the envelope sender and From:, not by Resent-From: and its like")
-		case len(s.require) == 1 && s.require[0] == "spf":
-			e.differ(Narrower, "by the envelope sender: what SPF proves is not of From:")
-		default:
-			e.differ(Narrower, "by the envelope sender and From: alone")
+		sa.byText[id] = append(sa.byText[id], g)
+		if what == "all_spam_to" {
+			sa.recipient(g, known)
 		}
 	}
 	return nil
 }
 
 // takeBack undoes earlier lines about the same address.
-func (sa *spamassassin) takeBack(id string, f *Finding, d deed) {
-	if known, holds := sa.conditions(); !holds || !known && d == pass {
-		f.lose("it stands in a condition that does not hold, or that cannot be judged: what it takes back stays")
+func (sa *spamassassin) takeBack(what, glob string, f *Finding, known, holds bool) {
+	if !holds || !known && what != "blocklist_from" {
+		f.stays("it stands in a condition that does not hold, or that cannot be judged: what it takes back stays")
 		return
 	}
-	if len(sa.exact[id]) == 0 {
-		f.Now = "there is nothing to take back"
+	f.stays("there is nothing to take back")
+	for _, g := range sa.byText[what+" "+strings.ToLower(glob)] {
+		if g.counts() {
+			g.stays(fmt.Sprintf("taken back by line %d", f.Line))
+			f.Now = fmt.Sprintf("it takes back line %d", g.Line)
+		}
 	}
-	for _, e := range sa.exact[id] {
-		e.lose("taken back by line %d", f.Line)
-	}
-	delete(sa.exact, id)
 }
 
 // conditions tells whether all that are open can be judged, and hold as far as they
@@ -323,59 +449,23 @@ func (sa *spamassassin) score(rest string) {
 	}
 }
 
-// globKey reads one address of SpamAssassin: "*" and "?" are wildcards over the whole.
-func globKey(glob string) (keys []key, why string) {
-	var k key
-	var err error
-	plain := func(text string) bool { return !strings.ContainsAny(text, "*?") }
+// recipient reads all_spam_to: whose mail is not filtered.
+func (sa *spamassassin) recipient(g *saGlob, known bool) {
+	text, err := plainGlob(g.glob)
 	switch {
-	case strings.HasPrefix(glob, "*@*.") && plain(glob[4:]):
-		k, err = nameKey(glob[4:], lists.Sub)
-	case strings.HasPrefix(glob, "*@") && plain(glob[2:]):
-		k, err = nameKey(glob[2:], lists.Exact)
-	case strings.HasPrefix(glob, "*.") && plain(glob[2:]) && strings.IndexByte(glob, '@') < 0:
-		k, err = nameKey(glob[2:], lists.Sub)
-	case plain(glob) && strings.IndexByte(glob, '@') > 0:
-		k, err = addressKey(glob)
-	case plain(glob):
-		return nil, "never matched there: it is compared with whole addresses; all senders of a name are *@NAME"
+	case err != nil || text[0] == '/':
+		g.Lose("a policy names recipients, not patterns")
+	case !known:
+		g.Lose("it stands in a condition")
+	case len(sa.Policies) > 0 && len(sa.Policies[0].Recipients) == maxRecipients:
+		g.Lose("more than %d recipients", maxRecipients)
 	default:
-		k, err = patternKey(pattern.Glob, glob)
-	}
-	if err != nil {
-		return nil, "no address: " + original.Shown(err.Error())
-	}
-	return []key{k}, ""
-}
-
-// recipients reads all_spam_to: whose mail is not filtered.
-func (sa *spamassassin) recipients(at Place, rest string) error {
-	for _, glob := range strings.Fields(rest) {
-		if err := sa.files.count(); err != nil {
-			return err
-		}
-		f := sa.find(at, "all_spam_to "+glob, "100 points in favour of mail for "+original.Shown(glob))
-		keys, why := globKey(glob)
-		switch {
-		case why == "" && keys[0].isPattern():
-			why = "a policy names recipients, not patterns"
-		case len(sa.ifs) > 0:
-			why = "it stands in a condition"
-		case why != "":
-		case len(sa.Policies) > 0 && len(sa.Policies[0].Recipients) == maxRecipients:
-			why = fmt.Sprintf("more than %d recipients", maxRecipients)
-		}
-		if why != "" {
-			f.lose("%s", why)
-			continue
-		}
 		if len(sa.Policies) == 0 {
 			sa.Policies = []Policy{{Lists: []string{}}}
 		}
-		f.List = "[[policy]]"
-		if p, name := &sa.Policies[0], policyKey(keys[0]); !slices.Contains(p.Recipients, name) {
-			p.Recipients = append(p.Recipients, name)
+		g.List = "[[policy]]"
+		if p := &sa.Policies[0]; !slices.Contains(p.Recipients, text) {
+			p.Recipients = append(p.Recipients, text)
 		}
 	}
-	return nil
 }

@@ -1,14 +1,18 @@
 package migration
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"blockd/cmd/blockd/internal/migration/internal/original"
-	"blockd/lists/pattern"
 )
 
 // tableKind is how a table type of Postfix is read.
@@ -18,8 +22,7 @@ const (
 	indexedTable tableKind = iota // postmap(1) made it from a text beside it
 	inlineTable
 	cidrTable
-	regexpTable // POSIX
-	pcreTable
+	regexpTable
 	staticTable
 	foreignTable // it is asked over a network, or made of other tables
 )
@@ -27,11 +30,47 @@ const (
 // tableKinds are the types of which there is a text beside main.cf, or in it.
 var tableKinds = map[string]tableKind{
 	"btree": indexedTable, "cdb": indexedTable, "dbm": indexedTable, "hash": indexedTable, "lmdb": indexedTable, "sdbm": indexedTable, "texthash": indexedTable,
-	"inline": inlineTable, "cidr": cidrTable, "regexp": regexpTable, "pcre": pcreTable, "static": staticTable,
+	"inline": inlineTable, "cidr": cidrTable, "regexp": regexpTable, "pcre": regexpTable, "static": staticTable,
 }
 
 // foreign are the names of other types, such as mysql.
 var foreign = regexp.MustCompile(`^[a-z]+$`)
+
+// table is one table, asked about one thing, wherever it is asked.
+type table struct {
+	name  string // of its list
+	comes string // from where, for people
+	kind  tableKind
+	spec  string // as postmap takes it
+	about about
+	warn  bool // warn_if_reject
+	all   bool // what it lets pass, tables behind it in the same restrictions do not see
+	lines []line
+	rows  []*row
+	why   string // it cannot be asked; "" = it can
+	open  int    // conditions around the line that is read
+}
+
+// row is an entry of a table of Postfix.
+type row struct {
+	*Finding
+	key     string       // of an indexed table, and of expressions the expression for Go, "" of one that Go does not know
+	network netip.Prefix // of a cidr table
+	value   string
+}
+
+// line is a line of a table in its order: a comment or an entry.
+type line struct {
+	comment string
+	row     *row
+}
+
+// tableUse is one table asked about one thing.
+type tableUse struct {
+	about about
+	table string
+	warn  bool
+}
 
 // tableName takes "proxy:hash:/etc/postfix/x" apart. ok is false for what is no table
 // at all.
@@ -47,210 +86,188 @@ func tableName(text, standard string) (kind tableKind, word, name string, ok boo
 	return kind, word, name, ok && name != ""
 }
 
-// rows reads the lines of a table's text into the site, each with the reader of its
-// kind.
-func (pf *postfix) rows(s *site, kind tableKind, path string, data []byte) error {
+// table reads the table that a restriction names. Without a finding it is only to be asked. A nil table has nothing to
+// say.
+func (pf *postfix) table(what about, arg string, w *walk, text string) (*table, error) {
+	if inner := unbraced(arg); inner != arg { // { inline:… , options }
+		arg = append(words(inner), arg)[0]
+	}
+	use := tableUse{what, arg, w.warn}
+	if t, known := pf.byUse[use]; known {
+		return t, nil
+	}
+	kind, word, name, ok := tableName(arg, pf.standard)
+	lost := func(o Outcome, format string, args ...any) (*table, error) {
+		pf.byUse[use] = nil
+		if !w.apart {
+			f := pf.find(w.at, text, w.phase).Lose(format, args...)
+			f.Outcome = o
+		}
+		return nil, nil
+	}
+	switch {
+	case !ok:
+		return lost(Lost, "no table that an import knows")
+	case kind == foreignTable:
+		pf.note("%s: what a %s: table has is not asked for: the answers are those of a Postfix in which it is empty", w.at, word)
+		return lost(NotAsked, "what is in a %s: table is known to other programs only: a list can mirror the database itself (docs/sources.md)", word)
+	}
+	t := &table{kind: kind, about: what, warn: w.warn, spec: word + ":" + name,
+		name: fmt.Sprintf("%s-%d", strings.TrimSuffix(strings.TrimPrefix(w.phase, "smtpd_"), "_restrictions"), len(pf.tables)+1), comes: w.at.String()}
+	pf.byUse[use] = t
+	var err error
+	switch {
+	case kind == staticTable:
+		if !w.apart {
+			pf.find(w.at, text, w.phase).Lose("it is for everybody: no list says that")
+		}
+		return t, nil
+	case strings.HasPrefix(name, "{"):
+		err = t.inline(pf, w.at, name)
+	default:
+		path := pf.params.path(name)
+		if path != name && filepath.IsAbs(name) {
+			pf.note("%s is read in place of %s", path, name)
+		}
+		t.name, t.comes = filepath.Base(path), path
+		if err = t.file(pf, word, path, w.apart); errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return lost(Lost, "%s: %s", path, unreadable(err))
+		}
+	}
+	if err == nil && !w.apart {
+		pf.tables = append(pf.tables, t)
+	}
+	return t, err
+}
+
+// file reads a table's text, and what postmap made of it.
+func (t *table) file(pf *postfix, word, path string, apart bool) error {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	t.spec = word + ":" + absolute
+	made := ""
+	if t.kind == indexedTable {
+		if made = compiled(path); made == "" {
+			t.spec = "texthash:" + absolute // as a copy without compiled tables has it
+		}
+	}
+	if apart {
+		return nil
+	}
+	data, err := pf.files.load(path, maxTable)
+	if err != nil && made == "" {
+		return err
+	}
+	seen := map[string]bool{}
 	lines, orphan := logicalLines(data)
 	if orphan > 0 {
-		pf.find(Place{path, orphan}, "", "nothing: Postfix passes over it").lose("it begins with a blank, but there is no line that it could continue")
+		pf.find(Place{path, orphan}, "", "nothing: Postfix passes over it").stays("it begins with a blank, but there is no line that it could continue")
 	}
-	t := tableText{pf: pf, site: s, path: path, kind: kind, first: map[string]*entry{}}
 	for _, l := range lines {
-		if l.comment {
-			s.lines = append(s.lines, line{comment: l.text})
-			continue
-		}
-		if err := pf.files.count(); err != nil {
+		if err := t.add(pf, Place{path, l.line}, l.text, l.comment); err != nil {
 			return err
 		}
-		switch kind {
-		case indexedTable:
-			t.indexed(l.line, l.text)
-		case cidrTable:
-			s.ordered = true
-			t.cidr(l.line, l.text)
-		default:
-			s.ordered = true
-			t.expression(l.line, l.text)
+		if made != "" && !l.comment {
+			key, _ := cutBlank(l.text)
+			seen[strings.ToLower(key)] = true
 		}
 	}
-	s.yield()
+	if made == "" {
+		return nil
+	}
+	dump, complaints, err := pf.ask(pf.ctx, "", "-s", t.spec)
+	if err != nil { // a type that cannot say what it has, such as cdb
+		if len(seen) == 0 {
+			return fmt.Errorf("%s: %w: %s", path, fs.ErrNotExist, original.Shown(strings.Join(complaints, " ")))
+		}
+		return nil
+	}
+	for text := range strings.Lines(dump) {
+		if key, _ := cutBlank(text); key != "" && !seen[strings.ToLower(strings.TrimSpace(key))] {
+			if err := t.add(pf, Place{made, 0}, strings.TrimSpace(text), false); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
-// yield has an entry that takes mail free from its table, as it does there, where one that
-// refuses is asked behind it, may match the same mail and may go before it here: patterns
-// come last here, and in a table whose lines are asked in their order the narrower of two
-// goes first. Mail that was taken must not be refused.
-func (s *site) yield() {
-	var refusing []*entry
-	for _, e := range s.entries {
-		if e.Outcome != Lost && e.deed.answers() {
-			refusing = append(refusing, e)
+// inline reads the entries of inline:{ key=action, {key = action with blanks} }, and of expressions and networks the
+// lines.
+func (t *table) inline(pf *postfix, at Place, text string) error {
+	for _, w := range words(unbraced(text)) {
+		w = unbraced(w)
+		if name, value, ok := strings.Cut(w, "="); ok && t.kind == inlineTable {
+			w = strings.TrimSpace(name) + " " + strings.TrimSpace(value)
+		}
+		if err := t.add(pf, at, w, false); err != nil {
+			return err
 		}
 	}
-	for _, e := range slices.Clone(s.entries) {
-		if e.Outcome == Lost || e.deed != hold && e.deed != mark || !s.ordered && !slices.ContainsFunc(e.keys, key.isPattern) {
-			continue
-		}
-		if !slices.ContainsFunc(refusing, func(b *entry) bool { return b.rank > e.rank && overlap(e, b) }) {
-			continue
-		}
-		if i := slices.IndexFunc(e.keys, key.isPattern); i > 0 { // an address, and its forms with an extension
-			s.add(&entry{Finding: e.Finding, action: action{deed: stop}, keys: e.keys[i:], rank: e.rank})
-			e.keys = e.keys[:i:i]
-			e.differ(Narrower, "with an extension behind the recipient_delimiter it is let pass")
-			continue
-		}
-		e.other, e.deed, e.Outcome, e.Now = map[deed]string{hold: "HOLD", mark: "PREPEND"}[e.deed], stop, Same, ""
+	if t.kind == indexedTable {
+		t.why = "a table of files in braces"
 	}
+	return nil
 }
 
-// overlap reports whether two entries of one table may match the same mail.
-func overlap(a, b *entry) bool {
-	return slices.ContainsFunc(a.keys, func(k key) bool {
-		return slices.ContainsFunc(b.keys, func(o key) bool {
-			if k.net.IsValid() && o.net.IsValid() {
-				return k.net.Overlaps(o.net)
-			}
-			return (&plan{}).keysMeet(k, o)
-		})
-	})
-}
-
-// tableText is one table being read.
-type tableText struct {
-	pf    *postfix
-	site  *site
-	path  string
-	kind  tableKind
-	first map[string]*entry // of an indexed table: who has the key
-	n     int               // entries so far: the rank where the order of lines decides
-	ifs   []netip.Prefix    // open conditions of a cidr table
-	open  int               // open conditions of another kind
-}
-
-// entry adds an entry of the table.
-func (t *tableText) entry(line int, text string, a action, keys []key, rank int) *entry {
-	said := a.reason
-	if a = t.pf.rules.words(a); t.site.warn && a.deed.answers() {
-		a.deed, a.narrower = watch, ""
+// add reads a line.
+func (t *table) add(pf *postfix, at Place, text string, comment bool) error {
+	if comment {
+		t.lines = append(t.lines, line{comment: text})
+		return nil
 	}
-	f := t.pf.find(Place{t.path, line}, text, meaning(action{deed: a.deed, reason: said}, t.site.about, keys))
-	e := t.site.add(&entry{Finding: f, action: a, keys: keys, rank: rank})
-	switch e.deed {
-	case block, defers:
-		t.pf.rules.reworded(e, said)
-	case watch:
-		e.reason = said
-	case mark:
-		e.narrower = "the field is X-Blockd, which names the list, not " + original.Shown(said)
+	if err := pf.files.count(); err != nil {
+		return err
 	}
-	if a.lost != "" {
-		e.lose("%s", a.lost)
-	}
-	if a.other != "" {
-		e.Meant = a.other + ", and " + e.Meant
-	}
-	if e.narrower != "" {
-		e.differ(Narrower, "%s", e.narrower)
-	}
-	return e
-}
-
-// dead adds an entry that nothing matches, or that is not understood: it has no part
-// in the order.
-func (t *tableText) dead(line int, text, why string) {
-	f := t.pf.find(Place{t.path, line}, text, "nothing").lose("%s", why)
-	t.site.lines = append(t.site.lines, lineOf(f))
-}
-
-func lineOf(f *Finding) line { return line{entry: &entry{Finding: f}} }
-
-// indexed reads "key action" of a table that is asked key by key.
-func (t *tableText) indexed(line int, text string) {
-	name, value := cutBlank(text)
-	if value == "" {
-		t.dead(line, text, "a key without an action")
-		return
-	}
-	t.pair(line, text, name, value)
-}
-
-func (t *tableText) pair(line int, text, name, value string) {
-	a, id := parseAction(value), strings.ToLower(name)
-	read := t.pf.rules.senderKeys
-	if t.site.about == clients {
-		read = clientKeys
-	}
-	keys, rank, why := read(name)
-	switch first := t.first[id]; {
-	case why != "" && rank < 0: // a client's name: it is found first, and not carried over
-		t.entry(line, text, a, nil, rank).lose("%s", why).Meant = a.says() + " clients named " + original.Shown(name)
-		return
-	case why != "":
-		t.dead(line, text, why)
-		return
-	case first != nil:
-		t.dead(line, text, fmt.Sprintf("never matched there: %s has the same key, and the first line counts", first.Place))
-		return
-	}
-	more, plain := t.pf.rules.extended(keys[0])
-	if len(more) > 0 {
-		rank++ // asked for without an extension behind the whole
-	}
-	e := t.entry(line, text, a, append(keys, more...), rank)
-	t.first[id] = e
-	if !plain {
-		e.differ(Narrower, "not with an extension behind the recipient_delimiter %q", t.pf.rules.delimiter)
-	}
-}
-
-// cidr reads "network action", "!network action", "if network" and "endif".
-func (t *tableText) cidr(line int, text string) {
-	name, value := cutBlank(text)
-	p, err := parseCIDR(name)
-	switch strings.ToLower(name) {
-	case "endif":
-		if t.open > 0 {
-			t.open--
-		} else if len(t.ifs) > 0 {
-			t.ifs = t.ifs[:len(t.ifs)-1]
-		}
-		return
-	case "if":
-		if p, err = parseCIDR(value); err != nil || t.open > 0 {
-			t.open++ // what is inside is not understood
-		} else {
-			t.ifs = append(t.ifs, p)
-		}
-		return
-	}
-	t.n++
-	negated, why := strings.HasPrefix(name, "!"), ""
-	for _, in := range t.ifs {
-		if !in.Overlaps(p) {
-			why = "never matched there: the condition around it is for other addresses"
-		} else if in.Bits() > p.Bits() {
-			p = in
-		}
-	}
+	r := &row{}
+	r.key, r.value = cutBlank(text)
+	why := ""
 	switch {
-	case t.site.about != clients:
-		why = "never matched there: a cidr: table knows addresses of clients, and is asked about mail addresses"
-	case err != nil && !negated:
-		why = "Postfix passes over it: " + err.Error()
-	case negated || t.open > 0:
-		t.entry(line, text, parseAction(value), nil, t.n).lose("all but a network, or a condition of that kind, is nothing that a list can say")
-		return
-	case value == "":
-		why = "a network without an action"
+	case t.kind == indexedTable || t.kind == inlineTable:
+	case strings.EqualFold(r.key, "endif"):
+		t.open = max(0, t.open-1)
+		return nil
+	case strings.EqualFold(r.key, "if"):
+		t.open++
+		pf.find(at, text, "a condition for the lines down to its endif").stays("what is inside is said of each line")
+		return nil
+	case t.open > 0:
+		why = "it is inside a condition"
 	}
-	if why != "" {
-		t.dead(line, text, why)
-		return
+	switch t.kind {
+	case cidrTable:
+		p, err := parseCIDR(r.key)
+		if r.network = p; err != nil {
+			why = "Postfix passes over it: " + err.Error()
+		} else if r.key[0] == '!' {
+			why = "all but a network is nothing that a list can say"
+		}
+	case regexpTable:
+		not := text[0] == '!'
+		expr, flags, value, ok := cutExpression(strings.TrimSpace(strings.TrimPrefix(text, "!")))
+		if r.key, r.value = expr, value; !ok {
+			why = "no /expression/ with an action behind it"
+		} else if not {
+			why = "all but what an expression matches is nothing that a list can say"
+		} else if odd := strings.Trim(flags, "imsxUADEGX"); odd != "" || strings.ContainsRune(flags, 'x') {
+			why = fmt.Sprintf("the flags %q of the expression", flags)
+		}
+		if t.about == clients && why == "" {
+			why = "an expression over the client's name or the text of its address"
+		}
 	}
-	t.entry(line, text, parseAction(value), []key{netKey(p)}, t.n)
+	a := pf.rules.action(r.value)
+	r.Finding = pf.find(at, text, a.deed.String())
+	if r.value == "" {
+		r.stays("a key without an action")
+	} else if why != "" {
+		r.Lose("%s", why)
+	}
+	t.rows = append(t.rows, r)
+	t.lines = append(t.lines, line{row: r})
+	return nil
 }
 
 // parseNet reads an address or a network of clients, in brackets or not.
@@ -275,85 +292,33 @@ func parseCIDR(text string) (netip.Prefix, error) {
 	return p, err
 }
 
+// leading reads what an indexed table matches clients by: the text of an address, or the groups that it begins with.
+func leading(text string) (netip.Prefix, bool) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(a, a.BitLen()), a.Zone() == ""
+	}
+	if n := 1 + strings.Count(text, "."); n < 4 && !strings.Contains(text, ":") {
+		if a, err := netip.ParseAddr(text + strings.Repeat(".0", 4-n)); err == nil {
+			return netip.PrefixFrom(a, 8*n), true
+		}
+	}
+	a, err := netip.ParseAddr(text + "::")
+	return netip.PrefixFrom(a, 16*(1+strings.Count(text, ":"))), err == nil
+}
+
+// looksClient tells what a list would take for an address or a network of clients.
+func looksClient(text string) bool {
+	_, leads := leading(text)
+	_, err := parseNet(text)
+	return leads || err == nil && text[0] != '['
+}
+
 func cutBlank(text string) (word, rest string) {
 	i := strings.IndexAny(text, " \t")
 	if i < 0 {
 		return text, ""
 	}
 	return text[:i], strings.TrimSpace(text[i:])
-}
-
-// expression reads "/expression/flags action", "!/expression/ action", "if
-// /expression/" and "endif".
-func (t *tableText) expression(line int, text string) {
-	word, rest := cutBlank(text)
-	switch strings.ToLower(word) {
-	case "endif":
-		t.open = max(0, t.open-1)
-		return
-	case "if":
-		t.open++
-		t.pf.find(Place{t.path, line}, text, "a condition for the lines down to its endif").lose("a condition is nothing that a list can say")
-		return
-	}
-	t.n++
-	negated, why := strings.HasPrefix(text, "!"), ""
-	expr, flags, value, ok := cutExpression(strings.TrimSpace(strings.TrimPrefix(text, "!")))
-	switch {
-	case !ok || value == "" || rest == "" && negated:
-		t.dead(line, text, "no /expression/ with an action behind it")
-		return
-	case t.site.about == clients:
-		why = "an expression over the client's name or the text of its address: blockd looks no names up"
-	case negated:
-		why = "all but what an expression matches is nothing that a list can say"
-	case t.open > 0:
-		why = "it is inside a condition"
-	}
-	a := parseAction(value)
-	if why != "" {
-		t.entry(line, text, a, nil, t.n).lose("%s", why)
-		return
-	}
-	parts := strings.Contains(strings.ReplaceAll(value, "$$", ""), "$")
-	if a = parseAction(strings.ReplaceAll(value, "$$", "$")); parts {
-		a.reason, a.coded = "", false
-	}
-	e := t.entry(line, text, a, nil, t.n)
-	if parts && e.deed.answers() {
-		e.differ(Reworded, "without its text, which has parts of the address")
-	}
-	t.pattern(e, expr, flags)
-}
-
-// pattern gives an entry its expression, or says why Go's does not mean the same.
-func (t *tableText) pattern(e *entry, expr, flags string) {
-	if t.kind == regexpTable {
-		if c := posixOnly(expr); c != "" {
-			e.lose("%s means something else in Go's expressions than in POSIX", c)
-			return
-		}
-	}
-	for _, f := range flags {
-		switch {
-		case f == 'i':
-			e.differ(Wider, "in any case, not only as it is written")
-		case f == 'm', f == 's' && t.kind == pcreTable, f == 'U' && t.kind == pcreTable:
-		default:
-			e.lose("the flag %q of the expression", f)
-			return
-		}
-	}
-	k, err := patternKey(pattern.Regexp, expr)
-	switch {
-	case err != nil:
-		e.lose("%s", original.Shown(err.Error()))
-		return
-	case k.pat.Match("<>"):
-		e.differ(Narrower, "not for the null sender: bounces always pass")
-	}
-	e.keys = []key{k}
-	e.Meant = meaning(action{deed: e.deed, reason: e.reason}, t.site.about, e.keys)
 }
 
 // cutExpression takes /expression/flags and what follows apart. Any mark may stand
@@ -382,41 +347,98 @@ func cutExpression(text string) (expr, flags, rest string, ok bool) {
 	return "", "", "", false
 }
 
-// Parts of POSIX expressions: an escape, or a set with what is in it; escapes that Go reads
-// otherwise, and those in sets, where a backslash is a character.
-var (
-	posixParts = regexp.MustCompile(`\\.|\[\^?(\]?(?:\[[:.=].*?[:.=]\]|[^\]])*)\]?`)
-	oddEscapes = regexp.MustCompile(`^\\[0-9<>\x60'ac-rt-vx-zAC-RT-VX-Z]`)
-	oddInSets  = regexp.MustCompile(`\\([a-zA-Z]|$)`)
-)
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
 
-// posixOnly returns a part of a POSIX expression that Go reads otherwise, "" if there
-// is none.
-func posixOnly(expr string) string {
-	for _, m := range posixParts.FindAllStringSubmatch(expr, -1) {
-		if odd := oddInSets.FindString(m[1]); odd != "" {
-			return odd
-		} else if oddEscapes.MatchString(m[0]) {
-			return m[0]
+// compiled returns what postmap has made of the text of a table, "" if nothing is there.
+func compiled(path string) string {
+	for _, suffix := range []string{".db", ".lmdb", ".cdb", ".pag"} {
+		if exists(path + suffix) {
+			return path + suffix
 		}
 	}
 	return ""
 }
 
-// inline reads the entries of inline:{ key=action, {key = action with blanks} }.
-func (t *tableText) inline(line int, text string) {
-	body := unbraced(text)
-	if body == text {
-		t.dead(line, text, "inline: wants its entries in braces")
-		return
-	}
-	for _, w := range words(body) {
-		w = unbraced(w)
-		name, value, ok := strings.Cut(w, "=")
-		if !ok {
-			t.dead(line, w, "want KEY = ACTION")
-			continue
+// query asks a table for keys, a line each. A table that cannot be asked has none from then on; the error is that of
+// ctx.
+func (pf *postfix) query(ctx context.Context, t *table, keys string) (string, error) {
+	out, complaints, err := pf.ask(ctx, keys+"\n", "-q", "-", t.spec)
+	fails := func(text string) bool { return !strings.HasPrefix(text, "postmap: warning: ") && text != "" }
+	for _, text := range complaints {
+		if text, ok := strings.CutPrefix(text, "postmap: warning: "); ok {
+			pf.note("%s", original.Shown(text))
 		}
-		t.pair(line, w, strings.TrimSpace(name), value)
 	}
+	if err != nil && ctx.Err() == nil && slices.ContainsFunc(complaints, fails) && t.why == "" { // else it has none of the keys
+		t.why = original.Shown(strings.TrimPrefix(failure(complaints, err), "postmap: "))
+		pf.note("%s cannot be asked: %s; the answers are those of a Postfix in which it is empty", original.Shown(t.spec), t.why)
+	}
+	return out, ctx.Err()
+}
+
+// there asks Postfix: its tables by postmap, in the order of its restrictions.
+func (pf *postfix) there(ctx context.Context, mails []Mail) ([]Answer, error) {
+	type value struct {
+		text  string
+		found bool
+	}
+	known := map[*table]map[string]value{}
+	get := func(t *table, keys []string) (string, bool, bool) {
+		for _, key := range keys {
+			v, asked := known[t][key]
+			if v.found || !asked && t.why == "" {
+				return v.text, v.found, asked
+			}
+		}
+		return "", false, true
+	}
+	answers := make([]Answer, len(mails))
+	open := make([]int, len(mails))
+	for i := range open {
+		open[i] = i
+	}
+	for len(open) > 0 {
+		want := map[*table][]string{}
+		var waiting []int
+		for _, i := range open {
+			e := evaluation{postfix: pf, mail: &mails[i], get: get}
+			answers[i] = e.run()
+			if t := e.missing; t != nil {
+				waiting = append(waiting, i)
+				for _, key := range pf.rules.asks(t, &mails[i]) {
+					if _, asked := known[t][key]; !asked {
+						want[t] = append(want[t], key)
+					}
+				}
+			}
+		}
+		for t, keys := range want {
+			if known[t] == nil {
+				known[t] = map[string]value{}
+			}
+			for _, key := range keys {
+				known[t][key] = value{}
+			}
+			slices.Sort(keys)
+			out, err := pf.query(ctx, t, strings.Join(slices.Compact(keys), "\n"))
+			if err != nil {
+				return nil, err
+			}
+			for text := range strings.Lines(out) {
+				if key, v, ok := strings.Cut(strings.TrimRight(text, "\n"), "\t"); ok {
+					known[t][key] = value{v, true}
+				}
+			}
+		}
+		open = waiting
+	}
+	for i, m := range mails {
+		if t := m.from; t != nil && t.why != "" {
+			answers[i] = Answer{Unknown, "the table cannot be asked: " + t.why}
+		}
+	}
+	return answers, nil
 }

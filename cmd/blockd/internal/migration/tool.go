@@ -21,6 +21,7 @@ type tool struct {
 
 var (
 	postconf = tool{"postconf", "postfix", 30 * time.Second}
+	postmap  = tool{"postmap", "postfix", 5 * time.Minute}
 	rspamadm = tool{"rspamadm", "rspamd", 30 * time.Second}
 )
 
@@ -28,11 +29,12 @@ var (
 // ten times over are a gigabyte before the first octet of output.
 const maxMemory = 1 << 30
 
-// runner runs a tool in a folder, and returns what it prints and what it complains of, a line
-// each. Tests have a second one, which has the output of a real tool on file.
-type runner func(ctx context.Context, dir string, args ...string) (out string, complaints []string, err error)
+// runner runs a tool in a folder with an input, and returns what it prints and what it complains of, a line
+// each. Tests have a second one, which says what it is told to.
+type runner func(ctx context.Context, dir, stdin string, args ...string) (out string, complaints []string, err error)
 
-func (t tool) run(ctx context.Context, dir string, args ...string) (string, []string, error) {
+// find returns the path of the tool.
+func (t tool) find() (string, error) {
 	path, err := exec.LookPath(t.name)
 	for _, sbin := range [...]string{"/usr/sbin", "/sbin"} { // in the PATH of root alone
 		if err != nil {
@@ -40,14 +42,23 @@ func (t tool) run(ctx context.Context, dir string, args ...string) (string, []st
 		}
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("%s, which says what the configuration means, is not installed: install the package %s of Debian", t.name, t.debian)
+		return "", fmt.Errorf("%s, which says what the configuration means, is not installed: nothing can be asked; install the package %s of Debian", t.name, t.debian)
+	}
+	return path, nil
+}
+
+func (t tool) run(ctx context.Context, dir, stdin string, args ...string) (string, []string, error) {
+	path, err := t.find()
+	if err != nil {
+		return "", nil, err
 	}
 	within, cancel := context.WithTimeout(ctx, t.patience)
 	defer cancel()
 	cmd := exec.CommandContext(within, path, args...)
 	cmd.Args[0] = t.name // as it calls itself in what it complains of
-	var out, complaints limited
+	out, complaints := limited{most: maxOutput}, limited{most: maxConfig}
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.WaitDelay = &out, &complaints, dir, time.Second
+	cmd.Stdin = strings.NewReader(stdin)
 	cmd.Env = []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	if err = cmd.Start(); err == nil {
 		boundMemory(cmd.Process.Pid)
@@ -60,7 +71,7 @@ func (t tool) run(ctx context.Context, dir string, args ...string) (string, []st
 	case within.Err() != nil:
 		err = fmt.Errorf("%s has not ended within %s", t.name, t.patience)
 	case out.full || complaints.full:
-		err = fmt.Errorf("%s: %w: it prints more than %d MiB", t.name, ErrTooBig, maxConfig>>20)
+		err = fmt.Errorf("%s: %w: it prints more than %d MiB", t.name, ErrTooBig, maxOutput>>20)
 	case err != nil:
 		err = fmt.Errorf("%s: %s", t.name, original.Shown(strings.TrimPrefix(failure(lines, err), t.name+": ")))
 	}
@@ -88,14 +99,23 @@ func failure(lines []string, err error) string {
 	return last
 }
 
-// limited holds what a tool prints, up to maxConfig octets; more of it ends the tool.
+// maxOutput bounds what a tool prints, in octets: postmap prints whole tables.
+const maxOutput = maxTable
+
+// limited holds what a tool prints, up to most octets; more of it ends the tool.
 type limited struct {
 	text strings.Builder
+	most int
 	full bool
+
+	forgets bool // what is more is not kept, and ends nothing
 }
 
 func (l *limited) Write(p []byte) (int, error) {
-	if l.full = l.full || l.text.Len()+len(p) > maxConfig; l.full {
+	if l.forgets && l.text.Len()+len(p) > l.most {
+		return len(p), nil
+	}
+	if l.full = l.full || l.text.Len()+len(p) > l.most; l.full {
 		return 0, ErrTooBig
 	}
 	return l.text.Write(p)

@@ -14,8 +14,8 @@ import (
 )
 
 func TestToolThatIsMissing(t *testing.T) {
-	_, _, err := tool{"blockd-has-no-such-tool", "postfix", time.Minute}.run(t.Context(), ".")
-	const want = "blockd-has-no-such-tool, which says what the configuration means, is not installed: install the package postfix of Debian"
+	_, _, err := tool{"blockd-has-no-such-tool", "postfix", time.Minute}.run(t.Context(), ".", "")
+	const want = "blockd-has-no-such-tool, which says what the configuration means, is not installed: nothing can be asked; install the package postfix of Debian"
 	testkit.Got(err)(t, "error", want)
 }
 
@@ -28,8 +28,8 @@ func TestToolThatFails(t *testing.T) {
 	}{
 		{"hangs", "sleep 600", 50 * time.Millisecond, " has not ended within 50ms"},
 		{"leaves another one with its output", "sleep 600 & exit 1", time.Minute, ": exit status 1"},
-		{"prints without end", "yes", time.Minute, "too big for an import: it prints more than 4 MiB"},
-		{"complains without end", "yes >&2", time.Minute, "too big for an import: it prints more than 4 MiB"},
+		{"prints without end", "yes", time.Minute, "too big for an import: it prints more than 64 MiB"},
+		{"complains without end", "yes >&2", time.Minute, "too big for an import: it prints more than 64 MiB"},
 		{"fails", "echo 'warning: x' >&2; echo 'fatal: main.cf, line 7: no' >&2; exit 1", time.Minute, ": fatal: main.cf, line 7: no"},
 		{"fails in a macro", "echo 'warning: macro x' >&2; echo 'fatal: macro processing error' >&2; exit 1", time.Minute, ": warning: macro x"},
 		{"fails without a word", "exit 3", time.Minute, ": exit status 3"},
@@ -38,7 +38,7 @@ func TestToolThatFails(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			path := testkit.File(t, "tool", "#!/bin/sh\n"+tt.script+"\n")
 			testkit.Must(t, os.Chmod(path, 0o755))
-			testkit.Got(tool{path, "", tt.patience}.run(t.Context(), "."))(t, "error", "…", "…", "…"+tt.want)
+			testkit.Got(tool{path, "", tt.patience}.run(t.Context(), ".", ""))(t, "error", "…", "…", "…"+tt.want)
 		})
 	}
 }
@@ -56,21 +56,6 @@ func TestParametersWithoutEnd(t *testing.T) {
 	testkit.Fails(Postfix(ctx, old(t, path), Options{}))(t, "error", context.DeadlineExceeded)
 }
 
-// The installed tools say of the examples what those on file said.
-func TestInstalledToolsSayWhatIsRecorded(t *testing.T) {
-	for _, path := range []string{"postfix/main.cf", "rspamd/local.d/multimap.conf"} {
-		t.Run(path, func(t *testing.T) {
-			path := filepath.Join(testkit.Root(t), "testdata/migration", path)
-			recorded := testkit.Value(ReadRecorded(t, path))(t)
-			real := testkit.Value(Read(t, path))(t)
-			if !slices.EqualFunc(real.Findings, recorded.Findings, func(a, b *Finding) bool { return *a == *b }) || !slices.Equal(real.Notes, recorded.Notes) {
-				t.Errorf("the installed tool leads to another report: record it anew with -update")
-			}
-			testkit.Equal(t, "the installed tool leads to another configuration", string(real.Config("lists")), string(recorded.Config("lists")))
-		})
-	}
-}
-
 // Nothing that a configuration says is executed, and no name in it is looked up.
 func TestHostileConfigurations(t *testing.T) {
 	for _, rules := range []string{
@@ -82,6 +67,10 @@ func TestHostileConfigurations(t *testing.T) {
 		".include \"http://127.0.0.1:1/\"\n",
 		".include(prefix=true,key=\"k\",target=\"object\") \"@/two\"\n",
 		".include \"@/one\"\n",
+		"A { type = from; action = reject; message = \"{= os.execute('touch @/executed') =}\"; map = [ \"{= os.execute('touch @/executed') =}\", \"a@b.example\" ]; }\n",
+		"A { type = from; action = reject; message_func = \"return function() os.execute('touch @/executed') end\"; map = [ \"a@b.example\" ]; }\n",
+		"\"A {= os.execute('touch @/executed') =}\" { type = from; action = reject; map = [ \"a@b.example\", \"http://127.0.0.1:1/\" ]; }\n",
+		"A { type = from; filter = \"regexp:(a*)*b\"; action = reject; regexp = true; map = [ \"(a*)*$\", \"a@b.example\" ]; }\n",
 	} {
 		testkit.Peer(t, rspamadm.name)
 		dir := t.TempDir()
@@ -91,7 +80,10 @@ func TestHostileConfigurations(t *testing.T) {
 		put("one", ".include(prefix=true,key=\"k\",target=\"object\") \"@/two\"\n")
 		put("two", "}\n}\nlua = \"@/evil.lua\";\n")
 		put("evil.lua", "os.execute('touch @/executed')\n")
-		_, err := Rspamd(t.Context(), put("multimap.conf", rules), Options{})
+		r, err := Rspamd(t.Context(), put("multimap.conf", rules), Options{})
+		if err == nil {
+			testkit.Must(t, r.Ask(t.Context(), nobodyRefuses, func(int) {}))
+		}
 		if _, found := os.Stat(filepath.Join(dir, "executed")); found == nil {
 			t.Errorf("%q is executed", rules)
 		}
@@ -115,6 +107,10 @@ func TestHostileConfigurations(t *testing.T) {
 	}
 }
 
+func nobodyRefuses(_ context.Context, mails []Mail) ([]Answer, error) {
+	return slices.Repeat([]Answer{{Fate: Passes}}, len(mails)), nil
+}
+
 // A folder may have any name.
 func TestConfigurationsInFoldersOfAnyName(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a b,c\t{d} \"e' $HOME ${x} \\f =g *?")
@@ -132,6 +128,8 @@ func TestConfigurationsInFoldersOfAnyName(t *testing.T) {
 		r, err := tt.read(t.Context(), filepath.Join(dir, tt.file), Options{})
 		if err != nil || len(r.Lists) != 1 || r.Lists[0].Entries != 1 {
 			t.Errorf("%s: %v, %+v", tt.tool, err, r)
+		} else if err := r.Ask(t.Context(), nobodyRefuses, func(int) {}); err != nil || r.Unasked != "" || r.Asked == 0 || r.Alike == r.Asked {
+			t.Errorf("%s: asked about %d mails, %d refused: %v, %s", tt.tool, r.Asked, r.Asked-r.Alike, err, r.Unasked)
 		}
 	}
 }
@@ -170,7 +168,7 @@ func TestIncludesOfRspamd(t *testing.T) {
 				testkit.Write(t, filepath.Join(dir, name), text)
 			}
 			path := testkit.Write(t, filepath.Join(dir, "multimap.conf"), tt.text)
-			_, err := readRspamd(t.Context(), path, Options{}, func(context.Context, string, ...string) (string, []string, error) {
+			_, err := readRspamd(t.Context(), path, Options{}, func(context.Context, string, string, ...string) (string, []string, error) {
 				asked = true
 				return "{}", nil, nil
 			})

@@ -100,12 +100,13 @@ func (r *reading) record(place migration.Place, at [len(csvColumns)]int, record 
 	switch e, is := errors.AsType[*lists.EntryError](err); {
 	case !known:
 		f.Meant = ""
-		lose(f, "%q is neither block nor allow", original.Shown(word))
+		f.Lose("%q is neither block nor allow", original.Shown(word))
 	case is:
-		lose(f, "%s: %s", e.Class, e.Message)
+		f.Lose("%s: %s", e.Class, e.Message)
 	case err != nil:
-		lose(f, "%s", original.Shown(err.Error()))
+		f.Lose("%s", original.Shown(err.Error()))
 	default:
+		r.means(meaning{Finding: f, text: entry, is: asEntry, fate: fateOf(action), weight: strings.Count(strings.TrimPrefix(owner, "@"), "@")}, owner, false)
 		r.add(f, owner, it, cell(3))
 	}
 	return nil

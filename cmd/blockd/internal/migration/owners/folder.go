@@ -42,7 +42,9 @@ func (r *reading) userPrefs(path, owner string, data []byte) error {
 		if strings.HasPrefix(word, "unb") { // here it takes back what stands in the list for everyone
 			line = "welcomelist_from" + text[len(word):]
 		}
-		for _, it := range lists.ParseLine("spamassassin", line, lists.Settings{}) {
+		named := strings.Fields(text)[1:]
+		items := lists.ParseLine("spamassassin", line, lists.Settings{})
+		for i, it := range items {
 			f, err := r.find(migration.Place{File: path, Line: n}, text, "")
 			if err != nil {
 				return err
@@ -56,17 +58,16 @@ func (r *reading) userPrefs(path, owner string, data []byte) error {
 			}
 			switch {
 			case preset.TakesBackException(word):
-				lose(f, "it takes back an exception; remove the exception's own line")
+				f.Lose("it takes back an exception; remove the exception's own line")
 				continue
 			case it.Kind == lists.Skip:
-				lose(f, "it is not about senders")
+				f.Lose("it is not about senders")
 				continue
 			case strings.HasPrefix(word, "unb"):
-				differ(f, migration.Wider, "an exception, where the line takes back an entry for everyone alone")
-			case it.Action == lists.Block:
-				differ(f, migration.Narrower, "by the envelope sender; "+refusedThere)
-			default:
-				differ(f, migration.Narrower, "by the envelope sender")
+				f.Remark("an exception, where the line takes back an entry for everyone alone")
+			}
+			if len(named) == len(items) && !strings.Contains(word, "_auth") {
+				r.means(meaning{Finding: f, text: named[i], is: asGlob(named[i]), fate: fateOf(it.Action), takesBack: strings.HasPrefix(word, "unb")}, owner, false)
 			}
 			r.add(f, owner, it, "user_prefs:"+lineOf(n))
 		}

@@ -38,7 +38,8 @@ var Header = []string{"owner", "entry", "action", "reason"}
 type Options struct {
 	// Domain completes the names of users without one; "" = entries of such users are not carried over.
 	Domain string
-	// Query asks the database of a DSN; kind is "postgres", "mysql" or "sqlite". The query gives the columns owner, entry,
+	// Query asks the database of a DSN; kind is "postgres", "mysql" or "sqlite". The query gives the columns owner,
+	// entry,
 	// action and id. nil = there is no way to a database.
 	Query func(ctx context.Context, kind, dsn, query string, yield func(owner string, row mirror.Row) error) error
 }
@@ -57,10 +58,11 @@ type reading struct {
 	options  Options
 	entries  []Entry
 	at       []*migration.Finding // of entries
-	scopes   []lists.Item
-	seen     map[string]int // owner and key -> entries
-	everyone []string       // lines of a plain list
+	seen     map[string]int       // owner and key -> entries
+	everyone []string             // lines of a plain list
 	files    int
+	meanings []meaning
+	byText   map[string][]*meaning // by owner and text; of no text, those with a pattern of any form
 }
 
 func begin(program, source string, o Options) *reading {
@@ -77,56 +79,36 @@ func (r *reading) find(at migration.Place, text, meant string) (*migration.Findi
 	return f, nil
 }
 
-// lose says why a row is not carried over.
-func lose(f *migration.Finding, format string, args ...any) {
-	f.Outcome, f.Now, f.List = migration.Lost, fmt.Sprintf(format, args...), ""
-}
-
-// differ says how an entry differs; a second difference is said after the first.
-func differ(f *migration.Finding, o migration.Outcome, text string) {
-	switch {
-	case f.Outcome == migration.Lost:
-	case f.Outcome == migration.Same:
-		f.Outcome, f.Now = o, text
-	case f.Outcome == migration.Reworded:
-		f.Outcome, f.Now = o, text+"; other words: "+f.Now
-	default:
-		f.Now += "; " + text
-	}
-}
-
-// The names of the lists that an import makes. Exceptions that want proof of the sender are a list of their own, because [[list]]
+// The names of the lists that an import makes. Exceptions that want proof of the sender are a list of their own,
+// because [[list]]
 // require is said of a list.
 const usersList, provedList, everyoneList = "users", "users-proved", "everyone"
-
-// refusedThere is the difference of all blocks of programs that judge the whole message.
-const refusedThere = "refused at RCPT, before the message is sent"
 
 // add takes an item of an owner as an entry. The finding has been made; what it says is completed.
 func (r *reading) add(f *migration.Finding, owner string, it lists.Item, reason string) {
 	switch it.Kind {
 	case lists.Err:
-		lose(f, "%s: %s", it.Class, it.Message)
+		f.Lose("%s: %s", it.Class, it.Message)
 		return
 	case lists.Glob, lists.Regexp:
-		lose(f, "a pattern; an entry of a mailbox is an address, a name or a local-part")
+		f.Lose("a pattern; an entry of a mailbox is an address, a name or a local-part")
 		return
 	case lists.Skip:
-		lose(f, "it says nothing of senders")
+		f.Lose("it says nothing of senders")
 		return
 	}
 	if it.Kind == lists.IP || it.Kind == lists.CIDR {
-		lose(f, "an address of clients; an entry of a mailbox is about senders")
+		f.Lose("an address of clients; an entry of a mailbox is about senders")
 		return
 	}
 	text := it.Plain()
 	name, err := Canonical(owner, r.options.Domain)
 	switch {
 	case err != nil:
-		lose(f, "%s", err)
+		f.Lose("%s", err)
 		return
 	case text == "":
-		lose(f, "no entry of a mailbox can say this")
+		f.Lose("no entry of a mailbox can say this")
 		return
 	}
 	id := name + "\x00" + text
@@ -136,15 +118,15 @@ func (r *reading) add(f *migration.Finding, owner string, it lists.Item, reason 
 		case other.Action == it.Action.String():
 			f.Now, f.List = "the same as another row", usersList
 		case it.Action == lists.Block:
-			lose(f, "the same owner lets it pass by another row, which goes first")
+			f.Lose("the same owner lets it pass by another row, which goes first")
 		default:
-			lose(r.at[n], "the same owner lets it pass by another row, which goes first")
-			r.entries[n].Action, r.scopes[n], r.at[n], f.List = it.Action.String(), it, f, usersList
+			r.at[n].Lose("the same owner lets it pass by another row, which goes first")
+			r.entries[n].Action, r.at[n], f.List = it.Action.String(), f, usersList
 		}
 		return
 	}
 	if it.Class != "" && it.Message != "" {
-		differ(f, migration.Narrower, it.Message)
+		f.Remark(it.Message)
 	}
 	f.List = usersList
 	if it.Action == lists.AllowIfAuth {
@@ -152,7 +134,7 @@ func (r *reading) add(f *migration.Finding, owner string, it lists.Item, reason 
 	}
 	r.seen[id] = len(r.entries)
 	r.entries = append(r.entries, Entry{name, text, it.Action.String(), original.Cut(original.Clean(reason), maxReason)})
-	r.at, r.scopes = append(r.at, f), append(r.scopes, it)
+	r.at = append(r.at, f)
 }
 
 // addForAll takes an item that is for every recipient.
@@ -160,9 +142,9 @@ func (r *reading) addForAll(f *migration.Finding, it lists.Item) {
 	text := it.Plain()
 	switch {
 	case it.Kind == lists.Err:
-		lose(f, "%s: %s", it.Class, it.Message)
+		f.Lose("%s: %s", it.Class, it.Message)
 	case text == "" || it.Action != lists.Block && it.Action != lists.Allow:
-		lose(f, "the list for everyone has no words for this; see docs/sources.md for its preset")
+		f.Lose("the list for everyone has no words for this; see docs/sources.md for its preset")
 	default:
 		if it.Action == lists.Allow {
 			text = "!" + text
@@ -174,7 +156,6 @@ func (r *reading) addForAll(f *migration.Finding, it lists.Item) {
 
 // end makes the lists of what was read.
 func (r *reading) end() (*migration.Result, error) {
-	r.meet()
 	for _, name := range []string{usersList, provedList} {
 		var text strings.Builder
 		l := &migration.List{Name: name, File: name + ".csv", Format: "csv:entry", Comes: r.Program + ", " + r.Source, PerRecipient: true}
@@ -208,49 +189,9 @@ func (r *reading) end() (*migration.Result, error) {
 		r.Lists = append(r.Lists, &migration.List{Name: everyoneList, File: everyoneList + ".txt", Format: "plain", Comes: r.Program + ", " + r.Source + ": for every recipient",
 			Excepts: excepts, Entries: len(r.everyone), Text: []byte(strings.Join(r.everyone, "\n") + "\n")})
 	}
+	r.Mails, r.There = r.mails, r.there
+	r.Notes = append(r.Notes, r.Program+" was asked by what its rows mean there, of envelope senders; blockd refuses at RCPT, before the message is sent")
 	return r.Result, nil
-}
-
-// meet finds the blocks of an owner that an exception of the same owner covers: here the exception goes first, also where
-// the other program takes the more specific row.
-func (r *reading) meet() {
-	for i, e := range r.entries {
-		if e.Action != lists.Block.String() || r.at[i].Outcome == migration.Lost {
-			continue
-		}
-		for _, wider := range wider(&r.scopes[i]) {
-			n, ok := r.seen[e.Owner+"\x00"+wider]
-			if ok && r.entries[n].Action != lists.Block.String() && r.at[n].Outcome != migration.Lost {
-				differ(r.at[i], migration.Narrower, "here the owner's exception "+wider+" goes first")
-				break
-			}
-		}
-	}
-}
-
-// wider are the entries that cover an address or a name.
-func wider(it *lists.Item) (all []string) {
-	name := it.Key.Text
-	switch it.Kind {
-	case lists.Addr:
-		at := strings.LastIndexByte(name, '@')
-		if it.Scope == lists.Local || at < 0 {
-			return nil
-		}
-		all = append(all, name[:at+1])
-		name = name[at+1:]
-		all = append(all, name, "="+name)
-	case lists.Domain:
-		if it.Scope != lists.Tree {
-			all = append(all, name)
-		}
-	default:
-		return nil
-	}
-	for _, rest, ok := strings.Cut(name, "."); ok; _, rest, ok = strings.Cut(rest, ".") {
-		all = append(all, rest, "."+rest)
-	}
-	return all
 }
 
 // Canonical gives the canonical form of an owner: a mailbox, or a domain. domain completes a bare user name; "" = the

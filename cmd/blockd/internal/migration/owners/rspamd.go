@@ -87,7 +87,7 @@ func (r *reading) setting(at migration.Place, name string, s map[string]any) err
 	if why != "" {
 		f, err := r.find(at, name, "settings of "+original.Shown(strings.Join(whom, ", ")))
 		if err == nil {
-			lose(f, "%s", why)
+			f.Lose("%s", why)
 		}
 		return err
 	}
@@ -101,14 +101,14 @@ func (r *reading) setting(at migration.Place, name string, s map[string]any) err
 				return err
 			}
 			it, err := rspamdEntry(sender, action)
-			if action == lists.Block {
-				differ(f, migration.Reworded, refusedThere)
+			if err == nil && !strings.HasPrefix(owner, "/") && (it.Kind == lists.Addr || it.Kind == lists.Domain) {
+				r.means(meaning{Finding: f, text: sender, is: asSetting, fate: fateOf(action), weight: priority(s["priority"])}, owner, owner == "")
 			}
 			switch {
 			case err != nil:
-				lose(f, "%s", err)
+				f.Lose("%s", err)
 			case strings.HasPrefix(owner, "/"):
-				lose(f, "its recipient is an expression")
+				f.Lose("its recipient is an expression")
 			case owner == "":
 				r.addForAll(f, it)
 			default:
@@ -158,6 +158,15 @@ func settingAction(s map[string]any) (a lists.Action, decides bool) {
 		}
 	}
 	return 0, false
+}
+
+// priority is that of a section: the highest one that matches counts.
+func priority(value any) int {
+	if n, ok := map[any]int{"high": 3, "medium": 2, "low": 1}[value]; ok {
+		return n
+	}
+	n, _ := score(value)
+	return int(n)
 }
 
 func score(value any) (float64, bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"blockd/cmd/blockd/internal/migration"
@@ -30,7 +31,7 @@ func (r *reading) sieve(path, owner string, data []byte) error {
 		if tooMany != nil {
 			return tooMany
 		}
-		lose(f, "%s", err)
+		f.Lose("%s", err)
 		return nil
 	}
 	earlier := 0 // the line of a rule that may have decided before
@@ -52,7 +53,7 @@ func (r *reading) sieve(path, owner string, data []byte) error {
 			if err != nil {
 				return err
 			}
-			lose(f, "%s", why)
+			f.Lose("%s", why)
 			if c.decides() && earlier == 0 {
 				earlier = c.line
 			}
@@ -71,15 +72,19 @@ func (r *reading) sieve(path, owner string, data []byte) error {
 			}
 			it, err := lists.ParseEntry(text, lists.Settings{})
 			if e, is := errors.AsType[*lists.EntryError](err); is {
-				lose(f, "%s: %s", e.Class, e.Message)
+				f.Lose("%s: %s", e.Class, e.Message)
 				continue
 			} else if err != nil {
 				return err
 			}
-			if c.header == "from" {
-				differ(f, migration.Narrower, "by the envelope sender, where the script reads From:")
+			m := meaning{Finding: f, text: key, is: asSetting, author: c.header == "from", fate: migration.Dropped}
+			if scope == lists.Exact && !strings.Contains(key, "@") {
+				m.text = "@" + key
 			}
-			differ(f, migration.Reworded, "refused, where the script takes the mail and drops it")
+			if slices.ContainsFunc(c.commands, func(c command) bool { return c.name != "discard" && c.name != "stop" }) {
+				m.fate = migration.Refused
+			}
+			r.means(m, owner, false)
 			r.add(f, owner, it, "Sieve, line "+lineOf(c.line))
 		}
 	}

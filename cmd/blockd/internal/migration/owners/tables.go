@@ -17,7 +17,8 @@ import (
 	"blockd/sources/mirror/preset"
 )
 
-// Amavis imports the tables users, mailaddr and wblist of amavisd-new, which iRedMail has too. from is a DSN, a file with
+// Amavis imports the tables users, mailaddr and wblist of amavisd-new, which iRedMail has too. from is a DSN, a file
+// with
 // nothing but a DSN, a database of SQLite, or a dump in SQL.
 func Amavis(ctx context.Context, from string, o Options) (*migration.Result, error) {
 	return tables(ctx, "amavis", "amavisd-new", from, o)
@@ -76,11 +77,15 @@ func (r *reading) row(of *preset.Owned, at int, owner string, row mirror.Row) er
 	if len(items) == 0 {
 		f, err := r.find(place, text, "")
 		if err == nil {
-			lose(f, "%q neither refuses nor lets pass: a score is not blockd's", original.Shown(row.Action))
+			f.Lose("%q neither refuses nor lets pass: a score is not blockd's", original.Shown(row.Action))
 		}
 		return err
 	}
-	for _, it := range items {
+	named := []string{preset.PlainText(row.Entry)}
+	if r.Program != "amavisd-new" {
+		named = strings.Fields(named[0])
+	}
+	for i, it := range items {
 		f, err := r.find(place, text, "")
 		if err != nil {
 			return err
@@ -89,23 +94,28 @@ func (r *reading) row(of *preset.Owned, at int, owner string, row mirror.Row) er
 		word := strings.ToLower(row.Action)
 		switch {
 		case preset.TakesBackException(word):
-			lose(f, "it takes back an exception; remove the exception's own row")
+			f.Lose("it takes back an exception; remove the exception's own row")
 			continue
 		case it.Kind != lists.Err && strings.HasPrefix(word, "un"):
 			if it.Action = lists.Allow; whose.Everyone {
-				lose(f, "it takes back an entry for everyone; remove that one")
+				f.Lose("it takes back an entry for everyone; remove that one")
 				continue
 			}
-			differ(f, migration.Wider, "an exception, where the row takes back an entry for everyone alone")
-		case it.Action == lists.Block:
-			differ(f, migration.Reworded, refusedThere)
+			f.Remark("an exception, where the row takes back an entry for everyone alone")
+		}
+		if len(named) == len(items) && it.Class != lists.Unsupported && it.Action != lists.AllowIfAuth { // which wants a proof that only a message has
+			m := meaning{Finding: f, text: named[i], is: asGlob(named[i]), fate: fateOf(it.Action), below: whose.Below, takesBack: strings.HasPrefix(word, "un")}
+			if r.Program == "amavisd-new" {
+				m.is, m.weight = asAmavis, weightOf(owner, named[i])
+			}
+			r.means(m, whose.Name, whose.Everyone)
 		}
 		if whose.Everyone {
 			r.addForAll(f, it)
 			continue
 		}
 		if whose.Below {
-			differ(f, migration.Narrower, "for mailboxes at "+whose.Name+", and not at names below it")
+			f.Remark("for mailboxes at " + whose.Name + ", and not at names below it")
 		}
 		r.add(f, whose.Name, it, strings.TrimSpace(r.Program+" "+row.ID))
 	}
