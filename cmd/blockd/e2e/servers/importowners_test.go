@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -9,15 +10,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"blockd/cmd/blockd/e2e"
+	"blockd/cmd/blockd/internal/migration"
 	"blockd/internal/testkit"
 )
 
-// What SpamAssassin itself says by a user's user_prefs, blockd says by the import of that file: a sender that gets USER_IN_BLOCKLIST is refused for this user,
-// one with USER_IN_WELCOMELIST is let in, others are neither. Where the report says that a line is not carried over, or narrower, blockd does less.
+// What SpamAssassin itself says by a user's user_prefs, blockd says by the import of that file: a sender that gets
+// USER_IN_BLOCKLIST is refused for this user,
+// one with USER_IN_WELCOMELIST is let in, others are neither. Where the report says that a line is not carried over,
+// or narrower, blockd does less.
 func TestImportAnswersAsSpamAssassin(t *testing.T) {
 	spamassassin := testkit.Peer(t, "spamassassin")
 	dir := t.TempDir()
@@ -95,7 +100,48 @@ add_header all Seen _TESTS(,)_
 	}
 }
 
-// What rspamd itself does by a file of user settings, blockd does by its import: a message that is rejected for a recipient is refused for
+// What an import says that SpamAssassin answers, by the meaning of its globs, SpamAssassin itself answers.
+func TestImportAsksAsSpamAssassinAnswers(t *testing.T) {
+	spamassassin := testkit.Peer(t, "spamassassin")
+	example := filepath.Join(e2e.Root, "testdata/migration/examples/spamassassin/local.cf")
+	site := filepath.Dir(testkit.Write(t, filepath.Join(t.TempDir(), "local.cf"), `
+loadplugin Mail::SpamAssassin::Plugin::Check
+loadplugin Mail::SpamAssassin::Plugin::WLBLEval
+header USER_IN_BLOCKLIST eval:check_from_in_blocklist()
+header USER_IN_WELCOMELIST eval:check_from_in_welcomelist()
+header USER_IN_ALL_SPAM_TO eval:check_to_in_all_spam()
+clear_headers
+fold_headers 0
+report_safe 0
+add_header all Seen _TESTS(,)_
+`+string(testkit.Read(t, example))))
+	r := testkit.Value(migration.SpamAssassin(t.Context(), example, migration.Options{}))(t)
+	asked := holdAlike(t, *r, r.There, func(_ context.Context, mails []migration.Mail) ([]migration.Answer, error) {
+		var box strings.Builder
+		for i, m := range mails {
+			fmt.Fprintf(&box, "From %[1]s Tue Nov 24 12:00:00 2026\nReturn-Path: <%[1]s>\nFrom: <%[2]s>\nTo: <%[3]s>\nMessage-ID: <%[4]d@there.example>\nDate: Tue, 24 Nov 2026 12:00:00 +0000\nSubject: hello\n\nhello\n\n",
+				m.Sender, m.Author, m.Recipient, i)
+		}
+		cmd := exec.Command(spamassassin, "-L", "--mbox", "-p", os.DevNull, "--configpath", site, "--siteconfigpath", site)
+		cmd.Stdin, cmd.Env = strings.NewReader(box.String()), append(os.Environ(), "HOME="+site)
+		out, err := cmd.Output()
+		answers := make([]migration.Answer, len(mails))
+		for _, m := range regexp.MustCompile(`(?ms)^X-Spam-Seen: (\S*)$.*?^Message-ID: <(\d+)@`).FindAllStringSubmatch(string(out), -1) {
+			i, _ := strconv.Atoi(m[2])
+			answers[i].Fate = migration.Passes
+			if strings.Contains(m[1], "USER_IN_BLOCKLIST") && !strings.Contains(m[1], "USER_IN_WELCOMELIST") && !strings.Contains(m[1], "USER_IN_ALL_SPAM_TO") {
+				answers[i].Fate = migration.Refused
+			}
+		}
+		return answers, err
+	})
+	if asked < 100 {
+		t.Errorf("%d mails were asked about", asked)
+	}
+}
+
+// What rspamd itself does by a file of user settings, blockd does by its import: a message that is rejected for a
+// recipient is refused for
 // that recipient, one that is let pass unread is allowed.
 func TestImportAnswersAsRspamd(t *testing.T) {
 	testkit.Peer(t, "rspamadm")
@@ -223,7 +269,8 @@ $sa_local_tests_only = 1; $final_spam_destiny = D_PASS;
 	}
 }
 
-// What amavisd itself says of a sender for a recipient, blockd says, by an import of its tables and by a list that reads them.
+// What amavisd itself says of a sender for a recipient, blockd says, by an import of its tables and by a list that
+// reads them.
 func TestAnswersAsAmavis(t *testing.T) {
 	dir := t.TempDir()
 	tables := filepath.Join(dir, "mail.db")
