@@ -163,13 +163,13 @@ func fits(name string, sample []string) (f *format, arg, why string, err error) 
 
 // good counts the lines of a sample that are lines of the format. In one with a
 // mark of its own what is unsupported still is: real adblock lists are full of
-// it. A name without a dot is none, unless all such are top-level domains, or any text with a word a line were a list.
+// it. A name without a dot is none, unless the line has a mark of the format, or all such are top-level domains, or any text with a word a line were a list.
 func (f *format) good(sample []string, arg string) int {
 	good, last, suffixes, words := 0, 0, 0, false
 	text := strings.NewReader(strings.Join(sample, "\n"))
 	r := newReading(f, arg, Settings{}, func(it *Item) error {
 		bad := it.Kind == Err && (it.Class != Unsupported || f.marks == nil)
-		if it.Kind == Domain && it.Key.Labels < 2 {
+		if it.Kind == Domain && it.Key.Labels < 2 && (f.marks == nil || !f.marks(trim(it.Text))) {
 			bad = true
 			words = words || !isTopLevel(it.Key.Text)
 			suffixes++

@@ -2,6 +2,7 @@ package lists
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"io"
 	"unicode/utf16"
@@ -31,6 +32,15 @@ func decode(r io.Reader) (io.Reader, error) {
 		err = nil
 	}
 	return br, err
+}
+
+// Text is the text of a file that other programs have written, in UTF-8 and without a byte order mark: see decode.
+func Text(octets []byte) ([]byte, error) {
+	text, err := decode(bytes.NewReader(octets))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(text)
 }
 
 // utf16Reader turns UTF-16 into UTF-8. A surrogate without its other half comes

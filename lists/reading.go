@@ -120,7 +120,7 @@ func read(src *source, tap io.Writer, s Settings, emit ...func(*Item) error) (Su
 	if err == nil && r.sum.Entries == r.void {
 		guessed := why != "" && f.Name != "entries" && f.Name != "json" // the first has a mark for it, the other says where it found no list
 		if why = string(Empty); guessed && r.sum.Skipped > 0 {
-			why = fmt.Sprintf("%s: guessed as %s, and %d lines of it ask for nothing; declare its format", Empty, r.sum.Format, r.sum.Skipped)
+			why = fmt.Sprintf("%s: guessed as %s, by which no line is an entry (%d skipped); declare its format", Empty, r.sum.Format, r.sum.Skipped)
 		}
 	}
 	r.sum.Why = why

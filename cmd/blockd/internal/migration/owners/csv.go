@@ -37,7 +37,9 @@ func CSV(ctx context.Context, path string, o Options) (*migration.Result, error)
 	if err != nil {
 		return nil, err
 	}
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if data, err = lists.Text(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	head, _, _ := bytes.Cut(data, []byte("\n"))
 	in := csv.NewReader(bytes.NewReader(data))
 	in.FieldsPerRecord, in.ReuseRecord, in.TrimLeadingSpace = -1, true, true

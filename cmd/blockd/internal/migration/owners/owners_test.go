@@ -330,3 +330,13 @@ func FuzzSieve(f *testing.F) {
 		}
 	})
 }
+
+// TestCSVInUTF16 is what spreadsheets write as "Unicode text".
+func TestCSVInUTF16(t *testing.T) {
+	text := "\xff\xfe"
+	for _, c := range "owner,entry\nann@here.example,promo@bulk.example\n" {
+		text += string(c) + "\x00"
+	}
+	r := testkit.Value(CSV(t.Context(), file(t, "portal.csv", text), Options{}))(t)
+	testkit.Has(t, told(r), "ann@here.example,promo@bulk.example")
+}
