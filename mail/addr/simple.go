@@ -122,5 +122,8 @@ func endsInName(s string) bool {
 // endsRange reports whether a last label is what ends a range of client addresses, as people write it: 198.51.100.0-9,
 // 198.51.100.x. A list has to look at those.
 func endsRange(label string) bool {
-	return label == "x" || label == "X" || strings.Trim(label, "0123456789-") == ""
+	if last := label[len(label)-1] | 0x20; last >= 'a' { // as nearly always
+		return len(label) == 1 && last == 'x'
+	}
+	return strings.Trim(label, "0123456789-") == ""
 }
