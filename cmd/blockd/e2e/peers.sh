@@ -24,6 +24,7 @@ peers=(
 	unbound=unbound # a resolver that sends a zone to blockd
 	named-checkzone=bind9-utils
 	swaks=swaks
+	dkimproxy-verify=libmail-dkim-perl # a second opinion of signatures
 	/usr/share/doc/libnet-ssleay-perl=libnet-ssleay-perl # swaks needs it for TLS and every login
 	curl=curl
 	minisign=minisign # a test of remote/
