@@ -649,6 +649,7 @@ func proving(t *testing.T, more string) (config string, letter func(name, from, 
 		"TXT s1._domainkey.x.example":    {record},
 		"TXT s1._domainkey.evil.example": {record},
 		"TXT broken.x.example":           {"!SERVFAIL"},
+		"TXT crowd.x.example":            strings.Fields(strings.Repeat("text ", 501)),
 	})
 	dir := t.TempDir()
 	writeFile(t, dir, "bad.txt", "x.example\n")
@@ -713,6 +714,8 @@ func TestCheckMessage(t *testing.T) {
 			`^  author +not aligned with the sender's domain: no signature counts for sub\.x\.example$`}},
 		{"without a client", "a@x.example", "", "", nil, 0, []string{`^  SPF +not proved, the client's address is not known$`}},
 		{"DNS fails", "a@x.example", "", "192.0.2.7", []string{"a@broken.x.example"}, 0, []string{`^  SPF +temperror for broken\.x\.example: unknown`}},
+		{"beyond a bound", "a@x.example", "", "192.0.2.7", []string{"a@crowd.x.example"}, exitTrouble, []string{`^a@crowd\.x\.example  unknown$`,
+			`^  SPF +temperror for crowd\.x\.example: unknown, 501 records`, `^  so +spf: not known for want of room .*: mail is put off with 451$`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			args := []string{"check", "--file", "-c", config, "--message", letter(tt.name, tt.from, tt.signedBy), "--helo", "mx.x.example"}

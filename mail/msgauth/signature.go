@@ -63,8 +63,8 @@ func parseSignature(value string, now time.Time) (s sealTags, err error) {
 	signed, errSigned := parseTime(tags, "t", now)
 	expires, errExpires := parseTime(tags, "x", time.Unix(math.MaxInt32, 0))
 	var errHash, errSignature error
-	s.bodyHash, errHash = base64.StdEncoding.DecodeString(tags["bh"])
-	s.signature, errSignature = base64.StdEncoding.DecodeString(tags["b"])
+	s.bodyHash, errHash = decodeBase64(tags["bh"])
+	s.signature, errSignature = decodeBase64(tags["b"])
 	switch query, ok := tags["q"]; {
 	case tags["v"] != "1":
 		return s, errors.New("v= is not 1")
@@ -130,6 +130,11 @@ func parseTime(tags map[string]string, name string, otherwise time.Time) (time.T
 	return time.Unix(n, 0), nil
 }
 
+// decodeBase64 takes what is not filled up at its end, too (RFC 6376, section 2.10).
+func decodeBase64(s string) ([]byte, error) {
+	return base64.RawStdEncoding.DecodeString(strings.TrimRight(s, "="))
+}
+
 // decodeQuoted undoes DKIM's quoted-printable (RFC 6376, section 2.11). A sign of equality
 // that escapes nothing is itself.
 func decodeQuoted(s string) string {
@@ -151,9 +156,11 @@ func decodeQuoted(s string) string {
 // values. Its error is that of a list that is none; the tags before it are returned, too.
 func parseTags(text string) (map[string]string, error) {
 	tags := map[string]string{}
-	for tag := range strings.SplitSeq(strings.TrimRight(text, " \t\r\n;"), ";") {
+	for tag := range strings.SplitSeq(text, ";") {
 		name, value, ok := strings.Cut(tag, "=")
-		name = strings.Trim(name, " \t\r\n")
+		if name = strings.Trim(name, " \t\r\n"); name == "" && !ok {
+			continue // many write two semicolons
+		}
 		if _, twice := tags[name]; !ok || name == "" || twice {
 			return tags, errors.New("the tags cannot be read")
 		}
@@ -203,7 +210,7 @@ func parseKey(text, algorithm string) (k publicKey, err error) {
 	case !slices.Contains(services, "*") && !slices.Contains(services, "email"):
 		return k, errors.New("the key is not for mail")
 	}
-	octets, err := base64.StdEncoding.DecodeString(tags["p"])
+	octets, err := decodeBase64(tags["p"])
 	if err != nil {
 		return k, errors.New("the key is no base64")
 	}

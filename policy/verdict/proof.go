@@ -79,7 +79,7 @@ type Evidence struct {
 
 // ErrShort is wrapped by Verdict.Err where who has collected all facts cannot tell, since proofs
 // are not known because of us.
-var ErrShort = errors.New("the proof was not looked for, or not to its end: too many look-ups at one time, or beyond a bound of docs/auth.md")
+var ErrShort = errors.New("not known for want of room or beyond a bound of blockd (docs/auth.md): mail is put off with 451")
 
 // EvidenceOf is what facts prove of a sender, for who has collected them all to show
 // them. m is nil where there is no message that can be looked at.
