@@ -234,7 +234,7 @@ func (f *csvFile) isEntry(rec csvRecord, column int) bool {
 
 // readsAsEntry reports whether a text is an entry and hardly anything else.
 func readsAsEntry(text string) bool {
-	if text == "" || len(text) > maxText || strings.IndexAny(text, ".@:") < 0 {
+	if text == "" || len(text) > maxText || !strings.ContainsAny(text, ".@:") {
 		return false
 	}
 	r := reading{bare: Tree}

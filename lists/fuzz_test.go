@@ -192,19 +192,21 @@ func FuzzPlain(f *testing.F)   { fuzzFormat(f, "plain") }
 func FuzzHosts(f *testing.F)   { fuzzFormat(f, "hosts") }
 func FuzzAdblock(f *testing.F) { fuzzFormat(f, "adblock") }
 func FuzzPostfix(f *testing.F) { fuzzFormat(f, "postfix") }
-func FuzzCSV(f *testing.F)     { fuzzFormat(f, "csv", "csv:1,2>=3") }
-func FuzzJSON(f *testing.F)    { fuzzFormat(f, "json") }
+func FuzzCSV(f *testing.F)     { fuzzFormat(f, "csv", "csv:1,2>=3", "csv:sender", "csv:2") }
+func FuzzJSON(f *testing.F)    { fuzzFormat(f, "json", "json:data[].ip", "json:*.a", "json:ip") }
 
 func FuzzDnsmasq(f *testing.F)      { fuzzFormat(f, "dnsmasq") }
 func FuzzUnbound(f *testing.F)      { fuzzFormat(f, "unbound") }
 func FuzzSendmail(f *testing.F)     { fuzzFormat(f, "sendmail") }
 func FuzzSpamassassin(f *testing.F) { fuzzFormat(f, "spamassassin") }
 func FuzzRspamd(f *testing.F)       { fuzzFormat(f, "rspamd") }
-func FuzzRbldnsd(f *testing.F)      { fuzzFormat(f, "rbldnsd", "rbldnsd:ip4set", "rbldnsd:combined") }
-func FuzzRPZ(f *testing.F)          { fuzzFormat(f, "rpz") }
-func FuzzDrop(f *testing.F)         { fuzzFormat(f, "drop") }
-func FuzzEntries(f *testing.F)      { fuzzFormat(f, "entries") }
-func FuzzLsearch(f *testing.F)      { fuzzFormat(f, "lsearch") }
+func FuzzRbldnsd(f *testing.F) {
+	fuzzFormat(f, "rbldnsd", "rbldnsd:ip4set", "rbldnsd:ip4trie", "rbldnsd:ip6trie", "rbldnsd:generic", "rbldnsd:combined")
+}
+func FuzzRPZ(f *testing.F)     { fuzzFormat(f, "rpz") }
+func FuzzDrop(f *testing.F)    { fuzzFormat(f, "drop") }
+func FuzzEntries(f *testing.F) { fuzzFormat(f, "entries") }
+func FuzzLsearch(f *testing.F) { fuzzFormat(f, "lsearch") }
 func FuzzPatterns(f *testing.F) {
 	fuzzFormat(f, "patterns plain", "patterns rspamd", "patterns spamassassin", "patterns lsearch", "patterns csv")
 }

@@ -29,21 +29,21 @@ var (
 
 // jsonFile reads a JSON text token by token.
 type jsonFile struct {
-	r     *reading
-	guard *jsonGuard
-	dec   *json.Decoder
-	line  int // of the token read last
-	depth int
-	path  []jsonStep // to the entries, by the format's argument
-	found bool       // there was something at its end
-	texts map[string]int
-	seen  int // strings that were looked at for texts
+	r      *reading
+	guard  *jsonGuard
+	dec    *json.Decoder
+	line   int // of the token read last
+	depth  int
+	path   []jsonStep     // to the entries, by the format's argument
+	found  bool           // there was something at its end
+	places map[string]int // where else entries were seen, for a hint
+	seen   int            // strings that were looked at for that
 }
 
 // readJSON reads an array of entries, an object some of whose members are, or what a path leads to; and lines that are an object each.
 func readJSON(r *reading) error {
 	guard := &jsonGuard{r: r.in, eol: r.lines.eol, line: 1}
-	f := &jsonFile{r: r, guard: guard, dec: json.NewDecoder(guard), texts: map[string]int{}}
+	f := &jsonFile{r: r, guard: guard, dec: json.NewDecoder(guard), places: map[string]int{}}
 	f.dec.UseNumber() // a number is skipped, so it need not fit into a float64
 	f.path, _ = parsePath(r.arg)
 	err := f.document()

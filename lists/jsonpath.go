@@ -106,19 +106,19 @@ func (f *jsonFile) skipFrom(t json.Token, where string) error {
 // note notes that a string at a path reads as an entry.
 func (f *jsonFile) note(t json.Token, where string) {
 	text, ok := t.(string)
-	if f.seen++; !ok || f.seen > maxNoted || where == "." || len(f.texts) == maxPaths && f.texts[where] == 0 || !readsAsEntry(trim(text)) {
+	if f.seen++; !ok || f.seen > maxNoted || where == "." || len(f.places) == maxPaths && f.places[where] == 0 || !readsAsEntry(trim(text)) {
 		return
 	}
-	f.texts[where]++
+	f.places[where]++
 }
 
 // hint names the paths that lead to most entries, three at the most, behind before; "" if there are none.
 func (f *jsonFile) hint(before string) string {
 	var paths []string
-	for path := range f.texts {
+	for path := range f.places {
 		paths = append(paths, path)
 	}
-	slices.SortFunc(paths, func(a, b string) int { return cmp.Or(f.texts[b]-f.texts[a], cmp.Compare(a, b)) })
+	slices.SortFunc(paths, func(a, b string) int { return cmp.Or(f.places[b]-f.places[a], cmp.Compare(a, b)) })
 	if len(paths) == 0 {
 		return ""
 	}

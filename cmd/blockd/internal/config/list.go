@@ -25,7 +25,7 @@ type List struct {
 	// copy is in the folder PATH.d, or without a path in INDEX.mirror/NAME beside the index.
 	Path string `toml:"path"`
 	// What a line means: plain, hosts, adblock, postfix and others (docs/lists.md, 6), some with an
-	// argument (csv:COLUMN, csv:COLUMN,SCORE>=N, json:KEY). "auto" guesses, and is refused if two formats
+	// argument (csv:COLUMN, csv:COLUMN,SCORE>=N, json:PATH). "auto" guesses, and is refused if two formats
 	// fit.
 	Format string `toml:"format"`
 	// What its entries do.
