@@ -74,3 +74,26 @@ func TestBlocklistThatScoresLittleIsOnlyLogged(t *testing.T) {
 		}
 	}
 }
+
+// A table that this machine's Postfix cannot open, or that is torn, is asked by its text; one without a text is not asked.
+func TestTablesThatCannotBeOpened(t *testing.T) {
+	for _, tt := range []struct {
+		name, kind, made, text, note string
+		asked                        int
+	}{
+		{"a type that is not installed", "sdbm", "t.pag", "a.test REJECT\n", "its text is asked in its place", 3},
+		{"a torn one", "hash", "t.db", "a.test REJECT\n", "its text is asked in its place", 3},
+		{"patterns that are not installed", "nosuch", "", "", "is not asked for", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if tt.made != "" {
+				testkit.Write(t, filepath.Join(dir, tt.made), "no database\n")
+			}
+			testkit.Write(t, filepath.Join(dir, "t"), tt.text)
+			r := testkit.Value(migration.Read(t, testkit.Write(t, filepath.Join(dir, "main.cf"), "smtpd_sender_restrictions = check_sender_access "+tt.kind+":$config_directory/t\n")))(t)
+			testkit.Must(t, r.Ask(t.Context(), r.There, func(int) {}))
+			testkit.Got(r.Asked, r.Alike, strings.Join(r.Notes, "\n"))(t, "the asking", tt.asked, tt.asked, "…"+tt.note+"…")
+		})
+	}
+}

@@ -47,33 +47,16 @@ type proof struct {
 	require         []string
 }
 
-// left says of directives about senders, clients and recipients why they are not carried over.
-var left = map[string]string{
-	"welcomelist_from_rcvd":     noServer,
-	"def_welcomelist_from_rcvd": noServer,
-	"def_welcomelist_auth":      fewPoints,
-	"def_welcomelist_from_dkim": fewPoints,
-	"def_welcomelist_from_spf":  fewPoints,
-	"blocklist_to":              forRecipients,
-	"welcomelist_to":            forRecipients,
-	"more_spam_to":              forRecipients,
-	"trusted_networks":          believed,
-	"internal_networks":         believed,
-	"msa_networks":              believed,
-	"blocklist_uri_host":        links,
-	"welcomelist_uri_host":      links,
-	"enlist_uri_host":           links,
-	"delist_uri_host":           links,
-	"enlist_addrlist":           links,
+// left says of directives about senders, clients and recipients, by a part of their names, why they are not carried over.
+var left = []struct{ part, why string }{
+	{"welcomelist_from_rcvd", "an exception for senders whose mail comes from a named server; without that condition anybody could use their names"},
+	{"def_welcomelist_", "some points in favour of authors who are proved by SPF or DKIM, too few to outweigh a blocklist"},
+	{"uri_host", "links in messages are not blockd's"}, {"enlist_addrlist", "links in messages are not blockd's"},
+	{"blocklist_to", forRecipients}, {"welcomelist_to", forRecipients}, {"more_spam_to", forRecipients},
+	{"_networks", "the servers whose Received fields are believed; smtp.trusted is whom no list is asked about, which is more"},
 }
 
-const (
-	noServer      = "an exception for senders whose mail comes from a named server; without that condition anybody could use their names"
-	fewPoints     = "some points in favour of authors who are proved by SPF or DKIM, too few to outweigh a blocklist"
-	forRecipients = "points for a recipient; a [[policy]] chooses lists for recipients"
-	believed      = "the servers whose Received fields are believed; smtp.trusted is whom no list is asked about, which is more"
-	links         = "links in messages are not blockd's"
-)
+const forRecipients = "points for a recipient; a [[policy]] chooses lists for recipients"
 
 // condition is an open "if".
 type condition struct {
@@ -301,7 +284,12 @@ func (sa *spamassassin) directive(at Place, text string, depth int) error {
 	}
 	bare, undo := strings.CutPrefix(name, "un")
 	what := strings.NewReplacer("blacklist", "blocklist", "whitelist", "welcomelist").Replace(bare)
-	why := left[what]
+	why := ""
+	for _, l := range left {
+		if why == "" && strings.Contains(what, l.part) {
+			why = l.why
+		}
+	}
 	if what == "welcomelist_from_dkim" {
 		author, signer := cutBlank(rest)
 		if i := strings.LastIndexByte(author, '@'); signer != "" && (i < 0 || !strings.EqualFold(signer, author[i+1:])) {

@@ -372,11 +372,18 @@ func (pf *postfix) query(ctx context.Context, t *table, keys string) (string, er
 			pf.note("%s", original.Shown(text))
 		}
 	}
-	if err != nil && ctx.Err() == nil && slices.ContainsFunc(complaints, fails) && t.why == "" { // else it has none of the keys
-		t.why = original.Shown(strings.TrimPrefix(failure(complaints, err), "postmap: "))
-		pf.note("%s cannot be asked: %s; the answers are those of a Postfix in which it is empty", original.Shown(t.spec), t.why)
+	if err == nil || ctx.Err() != nil || !slices.ContainsFunc(complaints, fails) || t.why != "" { // else it has none of the keys
+		return out, ctx.Err()
 	}
-	return out, ctx.Err()
+	_, path, _ := strings.Cut(t.spec, ":")
+	if text := "texthash:" + path; t.kind == indexedTable && t.spec != text && exists(path) {
+		pf.note("%s cannot be asked: %s; its text is asked in its place", original.Shown(t.spec), original.Shown(failure(complaints, err)))
+		t.spec = text
+		return pf.query(ctx, t, keys)
+	}
+	t.why = original.Shown(strings.TrimPrefix(failure(complaints, err), "postmap: "))
+	pf.note("%s cannot be asked: %s; the answers are those of a Postfix in which it is empty", original.Shown(t.spec), t.why)
+	return out, nil
 }
 
 // there asks Postfix: its tables by postmap, in the order of its restrictions.
