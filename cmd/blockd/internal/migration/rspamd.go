@@ -280,7 +280,7 @@ func (rs *rspamd) rule(at Place, symbol string, v section) error {
 		rs.find(at, symbol, meant).Lose("%s", why)
 		return rs.files.count()
 	}
-	r.asked = map[string]any{"score": 0, "disable_multisymbol": true} // a value behind a key names no symbol of its own
+	r.asked = map[string]any{"score": 0}
 	for _, word := range []string{"type", "filter", "regexp", "glob", "multi", "score", "prefilter", "header", "extract_from", "message"} {
 		if v.has(word) {
 			r.asked[word] = v[word]
@@ -365,7 +365,11 @@ func (rs *rspamd) maps(at Place, r *mapRule, l *List, value any, meant string) e
 	case len(r.paths) > 0:
 		r.asked["map"] = slices.Clone(r.paths)
 	case len(keys) > 0:
-		r.asked["map"] = keys
+		bare := []string{}
+		for _, key := range keys {
+			bare = append(bare, bareKey(key))
+		}
+		r.asked["map"] = bare
 	default:
 		return err
 	}
@@ -375,6 +379,17 @@ func (rs *rspamd) maps(at Place, r *mapRule, l *List, value any, meant string) e
 
 // mapFile is how the first name of several maps begins that rspamd takes for files and URLs; else they are keys.
 var mapFile = regexp.MustCompile(`^(/[A-Za-z]|http)`)
+
+// bareKey is a line of a map without its value, which may name a symbol of its own.
+func bareKey(line string) string {
+	if m := slashed.FindString(line); m != "" {
+		return m
+	}
+	key, _ := cutBlank(line)
+	return key
+}
+
+var slashed = regexp.MustCompile(`^/.*/[A-Za-z]*`)
 
 // standsHere reports whether an array has the keys themselves.
 func (r *mapRule) standsHere(names []string) bool {

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -125,12 +126,16 @@ func (rs *rspamd) start(ctx context.Context) error {
 	for _, r := range rs.maprules {
 		if paths, files := r.asked["map"].([]string); files && len(r.paths) > 0 {
 			for i, path := range r.paths {
-				data, err := rs.files.load(path, maxTable)
+				lines, err := rs.files.lines(path)
 				if err != nil {
 					return err
 				}
+				var data bytes.Buffer
+				for _, text := range lines {
+					data.WriteString(bareKey(text) + "\n")
+				}
 				paths[i] = filepath.Join(dir, fmt.Sprintf("%s-%d", r.Name, i))
-				if err := os.WriteFile(paths[i], data, 0o644); err != nil {
+				if err := os.WriteFile(paths[i], data.Bytes(), 0o644); err != nil {
 					return err
 				}
 			}
