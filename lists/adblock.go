@@ -101,9 +101,9 @@ func adblockLine(r *reading, text string) {
 	}
 }
 
-// hostRule rewrites an exception that is written as a part of a URL as one for the host in it: "://name^|", "https://name/",
-// "name^", "*.name^", "||name:443/". narrowed: it frees some addresses there alone, which are no matter of senders; a block that
-// it was cut out of must not stay for that. Any other rule is returned as it is.
+// hostRule rewrites an exception that is written as a part of a URL as one for the host in it: "://name^|",
+// "https://name/", "name^", "*.name^", "||name:443/". narrowed: it frees some addresses there alone, which are no
+// matter of senders; a block that it was cut out of must not stay for that. Any other rule is returned as it is.
 func hostRule(rule string) (host string, narrowed bool) {
 	name, labels := strings.CutPrefix(rule, "||")
 	anchor := "||"

@@ -242,9 +242,9 @@ func (r *reading) cell(text string) {
 	}
 }
 
-// chooseSeparator takes the one that a line of Excel names ("sep=;"), or that cuts most of the first lines into the same number of
-// cells, two or more; where a line names the column, only one that shows the name. A file of one column has any. The lines that
-// it looks at are ahead then: up to the first ones that may be records below a header.
+// chooseSeparator takes the one that a line of Excel names ("sep=;"), or that cuts most of the first lines into the
+// same number of cells, two or more; where a line names the column, only one that shows the name. A file of one column
+// has any. The lines that it looks at are ahead then: up to the first ones that may be records below a header.
 func (f *csvFile) chooseSeparator() {
 	for octets, records := 0, 0; len(f.ahead) < maxAhead && records < maxAbove && octets < aheadOctets; {
 		l, ok := f.r.lines.next()

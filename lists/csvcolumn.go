@@ -11,8 +11,8 @@ import (
 // maxColumns bounds a column number that can be declared.
 const maxColumns = 10000
 
-// csvEntries are the names of columns that may be the list, as plainName has them. What is about recipients, owners and contacts
-// is not among them; where two columns are, the file is refused.
+// csvEntries are the names of columns that may be the list, as plainName has them. What is about recipients, owners
+// and contacts is not among them; where two columns are, the file is refused.
 var csvEntries = [...]string{
 	"entry", "sender", "senderaddress", "envelopesender", "envelopefrom", "mailfrom", "from", "fromaddress", "returnpath", "blockedsender",
 	"email", "emailaddress", "mail", "mailaddress", "address", "addr",
@@ -21,8 +21,8 @@ var csvEntries = [...]string{
 	"indicator", "ioc", "iocvalue",
 }
 
-// The bounds of what stands above the header and is looked at: lines, those of them that are neither blank nor comments,
-// their octets, and columns.
+// The bounds of what stands above the header and is looked at: lines, those of them that are neither blank nor
+// comments, their octets, and columns.
 const (
 	maxAhead    = 1000
 	maxAbove    = 64
@@ -200,8 +200,8 @@ func (f *csvFile) recordsAhead() (records []csvRecord) {
 	return records
 }
 
-// isHeader tells the header by its names: it has those that are asked for, and, if none is, one of a column that may be the list
-// and no entry.
+// isHeader tells the header by its names: it has those that are asked for, and, if none is, one of a column that may
+// be the list and no entry.
 func (f *csvFile) isHeader(rec csvRecord) bool {
 	s := &f.r.settings
 	if s.PerRecipient && s.Owner.Text == "" && rec.named("owner") < 0 {
@@ -305,8 +305,9 @@ func noColumn(records []csvRecord, name string) error {
 	return refusal(NoColumn, "the header has no %q", name)
 }
 
-// withoutNames finds the column of the entries where no header has a name that tells it: the declared number, or the only column
-// whose cells are entries. header is then the last record that is none, above the first one with an entry; -1 if there is none.
+// withoutNames finds the column of the entries where no header has a name that tells it: the declared number, or the
+// only column whose cells are entries. header is then the last record that is none, above the first one with an entry;
+// -1 if there is none.
 func (f *csvFile) withoutNames(records []csvRecord, header *int) error {
 	if f.want.column != "" && !allDigits(f.want.column) {
 		return noColumn(records, f.want.column)
@@ -346,7 +347,8 @@ func (f *csvFile) withoutNames(records []csvRecord, header *int) error {
 	return nil
 }
 
-// columnsOfEntries are the columns in which at least half of the records with any entry have one; data is the first such record.
+// columnsOfEntries are the columns in which at least half of the records with any entry have one; data is the first
+// such record.
 func (f *csvFile) columnsOfEntries(records []csvRecord) (found []int, data int) {
 	counts, with := map[int]int{}, 0
 	for i, rec := range records {

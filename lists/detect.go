@@ -161,9 +161,9 @@ func fits(name string, sample []string) (f *format, arg, why string, err error) 
 	return f, arg, fmt.Sprintf("auto: %s, %d of %d lines are %s", name, good, len(sample), f.shows), nil
 }
 
-// good counts the lines of a sample that are lines of the format. In one with a
-// mark of its own what is unsupported still is: real adblock lists are full of
-// it. A name without a dot is none, unless the line has a mark of the format, or all such are top-level domains, or any text with a word a line were a list.
+// good counts the lines of a sample that are lines of the format. In one with a mark of its own what is unsupported
+// still is: real adblock lists are full of it. A name without a dot is none, unless the line has a mark of the format,
+// or all such are top-level domains, or any text with a word a line were a list.
 func (f *format) good(sample []string, arg string) int {
 	good, last, suffixes, words := 0, 0, 0, false
 	text := strings.NewReader(strings.Join(sample, "\n"))

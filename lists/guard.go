@@ -37,8 +37,8 @@ type OwnNetwork struct {
 	What string // it is, for people
 }
 
-// ownNetworks are those whose addresses mean somebody near on every machine. Lists of networks that no stranger comes from, such
-// as those for firewalls, have all of them.
+// ownNetworks are those whose addresses mean somebody near on every machine. Lists of networks that no stranger comes
+// from, such as those for firewalls, have all of them.
 var ownNetworks = [...]struct{ net, what string }{
 	{"127.0.0.0/8", "this machine itself"}, {"::1/128", "this machine itself"},
 	{"10.0.0.0/8", "a private network"}, {"172.16.0.0/12", "a private network"}, {"192.168.0.0/16", "a private network"},

@@ -516,7 +516,8 @@ func TestOptionsThatTakeNothingOut(t *testing.T) {
 	equal(t, got, []string{"domain q.example sub allow", "domain ok.q.example exact allow"})
 }
 
-// TestOwnClients: what a list says of this machine's own clients is refused by line, and the rest acts, however much of it that is.
+// TestOwnClients: what a list says of this machine's own clients is refused by line, and the rest acts, however much
+// of it that is.
 func TestOwnClients(t *testing.T) {
 	level1 := "0.0.0.0/8\n10.0.0.0/8\n100.64.0.0/10\n127.0.0.0/8\n169.254.0.0/16\n172.16.0.0/12\n192.0.0.0/24\n192.168.0.0/16\n198.51.100.0/24\n::1\nfd00::/8\nfe80::1\n"
 	s := lists.DefaultGuard()

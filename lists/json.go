@@ -40,7 +40,8 @@ type jsonFile struct {
 	seen   int            // strings that were looked at for that
 }
 
-// readJSON reads an array of entries, an object some of whose members are, or what a path leads to; and lines that are an object each.
+// readJSON reads an array of entries, an object some of whose members are, or what a path leads to; and lines that are
+// an object each.
 func readJSON(r *reading) error {
 	guard := &jsonGuard{r: r.in, eol: r.lines.eol, line: 1}
 	f := &jsonFile{r: r, guard: guard, dec: json.NewDecoder(guard), places: map[string]int{}}
@@ -225,8 +226,8 @@ func (f *jsonFile) text(rec *jsonRecord, name, member string) error {
 	return nil
 }
 
-// object reads an object in which the first step of a path is a member. outermost: it has no array around it, and its members for
-// exceptions count; told: it says what its other members are.
+// object reads an object in which the first step of a path is a member. outermost: it has no array around it, and its
+// members for exceptions count; told: it says what its other members are.
 func (f *jsonFile) object(path []jsonStep, m meaning, where string, told, outermost bool) error {
 	rec := jsonRecord{}
 	owned, last := f.r.settings.PerRecipient, path[len(path)-1].name

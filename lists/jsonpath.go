@@ -15,7 +15,8 @@ const (
 	maxPath    = 200  // octets of such a path
 )
 
-// jsonStep is a member on the way to the entries. Arrays on the way are gone through whether the path shows them or not.
+// jsonStep is a member on the way to the entries. Arrays on the way are gone through whether the path shows them or
+// not.
 type jsonStep struct {
 	name string // "*" is every member
 	rest string // of the path, from here on: a member may have a dot in its name
@@ -32,8 +33,8 @@ func (s jsonStep) match(path []jsonStep, name string) (rest []jsonStep, ok bool)
 	return path[1:], s.name == "*"
 }
 
-// parsePath reads "data[].ip": members with dots between them, each perhaps with "[]" behind it, which stands for the elements of an
-// array; "[]" alone is the array that is the whole text.
+// parsePath reads "data[].ip": members with dots between them, each perhaps with "[]" behind it, which stands for the
+// elements of an array; "[]" alone is the array that is the whole text.
 func parsePath(text string) (path []jsonStep, err error) {
 	for rest := text; rest != ""; {
 		name, more, dot := strings.Cut(rest, ".")

@@ -132,9 +132,9 @@ func minBits(a netip.Addr) int {
 // noRange is what is wrong with a range of client addresses where none can stand.
 const noRange = "a range of client addresses, which cannot stand here; write its networks, such as 198.51.100.0/24"
 
-// netRange queues the smallest set of networks that holds a range, its ends included: at most 62 for IPv4, 254 for IPv6.
-// Of IPv4 the last octet alone may stand behind the hyphen (198.51.100.0-9), or "x" or "*" for all octets from one on
-// (198.51.100.x).
+// netRange queues the smallest set of networks that holds a range, its ends included: at most 62 for IPv4, 254 for
+// IPv6. Of IPv4 the last octet alone may stand behind the hyphen (198.51.100.0-9), or "x" or "*" for all octets from
+// one on (198.51.100.x).
 func (r *reading) netRange(text string) bool {
 	from, to, ok := strings.Cut(text, "-")
 	from, to = trim(from), trim(to)
@@ -156,7 +156,8 @@ func (r *reading) netRange(text string) bool {
 	return r.addrRange(text, a.Unmap(), b.Unmap())
 }
 
-// wildOctets reads "x" or "*" in the place of the last octets of an address: the first address that is meant, and the last.
+// wildOctets reads "x" or "*" in the place of the last octets of an address: the first address that is meant, and the
+// last.
 func wildOctets(text string) (first, last string) {
 	octets := strings.Split(text, ".")
 	n := len(octets)
@@ -167,9 +168,9 @@ func wildOctets(text string) (first, last string) {
 	return head + strings.Repeat(".0", wild), head + strings.Repeat(".255", wild)
 }
 
-// looksRange tells a range of IPv4 addresses, in whatever short way people write one, from a name: it has labels of digits,
-// with a hyphen between some or an "x" or "*" in the place of some, and begins with a whole octet. No name is so: top-level
-// domains have letters.
+// looksRange tells a range of IPv4 addresses, in whatever short way people write one, from a name: it has labels of
+// digits, with a hyphen between some or an "x" or "*" in the place of some, and begins with a whole octet. No name is
+// so: top-level domains have letters.
 func looksRange(text string) bool {
 	if text == "" || text[0] < '0' || text[0] > '9' || strings.IndexByte("0123456789xX*", text[len(text)-1]) < 0 {
 		return false // as nearly every name

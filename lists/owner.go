@@ -109,8 +109,8 @@ func (r *reading) ownedRecord(owner, entry, action, reason string) bool {
 	return r.entry(entry)
 }
 
-// setAction gives the line in hand the action that a column or member of that name says, in any case; "" leaves the list's. A word that is
-// none refuses the line.
+// setAction gives the line in hand the action that a column or member of that name says, in any case; "" leaves the
+// list's. A word that is none refuses the line.
 func setAction(r *reading, action string) bool {
 	if action == "" {
 		return true

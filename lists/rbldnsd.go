@@ -218,8 +218,8 @@ func rbldnsdMark(text string) bool {
 	return strings.HasPrefix(text, ":127.") || strings.Contains(text, " :127.") || strings.Contains(text, "\t:127.")
 }
 
-// record reads one resource record of a generic dataset: NAME [TTL] TYPE DATA. An address of 127/8 lists the name, or the client
-// whose reversed address that is; others, and records of other types, are what a zone has besides.
+// record reads one resource record of a generic dataset: NAME [TTL] TYPE DATA. An address of 127/8 lists the name, or
+// the client whose reversed address that is; others, and records of other types, are what a zone has besides.
 func (f *rbldnsdFile) record(r *reading, text string) {
 	name, kind, data := cutRecord(text)
 	switch a, ok := parseDotted(data); {
@@ -289,7 +289,8 @@ func reversedIP(name string) (a netip.Addr, ok bool) {
 // maxTexts bounds the records of type TXT that are kept for generic datasets, each of at most maxReason octets.
 const maxTexts = 1 << 17
 
-// findTexts notes the texts of names in generic datasets, which stand in lines of their own, before or behind the address.
+// findTexts notes the texts of names in generic datasets, which stand in lines of their own, before or behind the
+// address.
 func findTexts(r *reading, open func(*reading) error) error {
 	if r.arg != generic && r.arg != combined {
 		return nil
@@ -317,8 +318,8 @@ func findTexts(r *reading, open func(*reading) error) error {
 	}
 }
 
-// ip6 queues an IPv6 address or network. Without a length it is all below the groups that are written: 2001:db8:1:2 is a network of
-// 64 bits.
+// ip6 queues an IPv6 address or network. Without a length it is all below the groups that are written: 2001:db8:1:2 is
+// a network of 64 bits.
 func ip6(r *reading, text string) bool {
 	head, length, isPrefix := strings.Cut(text, "/")
 	bits, fits := 128, true

@@ -41,7 +41,8 @@ func remembering(t testing.TB) (l *history.Log, records func() []history.Record)
 	}
 }
 
-// TestHearsayIsRemembered: what any local user could have caused is marked, of a client, of a sender and of a header field.
+// TestHearsayIsRemembered: what any local user could have caused is marked, of a client, of a sender and of a header
+// field.
 func TestHearsayIsRemembered(t *testing.T) {
 	l, records := remembering(t)
 	c, _ := checker(t, build(t, block("own", "bad.example\n203.0.113.0/24")), policy.Settings{History: l, Lists: map[string]rule.List{"own": {Match: sources(t, "envelope", "from")}}})

@@ -76,9 +76,9 @@ func (a acceptance) covers(generation, list string) bool {
 	return a.generation == generation && (len(a.lists) == 0 || slices.Contains(a.lists, list))
 }
 
-// readNote takes up what an operator has accepted since the last look: the lists that the note names, with the content that
-// they have in the index on disk. It reports whether that is news. It ends when another generation is published, and when
-// that one serves: a list that is emptied once more is to be accepted once more.
+// readNote takes up what an operator has accepted since the last look: the lists that the note names, with the content
+// that they have in the index on disk. It reports whether that is news. It ends when another generation is published,
+// and when that one serves: a list that is emptied once more is to be accepted once more.
 func (r *Reloader) readNote() (news bool) {
 	if !r.noteMoved() {
 		return false
@@ -115,10 +115,11 @@ func tellAccepted(log *slog.Logger, all []problem, g, before *index.Index) {
 	}
 }
 
-// AcceptedDraft makes a draft of the lists that accepted names as they are, in a process that is no daemon. Another list that
-// is refused, by itself or compared with the index at s.Path, has what it has there; left says why. taken is what speaks against
-// those accepted. Without a draft nothing may serve, for what is left. refused are the lists that a daemon's gate refuses, with
-// the reason: it knows past mail that this process does not, and what is built here must not become what it calls their last good.
+// AcceptedDraft makes a draft of the lists that accepted names as they are, in a process that is no daemon. Another
+// list that is refused, by itself or compared with the index at s.Path, has what it has there; left says why. taken is
+// what speaks against those accepted. Without a draft nothing may serve, for what is left. refused are the lists that
+// a daemon's gate refuses, with the reason: it knows past mail that this process does not, and what is built here must
+// not become what it calls their last good.
 func AcceptedDraft(ctx context.Context, s Settings, pins []kept.Pin, past Past, refused map[string]error, accepted func(list string) bool) (draft *index.Draft, taken, left []Difference, err error) {
 	g, err := openGeneration(s.Path)
 	if err != nil {

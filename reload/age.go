@@ -123,8 +123,8 @@ func (r *Reloader) datesOf(serving *index.Index, byName map[string]List) map[fil
 	return dates
 }
 
-// fileRemarks returns a line for each file that serves and is older than it says of itself that it may get, or whose format was guessed and
-// that has no entry by that. It serves on: to say so is all.
+// fileRemarks returns a line for each file that serves and is older than it says of itself that it may get, or whose
+// format was guessed and that has no entry by that. It serves on: to say so is all.
 func fileRemarks(table []index.ListInfo, dates map[[2]string]time.Time, clock time.Time) (lines []string) {
 	for i := range table {
 		row := &table[i]

@@ -17,9 +17,9 @@ const (
 	growFrom   = 1000
 )
 
-// Compare returns the lists of a new generation that differ too much from those in force, or
-// are older. Err wraps a *lists.FileError of class Empty, Shrunk, Grown, BadFormat or Stale.
-// Lists that are new, or are not configured any more, are not compared, and neither is what an operator has chosen for a fleet.
+// Compare returns the lists of a new generation that differ too much from those in force, or are older. Err wraps a
+// *lists.FileError of class Empty, Shrunk, Grown, BadFormat or Stale. Lists that are new, or are not configured any
+// more, are not compared, and neither is what an operator has chosen for a fleet.
 func Compare(all []List, old *index.Index, now []index.ListInfo) []Difference {
 	odd := compare(all, old.Lists(), now)
 	for _, p := range stale(all, old, now, time.Now()) {

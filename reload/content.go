@@ -75,8 +75,9 @@ type fileCache struct {
 	fresh bool               // nothing was looked at since the start
 }
 
-// coarse is the largest step of a file's time: FAT has 2 s, older NFS and ext3 1 s. A file that was changed longer ago than that when
-// it is read cannot change and keep its stamp. Nor can a file of the future, unless the clock is set back to that moment.
+// coarse is the largest step of a file's time: FAT has 2 s, older NFS and ext3 1 s. A file that was changed longer ago
+// than that when it is read cannot change and keep its stamp. Nor can a file of the future, unless the clock is set
+// back to that moment.
 const coarse = 2 * time.Second
 
 // read hashes every source whose stamp has changed, in a look that began at that time. It returns all contents, and the

@@ -73,8 +73,8 @@ func TestMovedKnowsFilesThatComeAndGo(t *testing.T) {
 	}
 }
 
-// TestHashIsKeptForAnOldStamp: what is old is not read again until forget, and what is young is read until it is old. A file
-// that cp -p has rewritten in place, with its old size and time, is young.
+// TestHashIsKeptForAnOldStamp: what is old is not read again until forget, and what is young is read until it is old.
+// A file that cp -p has rewritten in place, with its old size and time, is young.
 func TestHashIsKeptForAnOldStamp(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": "one.example\n"})
 	var c fileCache

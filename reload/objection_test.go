@@ -336,8 +336,8 @@ func TestHeldEntriesAreTakenWhenAccepted(t *testing.T) {
 	}
 }
 
-// TestAcceptedBesideRefused: what a person lets in of one list acts while the daemon alone refuses another, and while another
-// file is no list. Neither of them is let in by that.
+// TestAcceptedBesideRefused: what a person lets in of one list acts while the daemon alone refuses another, and while
+// another file is no list. Neither of them is let in by that.
 func TestAcceptedBesideRefused(t *testing.T) {
 	for what, bad := range map[string]string{"compared with past mail": domains(90), "by itself": "<html><body>no list</body></html>\n"} {
 		t.Run(what, func(t *testing.T) {

@@ -147,8 +147,8 @@ func configuredJob(flags *listFlags, path string, files []string, offline, accep
 	return jobOf(flags.cmd.Context(), c, offline, accept)
 }
 
-// jobOf is the index of a configuration that was read. With accept a list that cannot be read is told of, and the others are
-// built all the same.
+// jobOf is the index of a configuration that was read. With accept a list that cannot be read is told of, and the
+// others are built all the same.
 func jobOf(ctx context.Context, c config.Config, offline, accept bool) (j *job, err error) {
 	if err := daemon.MakeIndexFolder(c); err != nil {
 		return nil, err
@@ -304,8 +304,8 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 	return j.publish(draft, stderr)
 }
 
-// accepted is the draft of a configuration's lists with those that a person accepts as they are. The others have what they had where
-// they are refused, so that nothing stands between him and his own change.
+// accepted is the draft of a configuration's lists with those that a person accepts as they are. The others have what
+// they had where they are refused, so that nothing stands between him and his own change.
 func (j *job) accepted(ctx context.Context, progress func(index.Progress), clear func(), stderr io.Writer) (*index.Draft, error) {
 	var past reload.Past
 	if j.refusals != nil {

@@ -330,8 +330,8 @@ format = "plain"
 	}
 }
 
-// An operator accepts one list while others are bad: it acts, and each of them has what it had and is told of, whether a daemon
-// runs or not. What he accepts is taken once.
+// An operator accepts one list while others are bad: it acts, and each of them has what it had and is told of, whether
+// a daemon runs or not. What he accepts is taken once.
 func TestAcceptTakesOneListWhileOthersAreBad(t *testing.T) {
 	var long strings.Builder
 	for i := range 120 {

@@ -245,8 +245,8 @@ func (s *lintSources) refused(ctx context.Context, file string, sum lists.Summar
 	return ""
 }
 
-// wouldBe are the sources of an index with a list as its files are now: one as it was linted, those that have changed since
-// the index as they read. Where each file is one owner's, no other file matters to it.
+// wouldBe are the sources of an index with a list as its files are now: one as it was linted, those that have changed
+// since the index as they read. Where each file is one owner's, no other file matters to it.
 func (s *lintSources) wouldBe(ctx context.Context, ix *index.Index, c *configuredFile, sum lists.Summary) (rows []index.ListInfo) {
 	named := slices.ContainsFunc(s.config.Reload().Lists, func(l reload.List) bool { return l.Name == c.source.List && l.Named })
 	was := map[string]index.ListInfo{}

@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) (int, error) {
-	// Daemons of tests hear the signals of this process. Where one has ended before its time, its own test is to fail, and not all of them.
+	// Daemons of tests hear the signals of this process. Where one has ended before its time, its own test is to fail,
+	// and not all of them.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	dir, err := os.MkdirTemp("", "blockd-test-")
 	if err != nil {

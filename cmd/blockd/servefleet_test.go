@@ -420,7 +420,8 @@ func TestDamagedSnapshotAtAStart(t *testing.T) {
 	}
 }
 
-// A file of a snapshot in force that has gone is missing, and no list without entries; it is there again after the next look.
+// A file of a snapshot in force that has gone is missing, and no list without entries; it is there again after the
+// next look.
 func TestLostFilesOfASnapshot(t *testing.T) {
 	dir, store, key := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "publish.key")
 	runs(t, "publish", "keygen", key)
@@ -478,7 +479,8 @@ func TestLostFilesOfASnapshot(t *testing.T) {
 	}
 }
 
-// What an operator has chosen for a fleet, or a node, the daemon takes as it is, and so do the commands that compare a list with the index.
+// What an operator has chosen for a fleet, or a node, the daemon takes as it is, and so do the commands that compare a
+// list with the index.
 func TestCommandsTakeWhatWasChosenForAFleet(t *testing.T) {
 	dir, store, node := t.TempDir(), t.TempDir(), t.TempDir()
 	key := filepath.Join(dir, "publish.key")

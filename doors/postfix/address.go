@@ -32,8 +32,8 @@ func external(internal string) string {
 	return b.String()
 }
 
-// needsNone reports whether a local-part needs no quotes (RFC 5322, section 3.2.3, and RFC 6532 for octets above 127). Dots may stand
-// anywhere, as package addr has it.
+// needsNone reports whether a local-part needs no quotes (RFC 5322, section 3.2.3, and RFC 6532 for octets above 127).
+// Dots may stand anywhere, as package addr has it.
 func needsNone(local string) bool {
 	for i := range len(local) {
 		if c := local[i]; c <= ' ' || c == 0x7F || strings.IndexByte(`"(),:;<>@[\]`, c) >= 0 {

@@ -17,8 +17,8 @@ type Stamp struct {
 	Changed int64  `json:"changed"` // which the system alone sets, and cp -p cannot
 }
 
-// Same reports whether a file is as it was; nil is no file. A file that was rewritten in place and given its old size and time
-// is another one wherever the system knows the time of its change.
+// Same reports whether a file is as it was; nil is no file. A file that was rewritten in place and given its old size
+// and time is another one wherever the system knows the time of its change.
 func Same(was, now os.FileInfo) bool {
 	if was == nil || now == nil {
 		return was == nil && now == nil
@@ -28,7 +28,8 @@ func Same(was, now os.FileInfo) bool {
 	return os.SameFile(was, now) && was.Size() == now.Size() && was.ModTime().Equal(now.ModTime()) && was.Mode() == now.Mode() && (!known || a == b)
 }
 
-// Changed is when the file was changed last: by the system's own record where there is one, else by the time that it was written.
+// Changed is when the file was changed last: by the system's own record where there is one, else by the time that it
+// was written.
 func Changed(info os.FileInfo) time.Time {
 	if s, ok := Of(info); ok {
 		return time.Unix(0, s.Changed)

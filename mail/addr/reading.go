@@ -23,8 +23,9 @@ type Reading struct {
 //   - An "@" that no domain follows is dropped, and so are quotes around the whole text.
 //     Without any "@", site!user and user%site are user@site. Postfix reads them so:
 //     swap_bangpath, allow_percent_hack, and its access tables for "a@b@".
-//   - Comments, a name in front of angle brackets, blanks around dots and the "@", and the end of a list or group are left out (RFC 5322,
-//     sections 3.2.2, 3.4 and 4.4): mail servers take an envelope sender as they take one in a header.
+//   - Comments, a name in front of angle brackets, blanks around dots and the "@", and the end of a
+//     list or group are left out (RFC 5322, sections 3.2.2, 3.4 and 4.4): mail servers take an
+//     envelope sender as they take one in a header.
 //   - If the text still is no address, only its domain is read: the text after the last
 //     "@" that a domain follows. An "@" in quotes does not count. Labels that cannot be
 //     read are left out, with everything before them.

@@ -93,8 +93,8 @@ func scanRoute[T text](s T) (n int, seen octet, f fault) {
 	}
 }
 
-// scanLocal reads a local-part and returns its length. Dots may stand anywhere in it, beyond the grammar: real senders have them at
-// the end and two in a row, and Postfix, Exim and Sendmail take them.
+// scanLocal reads a local-part and returns its length. Dots may stand anywhere in it, beyond the grammar: real senders
+// have them at the end and two in a row, and Postfix, Exim and Sendmail take them.
 func scanLocal[T text](s T) (n int, seen octet, f fault) {
 	if len(s) > 0 && s[0] == '"' {
 		return scanQuoted(s)
@@ -180,8 +180,8 @@ func scanLiteral[T text](s T) (n int, seen octet, f fault) {
 	return n, literal, syntax("address literal without an end")
 }
 
-// onlyHyphens reports whether a label has nothing but hyphens, as lines have that people draw. Other labels may begin and end with
-// one, as real names do.
+// onlyHyphens reports whether a label has nothing but hyphens, as lines have that people draw. Other labels may begin
+// and end with one, as real names do.
 func onlyHyphens[T text](label T) bool {
 	for i := range len(label) {
 		if label[i] != '-' {

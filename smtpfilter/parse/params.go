@@ -61,10 +61,9 @@ var params = [...]struct {
 // Has reports whether all of q are in p.
 func (p Params) Has(q Params) bool { return p&q == q }
 
-// Unannounced returns the refusal of the first parameter in p whose extension
-// the server has not announced, or nil. announced gets EHLO keywords in
-// capitals: "SIZE", "8BITMIME", "SMTPUTF8", "DSN", "DELIVERBY", "MT-PRIORITY",
-// "RRVS", "FUTURERELEASE", "BINARYMIME", "AUTH", "REQUIRETLS". BODY=7BIT and 8BITMIME need no announcement: clients say so
+// Unannounced returns the refusal of the first parameter in p whose extension the server has not announced, or nil.
+// announced gets EHLO keywords in capitals: "SIZE", "8BITMIME", "SMTPUTF8", "DSN", "DELIVERBY", "MT-PRIORITY", "RRVS",
+// "FUTURERELEASE", "BINARYMIME", "AUTH", "REQUIRETLS". BODY=7BIT and 8BITMIME need no announcement: clients say so
 // unasked, Postfix takes it, and WithoutBody leaves it out for a server that does not.
 func (p Params) Unannounced(announced func(keyword string) bool) *Error {
 	for p &^= ParamBody; p != 0; p &= p - 1 {

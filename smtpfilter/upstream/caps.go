@@ -62,7 +62,8 @@ func parseCaps(raw []byte) Caps {
 			first = false
 			continue
 		}
-		// Some servers pad their lines with blanks, and Postfix skips these (RFC 5321 has one blank before each parameter).
+		// Some servers pad their lines with blanks, and Postfix skips these (RFC 5321 has one blank before each
+		// parameter).
 		if words := strings.Fields(line[4:]); len(words) > 0 && line[4] != ' ' && ehloLine(words) {
 			c.Lines = append(c.Lines, strings.Join(words, " "))
 		}

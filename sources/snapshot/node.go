@@ -207,8 +207,9 @@ func ListFiles(folder, list string) string {
 	return filepath.Join(folder, currentName, listsName, list, "*.ent")
 }
 
-// Shards returns a function that names the files of a list in force as the manifest does, whatever is in its folder; false where there is no
-// manifest, or that has no such list. It reads the manifest when that is another one. Any goroutine may call it.
+// Shards returns a function that names the files of a list in force as the manifest does, whatever is in its folder;
+// false where there is no manifest, or that has no such list. It reads the manifest when that is another one. Any
+// goroutine may call it.
 func Shards(folder, list string) func() (paths []string, ok bool) {
 	var mu sync.Mutex
 	var stamp os.FileInfo

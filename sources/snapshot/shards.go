@@ -146,8 +146,8 @@ func (n *Node) heal(ctx context.Context) error {
 }
 
 // removeDamaged removes files in force that are not what they were made as, and names all that are missing then. To
-// who reads them as lists a file that is missing changes nothing. Links that lead elsewhere than the manifest says, or have gone, are
-// made again, and named too.
+// who reads them as lists a file that is missing changes nothing. Links that lead elsewhere than the manifest says, or
+// have gone, are made again, and named too.
 func (n *Node) removeDamaged() (missing []string, err error) {
 	if n.current == nil {
 		return nil, nil

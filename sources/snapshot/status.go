@@ -29,8 +29,8 @@ type Status struct {
 	Error     string    // of the last look, one line; "" = none
 }
 
-// Chosen reports whether an operator has chosen what is in force in the folder of a node, as Status says it of one that runs
-// without a pin in its Options. It takes no lock.
+// Chosen reports whether an operator has chosen what is in force in the folder of a node, as Status says it of one
+// that runs without a pin in its Options. It takes no lock.
 func Chosen(folder, channel string) bool {
 	if readPinFile(folder) > 0 {
 		return true

@@ -95,8 +95,9 @@ func (s *Source) DDL() (string, error) {
 // schemaOf is the name of a table's database with the dot, "" if it has none.
 func schemaOf(table string) string { return table[:strings.LastIndexByte(table, '.')+1] }
 
-// caught are the handlers of a trigger. No handler catches a wait in vain for the number of another transaction (1205), which the
-// server calls fatal within a trigger, nor a deadlock (1213), after which it has undone the whole transaction.
+// caught are the handlers of a trigger. No handler catches a wait in vain for the number of another transaction
+// (1205), which the server calls fatal within a trigger, nor a deadlock (1213), after which it has undone the whole
+// transaction.
 func caught(t query.Table) string {
 	const retry = "    update blockd_log_rev set rev = last_insert_id(rev + 1);\n" +
 		"    insert into blockd_log (rev, list, entry, gone) values (last_insert_id(), %s, '', 1);\n"

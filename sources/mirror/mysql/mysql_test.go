@@ -539,8 +539,9 @@ func testTriggersFailNothing(t *testing.T, d *database) {
 	write("made again", ",,,,", "alter table senders change address sender varchar(200)", "insert into senders (id, sender) values (12, 'l.example')", "update senders set sender = 'm.example'", "delete from senders")
 }
 
-// testTriggersWaitInVain has another transaction hold the number of the log for longer than a writer waits. MariaDB calls that fatal in a
-// trigger, whatever handler it has; the writer hears what he hears of a locked row, his transaction goes on, and the DDL says so.
+// testTriggersWaitInVain has another transaction hold the number of the log for longer than a writer waits. MariaDB
+// calls that fatal in a trigger, whatever handler it has; the writer hears what he hears of a locked row, his
+// transaction goes on, and the DDL says so.
 func testTriggersWaitInVain(t *testing.T, d *database) {
 	s := d.source(t, Options{Changes: "log"})
 	testkit.Has(t, testkit.Value(s.DDL())(t), "innodb_lock_wait_timeout hears error 1205")

@@ -139,7 +139,8 @@ func TestExportIsServedByRbldnsd(t *testing.T) {
 	}
 }
 
-// TestRbldnsdDatasets: a file with datasets of every type that rbldnsd serves is a list of the same clients and names, with the same texts.
+// TestRbldnsdDatasets: a file with datasets of every type that rbldnsd serves is a list of the same clients and names,
+// with the same texts.
 func TestRbldnsdDatasets(t *testing.T) {
 	command := testkit.Peer(t, "rbldnsd")
 	dir := testkit.Value(os.MkdirTemp("", "blockd-rbldnsd-"))(t)

@@ -45,7 +45,8 @@ func ownNetworks(c Config) []lists.OwnNetwork {
 	return all
 }
 
-// MachineNames are the names by which this machine calls itself, in full and without their domain, with another one that it is given; "" is none.
+// MachineNames are the names by which this machine calls itself, in full and without their domain, with another one
+// that it is given; "" is none.
 func MachineNames(another string) (names []string) {
 	for _, name := range []string{MachineName(), another} {
 		name = strings.ToLower(name)

@@ -81,8 +81,8 @@ type List struct {
 	// The proof that its allow entries need, any one of "client", "auth", "spf", "dkim" (docs/auth.md);
 	// without it they are believed.
 	Require []string `toml:"require,omitempty"`
-	// Protected domains that this list may block as a whole, each as the entry writes it, and networks of one's own, clients in
-	// which it may block: ["mail.example", "10.0.0.0/8"].
+	// Protected domains that this list may block as a whole, each as the entry writes it, and networks of one's own,
+	// clients in which it may block: ["mail.example", "10.0.0.0/8"].
 	Force []string `toml:"force,omitempty"`
 	// More domains that this list may not block as a whole.
 	Protected []string `toml:"protected,omitempty"`

@@ -156,8 +156,8 @@ func (d *daemon) report(now time.Time, kept bool) roster.Report {
 	return r
 }
 
-// inForce is the sequence by which this node answers: what it has taken, once its gate has looked at that and refuses none of
-// its lists.
+// inForce is the sequence by which this node answers: what it has taken, once its gate has looked at that and refuses
+// none of its lists.
 func (o *reporting) inForce(c config.Config, taken snapshot.Status, status reload.Status) snapshot.Status {
 	o.mu.Lock()
 	defer o.mu.Unlock()

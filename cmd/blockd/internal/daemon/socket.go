@@ -74,7 +74,8 @@ func clearSocket(path string) error {
 	return os.Remove(path)
 }
 
-// unitOf names the unit that opens a door where the daemon itself may make no socket; "" if that is not what err is about.
+// unitOf names the unit that opens a door where the daemon itself may make no socket; "" if that is not what err is
+// about.
 func unitOf(door string, err error) string {
 	forbidden := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 	if !forbidden || door != "milter" && door != "policy" {
