@@ -75,7 +75,8 @@ func TestBlocklistThatScoresLittleIsOnlyLogged(t *testing.T) {
 	}
 }
 
-// A table that this machine's Postfix cannot open, or that is torn, is asked by its text; one without a text is not asked.
+// A table that this machine's Postfix cannot open, or that is torn, is asked by its text; one without a text is not
+// asked.
 func TestTablesThatCannotBeOpened(t *testing.T) {
 	for _, tt := range []struct {
 		name, kind, made, text, note string

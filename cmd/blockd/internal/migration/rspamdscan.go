@@ -29,10 +29,9 @@ const scanners = 4
 const startOfRspamd = time.Minute
 
 // scan asks an rspamd that knows the rules alone which the import carries over: nothing that their configuration says
-// is executed,
-// and it listens at a socket of a folder of its own. It knows the rules without their
-// actions: it would not ask the rules behind one with an action. What counts points refuses a mail at 15, and tags it at 6, as
-// rspamd is delivered.
+// is executed, and it listens at a socket of a folder of its own. It knows the rules without their actions: it would
+// not ask the rules behind one with an action. What counts points refuses a mail at 15, and tags it at 6, as rspamd is
+// delivered.
 func (rs *rspamd) scan(ctx context.Context, mails []Mail) ([]Answer, error) {
 	if rs.socket == "" {
 		if err := rs.start(ctx); err != nil {

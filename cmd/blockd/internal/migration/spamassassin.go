@@ -47,7 +47,8 @@ type proof struct {
 	require         []string
 }
 
-// left says of directives about senders, clients and recipients, by a part of their names, why they are not carried over.
+// left says of directives about senders, clients and recipients, by a part of their names, why they are not carried
+// over.
 var left = []struct{ part, why string }{
 	{"welcomelist_from_rcvd", "an exception for senders whose mail comes from a named server; without that condition anybody could use their names"},
 	{"def_welcomelist_", "some points in favour of authors who are proved by SPF or DKIM, too few to outweigh a blocklist"},
