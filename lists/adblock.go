@@ -105,14 +105,21 @@ func adblockLine(r *reading, text string) {
 // "https://name/", "name^", "*.name^", "||name:443/". narrowed: it frees some addresses there alone, which are no
 // matter of senders; a block that it was cut out of must not stay for that. Any other rule is returned as it is.
 func hostRule(rule string) (host string, narrowed bool) {
+	bare, _, _ := strings.Cut(strings.Trim(strings.TrimLeft(rule, "|"), "[]^|/"), "/")
+	if a, err := netip.ParseAddr(strings.TrimSuffix(bare, "]")); err == nil && a.Is6() {
+		return rule, false // its colons begin no port
+	}
 	name, labels := strings.CutPrefix(rule, "||")
 	anchor := "||"
 	if !labels {
 		whole := false
 		name, whole = strings.CutPrefix(rule, "|")
 		scheme, rest, ok := strings.Cut(name, "://")
-		if ok = ok && strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz*") == ""; ok {
+		switch scheme = strings.ToLower(scheme); {
+		case ok && strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz*") == "":
 			name = rest
+		case ok:
+			return rule, false // chrome-extension://, and others that lead to no host
 		}
 		switch {
 		case whole || ok:
@@ -126,7 +133,9 @@ func hostRule(rule string) (host string, narrowed bool) {
 		name, tail = name[:i], name[i:]
 	}
 	if port, ok := strings.CutPrefix(tail, ":"); ok {
-		tail = strings.TrimLeft(port, "0123456789*")
+		if tail = strings.TrimLeft(port, "0123456789*"); tail == port {
+			return rule, false // "blob:" and "data:" are no hosts
+		}
 	}
 	below := strings.TrimPrefix(name, "*.")
 	switch glob := strings.IndexByte(below, '*') >= 0; {

@@ -22,6 +22,10 @@ func TestCSV(t *testing.T) {
 		{"comments", "csv", "# of 2026, by ip\n# anna@here.test\nRecipient,Sender Address\nanna@here.test,promo@bulk.test\n",
 			"skip header + skip header + skip header + addr promo@bulk.test exact block"},
 		{"many comments", "csv", strings.Repeat("# x\n", 200) + "to,sender\nanna@here.test,promo@bulk.test\n", strings.Repeat("skip header + ", 201) + "addr promo@bulk.test exact block"},
+		{"number below a title", "csv:1", "Block list\nsender,action\na@b.test,allow\n", "skip header + skip header + addr a@b.test exact allow"},
+		{"words of nobody below a title", "csv", "Sperrliste\nAbsenderin,action\na@b.test,Allow\n", "skip header + skip header + addr a@b.test exact allow"},
+		{"number below a comment", "csv:2", "# made by x, do not edit\nname,sender,action\nx,a@b.test,allow\n", "skip header + skip header + addr a@b.test exact allow"},
+		{"header with a colon", "csv", "Sender:,action\na@b.test,allow\n", "skip header + addr a@b.test exact allow"},
 		{"header in a comment", "csv", "# first_seen,dst_ip,port\n2026-11-01,198.51.100.7,25\n", "skip header + ip 198.51.100.7 exact block"},
 		{"named column below a title", "csv:absender", "Bericht\nEmpf\u00e4nger;Absender\nanna@here.test;promo@bulk.test\n", "skip header + skip header + addr promo@bulk.test exact block"},
 		{"named column, with other marks", "csv:sender address", "to,Sender_Address\nanna@here.test,promo@bulk.test\n", "skip header + addr promo@bulk.test exact block"},
@@ -112,6 +116,26 @@ func TestCSVThatCanBeReadTwice(t *testing.T) {
 	}
 }
 
+// TestJSONActionAround: an action that lets pass is said of what is below it, some of which is read by then. It becomes no block.
+func TestJSONActionAround(t *testing.T) {
+	for text, format := range map[string]string{
+		`{"domains":["friend.test"],"action":"allow"}`:            "json",
+		`{"action":"Allow","domains":["friend.test"]}`:            "json",
+		`[{"sender":{"email":"a@b.test"},"action":"allow"}]`:      "json:[].sender.email",
+		`{"data":[{"action":"allow","iocs":[{"v":"a@b.test"}]}]}`: "json:data[].iocs[].v",
+	} {
+		all, sum, err := items(t, text, lists.Settings{Format: format})
+		if fe, ok := errors.AsType[*lists.FileError](err); !ok || fe.Class != lists.JSON || !strings.Contains(sum.Why, "of what is below it") {
+			t.Errorf("%s: %s, %+v", text, sum.Why, all)
+		}
+	}
+	for text, format := range map[string]string{`{"domains":["bulk.test"],"action":"block"}`: "json", `{"data":[{"action":"export","iocs":[{"v":"a@b.test"}]}]}`: "json:data[].iocs[].v"} {
+		if _, sum, err := items(t, text, lists.Settings{Format: format}); err != nil || sum.Entries != 1 {
+			t.Errorf("%s: %d entries, %v", text, sum.Entries, err)
+		}
+	}
+}
+
 // TestCSVSaysWhatWasRead in the summary.
 func TestCSVSaysWhatWasRead(t *testing.T) {
 	for text, want := range map[string]string{
@@ -165,6 +189,10 @@ func TestJSON(t *testing.T) {
 		{"escapes", "json", `["b\u00fccher.test", "\u0061.test"]`, "domain xn--bcher-kva.test tree block + domain a.test tree block"},
 		{"members that block", "json", `{"blacklist":["a.test"],"blocklist":["b.test"],"block":["c.test"],"deny":["d.test"],"domains":["e.test"],"emails":["f@f.test"],"disposable":["g.test"]}`,
 			"domain a.test tree block + domain b.test tree block + domain c.test tree block + domain d.test tree block + domain e.test tree block + addr f@f.test exact block + domain g.test tree block"},
+		{"members that allow, by a star", "json:*", `{"allow":["a.test"],"block":["b.test"]}`, "domain a.test tree allow + domain b.test tree block"},
+		{"members that allow, by a star and more", "json:*[].ioc", `{"allow":[{"ioc":"a.test"}],"block":[{"ioc":"b.test"}]}`, "domain a.test tree allow + domain b.test tree block"},
+		{"action in capitals", "json:[].ip", `[{"ip":"a@b.test","Action":"Allow"}]`, "addr a@b.test exact allow"},
+		{"action of an answer of an API", "json:data", `{"action":"export","data":["a.test"]}`, "domain a.test tree block"},
 		{"members that allow", "json", `{"whitelist":["a.test"],"allowlist":["b.test"],"allow":["c.test"],"welcomelist":["d.test"]}`,
 			"domain a.test tree allow + domain b.test tree allow + domain c.test tree allow + domain d.test tree allow"},
 		{"other members, never their strings", "json", `{"name":"x.test","more":{"block":["y.test"]},"block":["a.test"],"z":["z.test",[1]]}`,

@@ -338,6 +338,18 @@ func (f *csvFile) withoutNames(records []csvRecord, header *int) error {
 			begin++
 		}
 	}
+	// The last record above the first one with an entry is the header, if it has a word there, or a column action.
+	for i := slices.IndexFunc(records, func(rec csvRecord) bool { return f.isEntry(rec, f.at.entry) }) - 1; i >= 0; i-- {
+		rec := records[i]
+		if rec.odd || rec.mark || len(rec.cells) <= f.at.entry {
+			continue
+		}
+		if cell := trim(rec.cells[f.at.entry].text); cell != "" && !strings.ContainsAny(cell, ".@:") || rec.named("action") >= 0 {
+			*header = i
+			return nil
+		}
+		break
+	}
 	// What has neither dot, "@" nor colon is no sender that anybody lists.
 	if first := trim(records[begin].cells[min(f.at.entry, len(records[begin].cells)-1)].text); first != "" && !strings.ContainsAny(first, ".@:") {
 		*header = begin

@@ -157,6 +157,9 @@ func (f *jsonFile) container(where string, record bool) error {
 		if record && !known && (name == "entry" || slices.Contains(recordMembers[:], name)) {
 			return f.text(&rec, name, name)
 		}
+		if strings.EqualFold(name, "action") { // it is said of lists beside it, which may be read by now
+			return f.said()
+		}
 		if !known {
 			f.take(name)
 			f.r.skip(OtherMember, fmt.Sprintf("member %.100q", name))
@@ -237,6 +240,13 @@ func (f *jsonFile) object(path []jsonStep, m meaning, where string, told, outerm
 		where := memberPath(where, name)
 		meant, _ := memberMeaning(name)
 		switch {
+		case ok && outermost && meant == allowing && path[0].name == "*":
+			found, f.found = true, true
+			t, err := f.token()
+			if err != nil {
+				return err
+			}
+			return f.value(t, rest, allowing, where, false)
 		case ok && len(rest) == 0 && owned && !outermost:
 			found = true
 			return f.text(&rec, last, name)
@@ -265,11 +275,20 @@ func (f *jsonFile) object(path []jsonStep, m meaning, where string, told, outerm
 				return err
 			}
 			return f.value(t, nil, allowing, where, false)
-		case name == "action", owned && slices.Contains(recordMembers[:], name):
+		case strings.EqualFold(name, "action") && len(path) > 1 && !owned:
+			return f.said()
+		case strings.EqualFold(name, "action"), owned && slices.Contains(recordMembers[:], name):
 			if rec.flushed {
 				return refusal(JSON, `%q stands behind more than %d entries that it is about; put it first`, name, maxKeptEntries)
 			}
-			return f.text(&rec, name, name)
+			if err := f.text(&rec, strings.ToLower(name), name); err != nil || !outermost || owned {
+				return err
+			}
+			if _, known := EntryAction(strings.ToLower(rec.texts["action"])); !known { // of the answer of an API, and not of its entries
+				delete(rec.texts, "action")
+				rec.bad = ""
+			}
+			return nil
 		}
 		t, err := f.token()
 		if err != nil {
@@ -293,6 +312,20 @@ func (f *jsonFile) object(path []jsonStep, m meaning, where string, told, outerm
 		f.refuse(fmt.Sprintf("an object without %q%s", path[0].name, f.hint("; ")))
 	}
 	return f.flush(&rec, m)
+}
+
+// said reads a member "action" of an object that has its entries further below, some of which may be read by now. One that lets pass is a
+// question, since they would be blocks; any other says nothing new.
+func (f *jsonFile) said() error {
+	var rec jsonRecord
+	line := f.line
+	if err := f.text(&rec, "action", "action"); err != nil {
+		return err
+	}
+	if a, ok := EntryAction(strings.ToLower(rec.texts["action"])); ok && a.Allows() {
+		return refusal(JSON, `line %d says action %q of what is below it; declare the path to a member of the same object, or the list's action = "allow"`, line, rec.texts["action"])
+	}
+	return nil
 }
 
 // keep keeps the entries of a record until it has said what is to become of them.

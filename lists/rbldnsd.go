@@ -289,6 +289,9 @@ func reversedIP(name string) (a netip.Addr, ok bool) {
 // maxTexts bounds the records of type TXT that are kept for generic datasets, each of at most maxReason octets.
 const maxTexts = 1 << 17
 
+// maxGenericName bounds their names: no name of DNS is longer.
+const maxGenericName = 255
+
 // findTexts notes the texts of names in generic datasets, which stand in lines of their own, before or behind the
 // address.
 func findTexts(r *reading, open func(*reading) error) error {
@@ -309,11 +312,11 @@ func findTexts(r *reading, open func(*reading) error) error {
 			kind, _ = cutWord(trim(kind[len("DATASET"):]))
 			kind, _, _ = strings.Cut(kind, ":")
 			dataset = strings.Clone(kind)
-		} else if name, kind, data := cutRecord(text); dataset == generic && kind == "TXT" && !l.long && !rbldnsdComment(text) && len(r.texts) < maxTexts {
+		} else if name, kind, data := cutRecord(text); dataset == generic && kind == "TXT" && !l.long && !rbldnsdComment(text) && len(name) <= maxGenericName && len(r.texts) < maxTexts {
 			if r.texts == nil {
 				r.texts = map[string]string{}
 			}
-			r.texts[strings.ToLower(name)] = cleanReason(strings.Clone(data))
+			r.texts[strings.Clone(strings.ToLower(name))] = cleanReason(strings.Clone(data))
 		}
 	}
 }

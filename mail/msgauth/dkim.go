@@ -158,4 +158,9 @@ func (r *Resolver) key(ctx context.Context, network netip.Prefix, s sealTags) (k
 	return k, No, err
 }
 
-func hasKey(tags map[string]string) bool { _, ok := tags["p"]; return ok }
+// hasKey reports whether a text is a key: one of another version is none (RFC 6376, section 3.6.1).
+func hasKey(tags map[string]string) bool {
+	v, versioned := tags["v"]
+	_, ok := tags["p"]
+	return ok && (!versioned || v == "DKIM1")
+}

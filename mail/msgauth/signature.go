@@ -61,7 +61,7 @@ func parseSignature(value string, now time.Time) (s sealTags, err error) {
 	s.relaxedBody, knownBody = canonicalizations[cmpOr(body, "simple")]
 	_, limited := tags["l"]
 	signed, errSigned := parseTime(tags, "t", now)
-	expires, errExpires := parseTime(tags, "x", time.Unix(math.MaxInt32, 0))
+	expires, errExpires := parseTime(tags, "x", time.Unix(math.MaxInt64>>10, 0))
 	var errHash, errSignature error
 	s.bodyHash, errHash = decodeBase64(tags["bh"])
 	s.signature, errSignature = decodeBase64(tags["b"])

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // SPF is what SPF says of a client that sends for a domain.
@@ -25,7 +24,7 @@ type SPF struct {
 // an address that nobody has.
 func (r *Resolver) SPF(ctx context.Context, client netip.Addr, helo, sender string) SPF {
 	client = client.WithZone("").Unmap()
-	local, domain, _ := strings.Cut(sender, "@")
+	local, domain, _ := cutLast(sender, '@')
 	f := SPF{Domain: canonical(domain)}
 	switch {
 	case !client.IsValid():
@@ -33,8 +32,6 @@ func (r *Resolver) SPF(ctx context.Context, client netip.Addr, helo, sender stri
 	case slices.ContainsFunc(r.settings.TrustedRelays, func(p netip.Prefix) bool { return p.Contains(client) }):
 		f.Reason = "the client is a trusted relay"
 	case f.Domain == "" || local == "":
-		// The library cuts at the first "@", which is in a quoted local-part here; what
-		// stands behind it is no name.
 		f.Reason = "no domain that SPF could be about"
 	case Organisation(f.Domain) == "":
 		f.Reason = "a public suffix, or no registered domain"
@@ -64,8 +61,11 @@ func (r *Resolver) check(ctx context.Context, f *SPF, client netip.Addr, helo, l
 		f.Reason = "the record lets everybody pass: +all"
 	default:
 		f.Proof = Pass
-		if everybody, _, _ := ask(nobody(client)); everybody == "pass" {
+		switch everybody, _, isShort := ask(nobody(client)); {
+		case everybody == "pass":
 			f.Proof, f.Reason = No, "the record lets everybody pass"
+		case everybody == "temperror" && isShort: // somebody may have filled the places for that
+			f.Proof, f.Reason = Short, "whether the record lets everybody pass could not be asked"
 		}
 	}
 }

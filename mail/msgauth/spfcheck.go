@@ -66,6 +66,9 @@ func (c *spfCheck) host(domain string) (result, reason string) {
 		return "permerror", "a record with a fault: " + err.Error()
 	}
 	for _, t := range record.terms {
+		if c.ctx.Err() != nil {
+			return "temperror", "the time for SPF is over"
+		}
 		if result, reason := c.term(t, domain); result != "" {
 			return result, reason
 		}

@@ -94,11 +94,29 @@ func checkMacros(s, letters string) (tail string, err error) {
 	return tail, err
 }
 
+// maxExpanded bounds what the macros of one domain-spec may become, in octets: 16,000 of the local-part in a record of
+// 64 KiB would be 200 MB. The longest one of use is 253 octets.
+const maxExpanded = 64 << 10
+
 // expand returns the name that a domain-spec means, at most 253 octets of it: of a longer
-// one labels on the left go (RFC 7208, section 7.3).
+// one labels on the left go (RFC 7208, section 7.3). It is "", which is no name, for one of more than maxExpanded.
 func (c *spfCheck) expand(spec, domain string) string {
 	var b strings.Builder
-	walkMacros(spec, lettersOfDomains, func(text string) { b.WriteString(text) }, func(m macro) { b.WriteString(c.value(m, domain)) })
+	add := func(text string) {
+		if b.Len()+len(text) <= maxExpanded {
+			b.WriteString(text)
+		} else if b.Len() <= maxExpanded {
+			b.WriteString(strings.Repeat(" ", maxExpanded+1-b.Len())) // full
+		}
+	}
+	walkMacros(spec, lettersOfDomains, add, func(m macro) {
+		if b.Len() <= maxExpanded {
+			add(c.value(m, domain))
+		}
+	})
+	if b.Len() > maxExpanded {
+		return ""
+	}
 	name := strings.TrimSuffix(b.String(), ".")
 	for len(name) > maxName {
 		_, rest, ok := strings.Cut(name, ".")

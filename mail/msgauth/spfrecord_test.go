@@ -3,6 +3,7 @@ package msgauth
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -74,6 +75,19 @@ func TestMacros(t *testing.T) {
 		c := spfCheck{ctx: t.Context(), r: resolverOf(t, nameserver.Serve(t, z)), client: netip.MustParseAddr(tt.client), helo: helo, local: local, domain: tt.domain}
 		testkit.Equal(t, tt.client+" "+tt.spec, strings.ToLower(c.expand(tt.spec, tt.domain)), tt.want)
 	}
+}
+
+// TestMacrosAreBounded: what a record makes of a long local-part is no name, before it fills the memory.
+func TestMacrosAreBounded(t *testing.T) {
+	c := spfCheck{ctx: t.Context(), client: netip.MustParseAddr("192.0.2.7"), local: strings.Repeat("!", 4000), domain: "bank.test"}
+	spec := strings.Repeat("%{L}", 16_000) + ".x.bank.test"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	name := c.expand(spec, "bank.test")
+	runtime.ReadMemStats(&after)
+	testkit.Equal(t, "the name", name, "")
+	testkit.AtMost(t, "octets allocated", after.TotalAlloc-before.TotalAlloc, 20<<20) // in full it is 190 MiB at the least
+	testkit.Equal(t, "one of them", c.expand("%{l}.x.bank.test", "bank.test"), "x.bank.test")
 }
 
 // TestNamesOfMacrosAreAsked: a blank, a quote and octets of UTF-8 reach the server as they are,
