@@ -116,7 +116,8 @@ func TestCSVThatCanBeReadTwice(t *testing.T) {
 	}
 }
 
-// TestJSONActionAround: an action that lets pass is said of what is below it, some of which is read by then. It becomes no block.
+// TestJSONActionAround: an action that lets pass is said of what is below it, some of which is read by then. It
+// becomes no block.
 func TestJSONActionAround(t *testing.T) {
 	for text, format := range map[string]string{
 		`{"domains":["friend.test"],"action":"allow"}`:            "json",

@@ -314,8 +314,8 @@ func (f *jsonFile) object(path []jsonStep, m meaning, where string, told, outerm
 	return f.flush(&rec, m)
 }
 
-// said reads a member "action" of an object that has its entries further below, some of which may be read by now. One that lets pass is a
-// question, since they would be blocks; any other says nothing new.
+// said reads a member "action" of an object that has its entries further below, some of which may be read by now. One
+// that lets pass is a question, since they would be blocks; any other says nothing new.
 func (f *jsonFile) said() error {
 	var rec jsonRecord
 	line := f.line
