@@ -224,8 +224,8 @@ func (x *Exchange) Header() string {
 		"Message-ID: <" + x.Id + "@friend.example>\r\nSubject: " + x.Id + "\r\n\r\n"
 }
 
-// Smuggled is a second transaction, of a listed sender, up to QUIT. A client hides it behind octets that two servers
-// may read in two ways.
+// Smuggled returns a second transaction with a listed sender, QUIT included. It stands behind octets that one server
+// takes for the end of the first message and another one does not.
 func (x *Exchange) Smuggled() string {
 	return "MAIL FROM:<" + x.Id + "-smuggled@bulk.example>\r\nRCPT TO:<you@here.example>\r\nDATA\r\n" +
 		x.Header() + "smuggled\r\n.\r\nQUIT\r\n"

@@ -66,8 +66,8 @@ func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirr
 }
 
 func (s *Source) changes(ctx context.Context, since mirror.Mark, yield func(mirror.Change) error) (mirror.Mark, error) {
-	if err := query.Followed(s.options.Query, s.options.List); err != nil && s.options.Changes != query.None {
-		return "", err
+	if s.timed != nil && s.options.Changes != query.None {
+		return "", s.timed
 	}
 	switch s.options.Changes {
 	case query.Log:
@@ -112,11 +112,11 @@ const unseen = `from blockd_log where list = $1::text
 // logged yields what has changed since a position of the log.
 func (s *Source) logged(ctx context.Context, since position, yield func(mirror.Change) error) (mirror.Mark, error) {
 	at := []string{s.options.List, since.snapshot, since.rev}
-	idle := `select exists (select ` + unseen + `), $3::bigint = 0
+	const idle = `with recursive asked(table_name, list) as (select $5::text, $6::text)` + triggersSQL + `select exists (select ` + unseen + `), $3::bigint = 0
 		or exists (select from blockd_log where list = $1::text and rev = $3::bigint and ` + witnessTime + ` = $4::bigint), state, lacks
-		from ` + fmt.Sprintf(triggersSQL, "$5", "$6") + ` as t`
+		from told`
 	fresh, reaches, now := false, false, triggers{}
-	_, err := rows(ctx, s.conn, idle, append(at, since.at, logTable(&s.options), inText(s.options.List)), 4, func(v []string) error {
+	_, err := rows(ctx, s.conn, idle, append(at, since.at, s.table, inText(s.options.List)), 4, func(v []string) error {
 		fresh, reaches, now = v[0] == "t", v[1] == "t", triggers{v[2], v[3]}
 		return nil
 	})

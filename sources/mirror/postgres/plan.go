@@ -47,7 +47,7 @@ func (s *Source) plan(ctx context.Context) (string, error) {
 		fmt.Fprintf(&b, "hints: NOTIFY on the channel %s\n", s.options.Notify)
 	}
 	if now, asked := s.triggers(ctx); err == nil && s.options.Changes != query.None {
-		err = cmp.Or(asked, query.Followed(s.options.Query, s.options.List), now.judge("", &s.options))
+		err = cmp.Or(asked, s.timed, now.judge("", &s.options))
 	}
 	return b.String(), err
 }

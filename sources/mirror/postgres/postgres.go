@@ -52,6 +52,8 @@ const (
 type Source struct {
 	options Options
 	config  *pgconn.Config
+	table   string            // whose triggers fill the log; "" = who has made them knows where they belong
+	timed   error             // of query.Followed
 	conn    *pgconn.PgConn    // nil = not connected
 	hints   *pgconn.PgConn    // that listens; nil = not connected
 	fields  []field           // of the query, as this connection has last described it
@@ -78,7 +80,8 @@ func Open(o Options) (*Source, error) {
 		return nil, err
 	}
 	o.Query = query.Text(o.Query)
-	return &Source{options: o, config: config, stall: stallLimit}, nil
+	form, _ := query.FormOf(o.Query)
+	return &Source{options: o, config: config, stall: stallLimit, table: form.Table, timed: query.Followed(o.Query, o.List)}, nil
 }
 
 // Close ends the connections.

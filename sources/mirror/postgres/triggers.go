@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"blockd/sources/mirror"
@@ -18,12 +17,12 @@ type triggers struct {
 	lacks string // the tables that lack a trigger, and which; "" = none does
 }
 
-// triggersSQL gives them, of the table that %[1]s names as the query does, and the list %[2]s. Partitions and children
+// triggersSQL gives them as the row "told", for the table and the list of a row "asked". Partitions and children
 // count as the table does: a statement about one of them fires its own triggers alone. A trigger counts if it fires
 // always: those that fire "at the origin" miss what replication and session_replication_role = replica write. It may
 // have any name, if its function names the log and the list.
-const triggersSQL = `(with recursive tables(id) as (
-		select to_regclass(nullif(%[1]s::text, ''))::oid
+const triggersSQL = `, tables(id) as (
+		select to_regclass(nullif(table_name, ''))::oid from asked
 		union select inhrelid from pg_inherits join tables on inhparent = id),
 	found as (
 		select c.oid as id, pg_relation_filenode(c.oid) as file,
@@ -32,21 +31,21 @@ const triggersSQL = `(with recursive tables(id) as (
 				case when bool_or(t.tgtype & 16 <> 0) then null else 'update' end,
 				case when bool_or(t.tgtype & 8 <> 0) then null else 'delete' end,
 				case when bool_or(t.tgtype & 32 <> 0) then null else 'truncate' end) as lacks
-		from tables join pg_class c on c.oid = id and c.relkind in ('r', 'p', 'f')
+		from asked cross join tables join pg_class c on c.oid = id and c.relkind in ('r', 'p', 'f')
 		left join (pg_trigger t join pg_proc p on p.oid = t.tgfoid) on t.tgrelid = c.oid and not t.tgisinternal and t.tgenabled = 'A'
-			and strpos(p.prosrc, 'blockd_log') > 0 and (strpos(p.prosrc, %[2]s::text) > 0 or strpos(encode(t.tgargs, 'escape'), %[2]s::text) > 0)
-		group by c.oid)
-	select coalesce(hashtextextended(string_agg(concat_ws(' ', id, file, those), ',' order by id), 0)::text, '') as state,
+			and strpos(p.prosrc, 'blockd_log') > 0 and (strpos(p.prosrc, list) > 0 or strpos(encode(t.tgargs, 'escape'), list) > 0)
+		group by c.oid),
+	told as (select coalesce(hashtextextended(string_agg(concat_ws(' ', id, file, those), ',' order by id), 0)::text, '') as state,
 		coalesce(left(string_agg(id::regclass || ' (' || lacks || ')', ', ' order by id) filter (where lacks <> ''), 200), '') as lacks
-	from found)`
+		from found) `
 
 // triggers asks for them.
 func (s *Source) triggers(ctx context.Context) (now triggers, err error) {
 	if s.options.Changes != query.Log {
 		return now, nil
 	}
-	sql := "select state, lacks from " + fmt.Sprintf(triggersSQL, "$1", "$2") + " as t"
-	_, err = rows(ctx, s.conn, sql, []string{logTable(&s.options), inText(s.options.List)}, 2, func(v []string) error {
+	const sql = "with recursive asked(table_name, list) as (select $1::text, $2::text)" + triggersSQL + "select state, lacks from told"
+	_, err = rows(ctx, s.conn, sql, []string{s.table, inText(s.options.List)}, 2, func(v []string) error {
 		now = triggers{v[0], v[1]}
 		return nil
 	})
@@ -68,14 +67,4 @@ func (now triggers) judge(read string, o *Options) error {
 		return mirror.TooOld("its table or triggers are others than were read")
 	}
 	return nil
-}
-
-// logTable is the table whose triggers fill the log; "" if the query reads none by its name, so that only whoever has
-// made the triggers knows where they belong.
-func logTable(o *Options) string {
-	f, err := query.FormOf(o.Query)
-	if err != nil {
-		return ""
-	}
-	return f.Table
 }

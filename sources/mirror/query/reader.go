@@ -58,6 +58,8 @@ type Reader struct {
 	options Options
 	dialect Dialect
 	text    string // of the query
+	form    Form   // of it; zero = it has none that triggers can log
+	timed   error  // of Followed
 	armed   string // what Triggers has given last
 	seen    Seen
 }
@@ -77,7 +79,8 @@ type Dialect struct {
 
 // NewReader makes a reader of options that were checked.
 func NewReader(o Options, d Dialect) *Reader {
-	return &Reader{options: o, dialect: d, text: Text(o.Query)}
+	form, _ := FormOf(o.Query)
+	return &Reader{options: o, dialect: d, text: Text(o.Query), form: form, timed: Followed(o.Query, o.List)}
 }
 
 // Identity tells this query from others, for a fingerprint.
@@ -104,10 +107,10 @@ func (r *Reader) All(ctx context.Context, conn *sql.Conn, yield func(mirror.Row)
 func (r *Reader) Changes(ctx context.Context, conn *sql.Conn, since mirror.Mark, yield func(mirror.Change) error) (mirror.Mark, error) {
 	var keys []key
 	var next mirror.Mark
-	err := r.followed()
-	if err != nil {
-		return "", err
+	if r.timed != nil && r.options.Changes != None {
+		return "", r.timed
 	}
+	var err error
 	switch r.options.Changes {
 	case Log:
 		keys, next, err = r.logged(ctx, conn, since)
@@ -129,9 +132,6 @@ func (r *Reader) Changes(ctx context.Context, conn *sql.Conn, since mirror.Mark,
 	}
 	return next, nil
 }
-
-// followed is why changes of the query cannot be followed; nil if they can.
-func (r *Reader) followed() error { return Followed(r.text, r.options.List) }
 
 // mark is where changes go on after the moment of the transaction.
 func (r *Reader) mark(ctx context.Context, conn *sql.Conn) (mirror.Mark, error) {
@@ -160,10 +160,10 @@ func (r *Reader) mark(ctx context.Context, conn *sql.Conn) (mirror.Mark, error) 
 // error is an *mirror.Unlogged if triggers are missing.
 func (r *Reader) Idle(ctx context.Context, conn *sql.Conn, since mirror.Mark) (bool, error) {
 	if r.options.Changes != Log {
-		return false, r.followed()
+		return false, r.timed
 	}
-	if err := r.followed(); err != nil {
-		return false, err
+	if r.timed != nil {
+		return false, r.timed
 	}
 	var last, at sql.NullString
 	var now triggers
@@ -173,7 +173,7 @@ func (r *Reader) Idle(ctx context.Context, conn *sql.Conn, since mirror.Mark) (b
 	if err := conn.QueryRowContext(ctx, text, append([]any{number}, args...)...).Scan(&last, &at, &now); err != nil {
 		return false, r.ofLog(r.dialect.Class(err))
 	}
-	if err := now.judge(r.armed, &r.options); err != nil {
+	if err := now.judge(r); err != nil {
 		return false, err
 	}
 	return last.String == number && at.Valid && at.String == was, nil

@@ -13,8 +13,8 @@ import (
 // cascade KEY …" for each foreign key by which rows go without one. It is not valid of what is no table.
 type triggers struct{ sql.NullString }
 
-// judge says what a poll makes of them. read is what the last Triggers has given; "" = it was not asked.
-func (now triggers) judge(read string, o *Options) error {
+// judge says what a poll of r makes of them.
+func (now triggers) judge(r *Reader) error {
 	if !now.Valid {
 		return nil
 	}
@@ -24,17 +24,16 @@ func (now triggers) judge(read string, o *Options) error {
 			lacks = append(lacks, event)
 		}
 	}
-	f, _ := FormOf(o.Query)
 	if len(lacks) > 0 {
-		return &mirror.Unlogged{Why: fmt.Sprintf("no trigger logs each change of %s (%s)", f.Table, strings.Join(lacks, ", ")),
-			Hint: "blockd source ddl " + o.List + " prints what is missing"}
+		return &mirror.Unlogged{Why: fmt.Sprintf("no trigger logs each change of %s (%s)", r.form.Table, strings.Join(lacks, ", ")),
+			Hint: "blockd source ddl " + r.options.List + " prints what is missing"}
 	}
 	if _, key, cascades := strings.Cut(now.String, " cascade "); cascades {
 		key, _, _ = strings.Cut(key, " ")
-		return &mirror.Unlogged{Why: fmt.Sprintf("the foreign key %s deletes rows of %s, and this database fires no trigger then", key, f.Table),
-			Hint: "a key without on delete cascade, or changes = \"none\" for list " + o.List}
+		return &mirror.Unlogged{Why: fmt.Sprintf("the foreign key %s deletes rows of %s, and this database fires no trigger then", key, r.form.Table),
+			Hint: "a key without on delete cascade, or changes = \"none\" for list " + r.options.List}
 	}
-	if read != "" && read != now.String {
+	if r.armed != "" && r.armed != now.String {
 		return mirror.TooOld("its triggers are others than were read")
 	}
 	return nil
@@ -51,13 +50,13 @@ func (r *Reader) Triggers(ctx context.Context, conn *sql.Conn) (string, error) {
 
 // triggers is an expression that gives triggers, and its parameters. The list stands as in a text of SQL.
 func (r *Reader) triggers() (text string, args []any) {
-	f, err := FormOf(r.options.Query)
-	if err != nil || r.options.Changes != Log { // whoever has made the triggers of another query knows where they belong
+	path := r.form.Path
+	if len(path) == 0 || r.options.Changes != Log { // whoever has made the triggers of another query knows where they belong
 		return "null", nil
 	}
 	schema := ""
-	if n := len(f.Path); n > 1 {
-		schema = f.Path[n-2]
+	if n := len(path); n > 1 {
+		schema = path[n-2]
 	}
-	return r.dialect.Triggers, []any{schema, f.Path[len(f.Path)-1], strings.ReplaceAll(r.options.List, "'", "''")}
+	return r.dialect.Triggers, []any{schema, path[len(path)-1], strings.ReplaceAll(r.options.List, "'", "''")}
 }

@@ -37,8 +37,8 @@ func TestSystemdUnits(t *testing.T) {
 	}
 }
 
-// By a port of this machine any user may ask: milter and policy service have none that nobody asked for, and the
-// configuration of packages names the sockets that the units make.
+// Any local user can connect to a port. So the packages' units for the milter and the policy service open Unix sockets
+// only, and the packages' configuration names those.
 func TestSystemdUnitsOpenNoPort(t *testing.T) {
 	config := string(testkit.Read(t, filepath.Join(e2e.Root, "packaging", "config.toml")))
 	for door, key := range map[string]string{"milter": "[milter]\nlisten", "policy": "[postfix]\npolicy_listen"} {

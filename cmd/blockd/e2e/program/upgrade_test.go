@@ -288,8 +288,8 @@ func TestReloadsAtOnce(t *testing.T) {
 	}
 }
 
-// TestTheEndOfASuccessorIsNoSilence holds that a process without an init system does not live on for its sessions
-// when nobody answers any more: who watches it could begin no other one.
+// TestTheEndOfASuccessorIsNoSilence: without an init system, a process whose successor has died ends too, even if it
+// still has sessions. Otherwise whoever watches it would see a live process and start no new one.
 func TestTheEndOfASuccessorIsNoSilence(t *testing.T) {
 	for _, upgrades := range []int{1, 2} {
 		t.Run(fmt.Sprintf("after %d", upgrades), func(t *testing.T) {

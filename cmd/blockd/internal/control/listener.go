@@ -11,8 +11,8 @@ import (
 	"blockd/internal/access"
 )
 
-// errStranger is wrapped where somebody else listens at the daemon's address: any user of the machine may, while the
-// daemon is down.
+// errStranger is in the chain of every error that says that another user's process listens at the daemon's address.
+// Any local user can bind that address while the daemon is down.
 var errStranger = errors.New("no token is sent there")
 
 // proveListener fails unless the other end of a connection is the daemon's: all sockets there were made by root, by

@@ -20,7 +20,8 @@ type Mail struct {
 	pair  bool     // entries of two tables match it: whose words a client reads is not compared
 }
 
-// Who nobody has an entry for, unless for everybody. 192.88.99.0/24 is an anycast network that is no longer in use.
+// The sender, recipient and name of questions that only an entry for everybody matches. 192.88.99.0/24, the client's
+// network, is for an anycast service that is no longer in use.
 const (
 	nobody  = "someone@blockd-import.example"
 	inbox   = "inbox@blockd-import.example"

@@ -172,9 +172,8 @@ func (pf *postfix) samples(t *table, r *row) (all []Mail) {
 // maxOthers bounds the senders and clients that each key is asked together with.
 const maxOthers = 3
 
-// mails are those to ask about: those of each key, and the key itself together with a sender or a client of other
-// tables, which
-// may be let pass or refused before it.
+// mails yields the mails to ask about. For each key these are its own, and one that joins it with a sender or client of
+// another table, because that table may decide first.
 func (pf *postfix) mails(yield func(Mail) bool) {
 	var refused [2][]Mail // by senders and clients
 	for _, t := range pf.tables {

@@ -45,7 +45,7 @@ func (pf *postfix) write(ctx context.Context, o Options) error {
 	return nil
 }
 
-// reach marks the tables behind which others are asked in the same restrictions.
+// reach marks each table that is not the last one in its restrictions: what it lets pass skips the tables behind it.
 func reach(list []restriction, behind bool) bool {
 	for _, r := range slices.Backward(list) {
 		switch t := r.table; {
@@ -215,9 +215,8 @@ func (pf *postfix) keys(t *table, r *row) (keys, expressions []string, why strin
 	return []string{quoted(lower)}, expressions, ""
 }
 
-// recipientPolicies makes policies of the recipients that a table lets pass: the lists that are asked behind it in the
-// same
-// restrictions do not count for them.
+// recipientPolicies writes a [[policy]] for the recipients that a table lets pass. The lists of the tables behind it in
+// the same restrictions do not count for them.
 func (pf *postfix) recipientPolicies() {
 	freed := map[string][]string{} // names of lists, by recipient
 	var order []string
