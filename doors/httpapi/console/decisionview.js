@@ -19,6 +19,7 @@ let lately = { listed: [], all: [], told: [] };
 let held = null; // lately as it was when the page was paused
 let news = 0; // that would have been shown since
 let running = null; // what ends the stream
+let asking = null; // what is shown once it is known what was decided before the stream began
 
 const kindsOf = (decision) => (isTold(decision) ? ['told'] : decision.ref ? ['listed', 'all'] : ['all']);
 const none = { listed: 'No mail of listed senders lately.', all: 'No mail lately.', told: 'No program was told of a listing lately.' };
@@ -41,7 +42,10 @@ function draw() {
   return rows.length === 0 ? none[which()] : table('The newest first; choose a sender to see why', columns(askAbout), rows, 'stack');
 }
 
-const showAll = () => fill(byId('decisions'), { load: () => lately, draw });
+// Whoever chooses another kind while the past is asked for gets it with the past, which a fill here would end.
+function showAll() {
+  if (!asking) fill(byId('decisions'), { load: () => lately, draw });
+}
 
 // What comes is put in front, so that whoever is on a row with the keyboard stays there.
 function arrive(decision) {
@@ -81,13 +85,14 @@ const same = (a) => (b) => a.time === b.time && a.sender === b.sender && a.recip
 // begin shows what was decided before the stream began, behind what has come by it since.
 async function begin(signal) {
   lately = { listed: [], all: [], told: [] };
-  await fill(byId('decisions'), { draw, lacks: () => `${none[which()]} This daemon keeps no history: what comes from now on is shown.`, load: async (other) => {
+  const mine = asking = fill(byId('decisions'), { draw, lacks: () => `${none[which()]} This daemon keeps no history: what comes from now on is shown.`, load: async (other) => {
     const past = await newest(AbortSignal.any([signal, other]));
     for (const kind of Object.keys(lately)) {
       const rows = past[kind].filter((decision) => !lately[kind].some(same(decision)));
       lately[kind] = [...lately[kind], ...rows].slice(0, kept);
     }
   } });
+  await mine.finally(() => { if (asking === mine) asking = null; });
 }
 
 function live() {
