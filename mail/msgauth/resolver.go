@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -113,7 +114,24 @@ type question struct {
 
 // budget bounds the time of what belongs together: one check, one message.
 func (r *Resolver) budget(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, r.settings.Timeout)
+	return context.WithTimeout(context.WithValue(ctx, queuedKey{}, new(atomic.Bool)), r.settings.Timeout)
+}
+
+// queuedKey is the key of an *atomic.Bool in the context of a budget: one of its look-ups has waited for a place of ours.
+// The time for that is missing to those that come after it.
+type queuedKey struct{}
+
+// hasQueued reports whether a look-up of a budget has waited for a place of ours.
+func hasQueued(budget context.Context) bool {
+	queued, ok := budget.Value(queuedKey{}).(*atomic.Bool)
+	return ok && queued.Load()
+}
+
+// hasToQueue notes that one does.
+func hasToQueue(budget context.Context) {
+	if queued, ok := budget.Value(queuedKey{}).(*atomic.Bool); ok {
+		queued.Store(true)
+	}
 }
 
 // lookup answers from the cache, by a query that is under way, or by one of its
@@ -147,7 +165,10 @@ func (r *Resolver) lookup(ctx context.Context, network netip.Prefix, name string
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a.outcome == failed && (waited || f.queued) { // the time went by in a queue of ours
+	if waited || f.queued {
+		hasToQueue(ctx)
+	}
+	if a.outcome == failed && (waited || f.queued || ctx.Err() != nil && hasQueued(ctx)) { // the time went by in a queue of ours
 		a = answer{outcome: short, fault: errBusy.Error()}
 	}
 	if f.waiters--; f.waiters == 0 {

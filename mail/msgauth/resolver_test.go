@@ -203,6 +203,25 @@ func TestNoRoomIsNoAnswer(t *testing.T) {
 	}
 }
 
+// TestTimeSpentInTheQueue: where an earlier look-up has waited for a place of ours, what comes too late behind it is our shortage, and
+// no silence of DNS.
+func TestTimeSpentInTheQueue(t *testing.T) {
+	s := nameserver.ServeFunc(t, func(*dns.Msg) *dns.Msg { return nil })
+	r := newResolver(t, Settings{Server: s.Address, Timeout: time.Hour})
+	for name, want := range map[string]outcome{"queued.test": short, "silent.test": failed} {
+		budget, cancel := r.budget(t.Context())
+		defer cancel()
+		if want == short {
+			hasToQueue(budget)
+		}
+		rest, cancel := context.WithTimeout(budget, time.Millisecond) // of an hour, the rest of which a queue has had
+		defer cancel()
+		if got := r.lookup(rest, netip.Prefix{}, name, dns.TypeTXT).outcome; got != want {
+			t.Errorf("%s: %d, want %d", name, got, want)
+		}
+	}
+}
+
 // full is a semaphore that is taken.
 func full(t *testing.T, n int64) *semaphore.Weighted {
 	w := semaphore.NewWeighted(n)

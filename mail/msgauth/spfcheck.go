@@ -67,6 +67,7 @@ func (c *spfCheck) host(domain string) (result, reason string) {
 	}
 	for _, t := range record.terms {
 		if c.ctx.Err() != nil {
+			c.short = c.short || hasQueued(c.ctx)
 			return "temperror", "the time for SPF is over"
 		}
 		if result, reason := c.term(t, domain); result != "" {
