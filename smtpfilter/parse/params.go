@@ -3,6 +3,8 @@ package parse
 import (
 	"bytes"
 	"math/bits"
+
+	"blockd/mail/addr"
 )
 
 // Params is a set of MAIL or RCPT parameters.
@@ -76,12 +78,21 @@ func (p Params) Unannounced(announced func(keyword string) bool) *Error {
 
 // WithoutBody is a line of MAIL, which Line has read, without its parameter BODY. It writes into line.
 func WithoutBody(line []byte) []byte {
-	for end := len(line); end > 0; { // from the right: a quoted local-part may hold anything
-		from := bytes.LastIndexByte(line[:end], ' ')
-		if word := line[from+1 : end]; from > 0 && len(word) > len("BODY=") && bytes.EqualFold(word[:len("BODY=")], []byte("BODY=")) {
-			return append(line[:from], line[end:]...)
+	path := line[max(bytes.IndexByte(line, '<'), 0):]
+	_, rest, err := addr.ParsePath(path) // a quoted local-part may hold anything
+	if err != nil {
+		return line
+	}
+	for len(rest) > 0 {
+		word := bytes.TrimLeft(rest, " ")
+		end := len(word)
+		if i := bytes.IndexByte(word, ' '); i >= 0 {
+			end = i
 		}
-		end = max(from, 0)
+		if len(word) > len("BODY=") && bytes.EqualFold(word[:len("BODY=")], []byte("BODY=")) {
+			return append(line[:len(line)-len(rest)], word[end:]...)
+		}
+		rest = word[end:]
 	}
 	return line
 }

@@ -458,3 +458,19 @@ func TestRandomLines(t *testing.T) {
 		checkLine(t, []byte("MAIL FROM:<a@b.test>"+b.String()))
 	}
 }
+
+// TestWithoutBody: what a quoted local-part or another parameter holds is no parameter.
+func TestWithoutBody(t *testing.T) {
+	for line, want := range map[string]string{
+		`MAIL FROM:<a@b.test> BODY=8BITMIME`:                            `MAIL FROM:<a@b.test>`,
+		`MAIL FROM: <a@b.test>  body=7bit RET=HDRS`:                     `MAIL FROM: <a@b.test> RET=HDRS`,
+		`MAIL FROM:<"a BODY=7BIT b"@b.test>`:                            `MAIL FROM:<"a BODY=7BIT b"@b.test>`,
+		`MAIL FROM:<"a> BODY=7BIT b"@b.test> SIZE=1 BODY=7BIT`:          `MAIL FROM:<"a> BODY=7BIT b"@b.test> SIZE=1`,
+		`MAIL FROM:<a@b.test> BODY=7BIT AUTH=<> ENVID=a>b`:              `MAIL FROM:<a@b.test> AUTH=<> ENVID=a>b`,
+		`MAIL FROM:<> SIZE=1 BODY=7BIT `:                                `MAIL FROM:<> SIZE=1 `,
+		`MAIL FROM:<@c.test:"\" BODY=7BIT b"@b.test> BODY=8BITMIME x=y`: `MAIL FROM:<@c.test:"\" BODY=7BIT b"@b.test> x=y`,
+	} {
+		testkit.Equal(t, line, string(WithoutBody([]byte(line))), want)
+		testkit.Equal(t, want, string(WithoutBody([]byte(want))), want)
+	}
+}

@@ -84,12 +84,12 @@ func (s *session) auth(line []byte, cmd parse.Command) {
 	}
 	s.widen()
 	used := s.up.connection()
-	if !s.reachUpstream(replyNoAuthNow) {
+	if !s.answered(s.dial(replyNoAuthNow)) {
 		return
 	}
 	r, err := s.sasl(line)
-	if s.up.Conn == used && wentAway(s, r, err) {
-		if s.abandonUpstream(); !s.reachUpstream(replyNoAuthNow) {
+	if s.up.Conn == used && !judgesAuth(r) && s.wentAway(r, err) {
+		if s.abandonUpstream(); !s.answered(s.dial(replyNoAuthNow)) {
 			return
 		}
 		r, err = s.sasl(line)
@@ -124,24 +124,14 @@ func (s *session) sasl(line []byte) (wire.Reply, error) {
 	if !s.up.Caps.Has("AUTH") || !s.up.Caps.TLS && !s.up.Caps.Local {
 		return wire.Reply{}, errNoAuth
 	}
-	if err := s.unasked(); err != nil {
-		return wire.Reply{}, err
-	}
-	s.up.out = slices.Grow(s.up.out[:0], len(line)+len("\r\n")) // growing later would leave a copy of the line in memory
-	s.up.out = append(append(s.up.out, line...), '\r', '\n')
-	err := s.send(s.up.out)
-	clear(s.up.out)
+	r, err := s.exchange(line, 235)
 	s.up.out = nil // larger than commands need
-	if err != nil {
-		return wire.Reply{}, err
-	}
-	s.deadlines.armUpstream(s.settings.Limits.UpstreamReply)
-	r, err := wire.ReadReply(s.up.R)
-	if err == nil && r.Code != 334 && r.Code != 235 && r.Code < 400 {
-		err = wire.ErrReply
-	}
 	return r, err
 }
+
+// judgesAuth reports whether a reply can only be the verdict on an AUTH (RFC 4954, section 6). Such an AUTH is not sent
+// again: upstream would count a second failure, and may lock the user out.
+func judgesAuth(r wire.Reply) bool { return r.Code == 432 || r.Code == 454 || r.Code/10 == 53 }
 
 // errNoAuth reports that the connection does not offer AUTH, although an earlier one did.
 var errNoAuth = errors.New("upstream does not offer AUTH any more")

@@ -42,13 +42,12 @@ type rig struct {
 func newRig(server *script.Server, checker *policy.Checker, s Settings) *rig {
 	r := &rig{server: server, log: new(bytes.Buffer), metrics: prometheus.NewRegistry()}
 	s.Hostname = hostname
-	if s.ClientInfo == "" {
-		s.ClientInfo = "xclient"
-	}
+	presented := s.ClientInfo // else upstream need not understand it
+	s.ClientInfo = cmp.Or(s.ClientInfo, "xclient")
 	if server.LMTP {
 		s.Protocol = upstream.LMTP
 	}
-	dialer := upstream.New(upstream.Settings{Protocol: s.Protocol, Dial: server.Dial, Hostname: hostname})
+	dialer := upstream.New(upstream.Settings{Protocol: s.Protocol, Dial: server.Dial, Hostname: hostname, ClientInfo: presented})
 	r.relay = New(s, dialer, checker, NewMetrics(r.metrics), slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	return r
 }

@@ -57,8 +57,8 @@ func (s *session) noRecipients() string {
 
 // repeat carries out commands again, one at a time, on a new connection: upstream had closed
 // the one that was idle since an earlier transaction, so it has taken none of them. lines are
-// the commands with CRLF; each forwarded entry of queue has one. It reports whether the session
-// goes on.
+// the commands with CRLF, as that upstream understood them; each forwarded entry of queue has one.
+// It reports whether the session goes on.
 func (s *session) repeat(queue []pending, lines []byte) bool {
 	lines = bytes.Clone(lines) // they are in the buffer of the connection
 	s.abandonUpstream()
@@ -92,7 +92,7 @@ func (s *session) repeat(queue []pending, lines []byte) bool {
 			return false
 		}
 		if p.verb == parse.MAIL {
-			line = s.up.understood(line, s.tx.params)
+			line = s.up.understood(s.mailLine, s.tx.params) // of the held MAIL, as the client said it
 		}
 		r, err := s.exchange(line, 250)
 		s.answer(p, r, err)

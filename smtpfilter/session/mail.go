@@ -61,16 +61,16 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 func (s *session) forwardMail(line []byte) {
 	p := pending{verb: parse.MAIL}
 	used := s.up.connection()
-	open := s.openUpstream()
+	open := s.answered(s.carry())
 	if open && s.up.Conn == used {
 		s.up.tx = true
 		r, err := s.exchange(s.up.understood(line, s.tx.params), 250)
-		if !wentAway(s, r, err) {
+		if !s.wentAway(r, err) {
 			s.answer(p, r, err)
 			return
 		}
 		s.abandonUpstream()
-		open = s.openUpstream()
+		open = s.answered(s.carry())
 	}
 	if !open {
 		s.reset()

@@ -75,7 +75,7 @@ func (s *session) answerQueue() bool {
 		if err == nil {
 			r, err = s.receive(s.settings.Limits.UpstreamReply, 250)
 		}
-		if p.reused && wentAway(s, r, err) {
+		if p.reused && s.wentAway(r, err) {
 			return s.repeat(queue[i:], sent)
 		}
 		fault = s.answer(p, r, err)

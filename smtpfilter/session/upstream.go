@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -26,7 +27,7 @@ type upstreamConn struct {
 
 	raw   syscall.RawConn // of the socket; nil = there is none
 	look  func(fd uintptr)
-	found int // by look
+	waits bool // look has found octets
 }
 
 // batch bounds the octets of commands in flight. Their answers wait in the system's buffers
@@ -40,14 +41,6 @@ func (u *upstreamConn) connection() *upstream.Conn {
 	}
 	return u.Conn
 }
-
-// openUpstream makes sure that a connection can carry the transaction. If none can, it has
-// answered the client and returns false.
-func (s *session) openUpstream() bool { return s.answered(s.carry()) }
-
-// reachUpstream is openUpstream for commands outside a transaction. unreachable is the reply
-// if upstream cannot be reached.
-func (s *session) reachUpstream(unreachable string) bool { return s.answered(s.dial(unreachable)) }
 
 // answered reports whether fault is empty. Otherwise it answers the client with fault; a 421
 // ends the session.
@@ -66,10 +59,7 @@ func (s *session) answered(fault string) bool {
 // dial makes sure that there is a connection, and returns "". If there can be none, it returns
 // the reply for the client: unreachable, upstream's refusal of the client's name, or one with 421.
 func (s *session) dial(unreachable string) (fault string) {
-	if s.up != nil && !s.up.tx && takesLeave(s) {
-		s.abandonUpstream()
-	}
-	if s.up != nil {
+	if s.up != nil { // its caller notices that upstream has left an idle one: wentAway
 		return ""
 	}
 	if s.rules.Client.Authenticated { // the client has authenticated on a connection that is gone
@@ -122,24 +112,35 @@ func (s *session) send(p []byte) error {
 	return err
 }
 
-// receive reads one reply. A reply below 400 must fit the command: yes is 354 for DATA, and
-// 250 for all others, where any 2xx fits but 221. Otherwise a reply out of step could pass for
-// upstream's consent.
+// receive reads one reply. A reply below 400 must fit the command: yes is 354 for DATA, 235 for
+// AUTH, which 334 fits too, and 250 for all others, where any 2xx fits but 221. Otherwise a reply
+// out of step could pass for upstream's consent.
 func (s *session) receive(limit time.Duration, yes int) (wire.Reply, error) {
 	s.deadlines.armUpstream(limit)
 	r, err := wire.ReadReply(s.up.R)
 	switch {
 	case err != nil:
 	case r.Code == 221: // the answer to QUIT, which nobody has sent
-		err = errLeaves
-	case r.Code < 400 && (r.Code/100 != yes/100 || yes == 354 && r.Code != 354):
+		err = errCloses
+	case r.Code < 400 && !fits(r.Code, yes):
 		err = wire.ErrReply
 	}
 	return r, err
 }
 
-// errLeaves reports an upstream that takes leave in place of an answer.
-var errLeaves = errors.New("upstream takes leave")
+// fits reports whether a code below 400 may answer the command that yes stands for in receive.
+func fits(code, yes int) bool {
+	switch yes {
+	case 354:
+		return code == 354
+	case 235:
+		return code == 235 || code == 334
+	}
+	return code/100 == yes/100
+}
+
+// errCloses reports an upstream that says good-bye in place of an answer.
+var errCloses = errors.New("upstream closes the connection")
 
 // exchange sends one command line, without CRLF, and reads its reply. No other command is in
 // flight. yes is that of receive.
@@ -147,8 +148,10 @@ func (s *session) exchange(line []byte, yes int) (wire.Reply, error) {
 	if err := s.unasked(); err != nil {
 		return wire.Reply{}, err
 	}
-	s.up.out = append(append(s.up.out[:0], line...), '\r', '\n')
+	s.up.out = slices.Grow(s.up.out[:0], len(line)+len("\r\n")) // growing later would leave a copy of a password in memory
+	s.up.out = append(append(s.up.out, line...), '\r', '\n')
 	err := s.send(s.up.out)
+	clear(s.up.out)
 	s.up.out = s.up.out[:0]
 	if err != nil {
 		return wire.Reply{}, err
@@ -183,38 +186,26 @@ func (s *session) replyWaiting() bool {
 	if s.up.R.Buffered() > 0 {
 		return true
 	}
-	if s.up.peek() != somethingWaits {
+	if !s.up.peek() {
 		return false
 	}
 	if _, overTLS := s.up.Conn.Conn.(*tls.Conn); overTLS {
 		// It may be a record of TLS itself, such as a new ticket or key, and not a reply.
-		s.deadlines.armUpstream(ticketWait)
+		s.deadlines.armUpstream(recordWait)
 		_, err := s.up.R.Peek(1)
 		return err == nil
 	}
 	return true
 }
 
-// takesLeave reports whether upstream has closed a connection that is idle, or has said something on it. Whatever that
-// is (Postfix says 421, others 451, 554 or 221), it is no answer to what comes next.
-func takesLeave(s *session) bool {
-	return s.replyWaiting() || s.up.peek() == ended
-}
-
-// What peek finds.
-const (
-	nothing = iota // or there is no socket to look at
-	somethingWaits
-	ended
-)
-
-// peek looks at what the system has received from upstream.
-func (u *upstreamConn) peek() (found int) {
+// peek reports whether the system has received octets from upstream that we have not read. It is false where there is
+// no socket to look at.
+func (u *upstreamConn) peek() bool {
 	if u.look == nil {
-		return nothing
+		return false
 	}
 	u.raw.Control(u.look) // raw.Read fails after a deadline has passed
-	return u.found
+	return u.waits
 }
 
 // watch makes peek look at the socket of the connection.
@@ -236,20 +227,18 @@ func (u *upstreamConn) watch() {
 	}
 	u.raw, u.look = raw, func(fd uintptr) {
 		var b [1]byte
-		switch n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT); {
-		case err == nil && n > 0:
-			u.found = somethingWaits
-		case err == nil, errors.Is(err, unix.ECONNRESET):
-			u.found = ended
-		default:
-			u.found = nothing
-		}
+		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		u.waits = err == nil && n > 0
 	}
 }
 
-// ticketWait is how long we wait to find out whether octets from upstream are a reply or a
-// record of TLS, and whether it closes the connection behind a reply.
-const ticketWait = 50 * time.Millisecond
+const (
+	// recordWait is how long we wait for the rest of a record of TLS, to find out whether it is a reply.
+	recordWait = 50 * time.Millisecond
+
+	// closeWait is how long we wait for the end of the connection behind a reply. Who closes says so in the same moment.
+	closeWait = 50 * time.Millisecond
+)
 
 // faultReply returns the client's answer after a failed exchange.
 func faultReply(err error) string {
@@ -265,17 +254,22 @@ func hungUp(err error) bool {
 	return err != nil && faultReply(err) == replyLost && !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// wentAway reports whether upstream has closed a connection that was idle between transactions, instead of answering
-// the first command on it. What it says in leaving is read as the answer (Postfix says 421, others 451, 554 or 221),
-// but is none: it had crossed with the command. A refusal is one that the end of the connection follows.
-func wentAway(s *session, r wire.Reply, err error) bool {
-	if err != nil || r.Code == 421 {
-		return err == nil || hungUp(err)
-	}
-	if r.Code < 400 {
+// wentAway reports whether upstream had closed a connection that was idle between transactions, and so has not heard
+// the first command on it, whose result r and err are. What a server says before it closes (Postfix says 421, others
+// 451, 554 or 221) may come before the command is sent, or cross with it and look like its answer: a refusal is one
+// unless the end of the connection follows.
+func (s *session) wentAway(r wire.Reply, err error) bool {
+	switch {
+	case errors.Is(err, errUnasked): // then nothing was sent
+		return true
+	case err != nil:
+		return hungUp(err)
+	case r.Code < 400:
 		return false
+	case r.Code == 421:
+		return true
 	}
-	s.deadlines.armUpstream(ticketWait)
+	s.deadlines.armUpstream(closeWait)
 	_, err = s.up.R.Peek(1)
 	return hungUp(err)
 }

@@ -99,13 +99,13 @@ func xtext(s string) string {
 // judges and records it together with c's address, and Postfix lets it replace
 // the HELO attribute of XCLIENT. So it should be c's own. It is blockd's if upstream
 // takes blockd for the client, or if c's name could be more than one word of
-// printable ASCII.
-func (d *Dialer) helloName(c Client) string {
+// printable ASCII. own reports whether it is c's.
+func (d *Dialer) helloName(c Client) (name string, own bool) {
 	presented := d.set.ClientInfo == ClientInfoXCLIENT || d.set.ClientInfo == ClientInfoPROXY
 	if !presented || c.Helo == "" || len(c.Helo) > maxHelo || strings.ContainsFunc(c.Helo, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return d.set.Hostname
+		return d.set.Hostname, false
 	}
-	return c.Helo
+	return c.Helo, true
 }
 
 // sendPROXY writes the PROXY header of version 2, the first bytes of the

@@ -46,20 +46,27 @@ func TestXCLIENTLine(t *testing.T) {
 
 // After EHLO nothing is encoded, so only a plain word may stand there.
 func TestHelloName(t *testing.T) {
-	for _, tt := range []struct{ clientInfo, helo, want string }{
-		{"none", "c.example", "us.example"},
-		{"", "c.example", "us.example"},
-		{"xclient", "c.example", "c.example"},
-		{"proxy-v2", "[IPv6:2001:db8::7]", "[IPv6:2001:db8::7]"},
-		{"xclient", "", "us.example"},
-		{"xclient", "a b", "us.example"},
-		{"xclient", "a\r\nMAIL", "us.example"},
-		{"xclient", "\u00fc.example", "us.example"},
-		{"xclient", "\x7f", "us.example"},
-		{"xclient", strings.Repeat("x", 256), "us.example"},
+	for _, tt := range []struct {
+		clientInfo, helo, want string
+		own                    bool
+	}{
+		{"none", "us.example", "us.example", false},
+		{"xclient", "us.example", "us.example", true},
+		{"none", "c.example", "us.example", false},
+		{"", "c.example", "us.example", false},
+		{"xclient", "c.example", "c.example", true},
+		{"proxy-v2", "[IPv6:2001:db8::7]", "[IPv6:2001:db8::7]", true},
+		{"xclient", "", "us.example", false},
+		{"xclient", "a b", "us.example", false},
+		{"xclient", "a\r\nMAIL", "us.example", false},
+		{"xclient", "\u00fc.example", "us.example", false},
+		{"xclient", "\x7f", "us.example", false},
+		{"xclient", strings.Repeat("x", 256), "us.example", false},
 	} {
 		d := New(Settings{Hostname: "us.example", ClientInfo: tt.clientInfo})
-		testkit.Equal(t, fmt.Sprintf("helloName(%q) with %q", tt.helo, tt.clientInfo), d.helloName(Client{Helo: tt.helo}), tt.want)
+		name, own := d.helloName(Client{Helo: tt.helo})
+		testkit.Equal(t, fmt.Sprintf("helloName(%q) with %q", tt.helo, tt.clientInfo), name, tt.want)
+		testkit.Equal(t, fmt.Sprintf("%q with %q is the client's", tt.helo, tt.clientInfo), own, tt.own)
 	}
 }
 

@@ -136,7 +136,7 @@ var (
 type RefusedError struct {
 	Stage string     // "greeting", "EHLO" (for LHLO and HELO too), "STARTTLS", "XCLIENT", "MAIL", "RCPT"
 	Reply wire.Reply // a 4xx or 5xx
-	Name  bool       // it is an answer to the name that the client has given itself: about the client, not about blockd
+	Name  bool       // it minds the name that the client has given itself: about the client, not about blockd
 }
 
 func (e *RefusedError) Error() string {
@@ -278,12 +278,23 @@ func (d *Dialer) handshake(ctx context.Context, conn *Conn, c Client) error {
 
 // present is the hello of the client.
 func (d *Dialer) present(conn *Conn, c Client) error {
-	name := d.helloName(c)
+	name, own := d.helloName(c)
 	err := d.hello(conn, name)
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
-		refused.Name = name == c.Helo && refused.Reply.Code != 421
+		refused.Name = own && mindsName(refused.Reply.Code)
 	}
 	return err
+}
+
+// mindsName reports whether a code may be about the name in EHLO. Others are about the command: 500, 502 and their like say
+// that upstream speaks SMTP and not LMTP, or the other way round, or has taken a PROXY header for commands. Such a fault is
+// ours, and must not return anybody's mail.
+func mindsName(code int) bool {
+	switch code {
+	case 501, 550, 553, 554:
+		return true
+	}
+	return code/100 == 4 && code != 421
 }
 
 // hello says EHLO or LHLO and reads the extensions of upstream. A server that does not
