@@ -86,8 +86,9 @@ func (r *rig) gives(t testing.TB, want int, method, path, form, from string, hea
 // put makes a request without the syncs of the store, of which thousands take long.
 func (r *rig) put(t testing.TB, q Request) {
 	t.Helper()
-	text := testkit.Value(json.Marshal(q))(t)
-	testkit.Must(t, os.WriteFile(r.Requests.path(q.Ref), text, 0o600))
+	f := testkit.Value(os.OpenFile(r.folder+"/requests", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
+	defer f.Close()
+	testkit.Must(t, json.NewEncoder(f).Encode(map[string]Request{"row": q}))
 }
 
 func textOf(t testing.TB, resp *http.Response) string {
@@ -483,12 +484,29 @@ func TestDamagedRequests(t *testing.T) {
 	r := newRig(t)
 	ref := r.refuse("anna@bulk.example", "bad")
 	r.call("POST", "/r/"+ref, "", "198.51.100.1")
-	for name, text := range map[string]string{"torn.request": `{"ref":"to`, "other.request": `{"ref":"another"}`, "key.1": "x", "README": "x"} {
-		testkit.Must(t, os.WriteFile(filepath.Join(r.folder, name), []byte(text), 0o600))
-	}
+	path := filepath.Join(r.folder, "requests")
+	testkit.Write(t, path, string(testkit.Read(t, path))+`{"row":{"ref":"to`+"\n"+`{"row":{}}`+"\n")
 	all, damaged, err := r.Requests.All()
 	testkit.Got(len(all), testkit.At(all, 0).Ref, damaged, err)(t, "damaged", 1, ref, 2, nil)
 	testkit.Fails(r.Requests.Get("../../etc/passwd"))(t, "a path as reference", ErrNoRequest)
+}
+
+// TestRequestsOfBefore: files of an older program, one a request, go into the table once.
+func TestRequestsOfBefore(t *testing.T) {
+	r := newRig(t)
+	ref, at := r.Key.NewRef(), time.Now().UTC().Format(time.RFC3339)
+	path := filepath.Join(r.folder, ref+".request")
+	testkit.Write(t, path, `{"ref":"`+ref+`","state":"open","time":"`+at+`","list":"bad","refused":"`+at+`","sender":"anna@bulk.example","client":"192.0.2.7","from":"00","wide":"11"}`+"\n")
+	testkit.Write(t, filepath.Join(r.folder, "torn.request"), `{"ref":"to`)
+	testkit.Write(t, filepath.Join(r.folder, "old.request"), `{"ref":"old","state":"declined","time":"2020-01-01T00:00:00Z"}`)
+	for range 2 {
+		all, damaged, err := NewStore(r.folder, r.Key).All()
+		testkit.Got(len(all), testkit.At(all, 0).Sender, damaged, err)(t, "of before", 1, "anna@bulk.example", 0, nil)
+	}
+	left, _ := filepath.Glob(filepath.Join(r.folder, "*.request"))
+	testkit.EqualSlices(t, "files that are left", left, nil)
+	testkit.Value(NewStore(r.folder, r.Key).Decide(ref, Declined, "jo", time.Time{}, time.Now()))(t)
+	testkit.IsError(t, "decided twice", func() error { _, err := r.Requests.Decide(ref, Granted, "jo", time.Time{}, time.Now()); return err }(), ErrDecided)
 }
 
 // The page is what a browser reads as it was meant, whatever the list and the language are called.
@@ -506,7 +524,7 @@ func FuzzPage(f *testing.F) {
 		r.asked, r.found = nil, nil
 		r.mu.Unlock()
 		r.call("POST", "/r/"+ref, url.Values{"note": {note}}.Encode(), "198.51.100.1")
-		defer os.Remove(r.Requests.path(ref))
+		defer r.Requests.Forget(func(*Request) bool { return true })
 		resp := r.call("GET", "/r/"+ref, "", "198.51.100.1", "Accept-Language: "+accept)
 		testkit.MustEqual(t, "status", resp.StatusCode, 200)
 		for z := html.NewTokenizer(resp.Body); z.Next() != html.ErrorToken; {

@@ -2,10 +2,8 @@ package receipt
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -19,7 +17,7 @@ import (
 	"blockd/records/history"
 )
 
-// The bounds of requests. A file has less than 4 KB, so all of them less than 10 MB.
+// The bounds of requests. A row has some 4 KB at the most, so all of them less than 10 MB.
 const (
 	MaxNote    = 500 // octets of what a person may add
 	mostKept   = 2000
@@ -28,7 +26,11 @@ const (
 	mostAWide  = 20  // a day, of the network that is routed on its own (history.Network): who has one has 65,536 IPv6 /64
 	mostSender = 3   // open, of one sender refused by one client's network: who writes in another's name takes none of his
 	keptFor    = 90 * 24 * time.Hour
+	maxLine    = 16 << 10        // bytes of a row, with all escapes of JSON
+	patience   = 5 * time.Second // with another process that changes them
 )
+
+var errBusy = errors.New("another process changes the requests")
 
 // The errors of a Store.
 var (
@@ -127,136 +129,131 @@ func oneText(text string) string {
 	return strings.TrimSpace(text[:cut])
 }
 
-// Store holds requests in a folder, a file each, so that a process that takes over and the one before it, and commands
-// where no daemon runs, share them. It is safe for concurrent use.
+// Store holds requests in a table of a folder, which a process that takes over and the one before it, and commands
+// where no daemon runs, share. It is safe for concurrent use.
 type Store struct {
 	folder string
 	key    *Key
-
-	mu sync.Mutex // one change at a time within this process
+	table  *durable.Table[string, Request] // by reference
+	old    sync.Once                       // what takes over the files of before
 }
 
 // NewStore returns the requests of a folder, which OpenKey has made.
-func NewStore(folder string, key *Key) *Store { return &Store{folder: folder, key: key} }
-
-const suffix = ".request"
-
-func (s *Store) path(ref string) string { return filepath.Join(s.folder, ref+suffix) }
-
-// Get returns the request with a reference, or ErrNoRequest.
-func (s *Store) Get(ref string) (Request, error) {
-	if !s.key.Made(ref) {
-		return Request{}, ErrNoRequest
-	}
-	return s.read(s.path(ref))
+func NewStore(folder string, key *Key) *Store {
+	return &Store{folder: folder, key: key, table: durable.NewTable(durable.TableSettings[string, Request]{
+		Path: filepath.Join(folder, "requests"), Mode: 0o600, Most: mostKept, MaxLine: maxLine, Wait: patience, Busy: errBusy,
+		Key: func(q Request) string { return q.Ref },
+		Check: func(q Request) error {
+			if q.Ref == "" {
+				return ErrNoRequest
+			}
+			return nil
+		},
+		Over: func(q Request) bool { return time.Since(q.Time) > keptFor }})}
 }
 
-func (s *Store) read(path string) (q Request, err error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+// suffix is that of the files of an older program, one a request. They go into the table, once.
+const suffix = ".request"
+
+func (s *Store) takeOver() {
+	old, _ := filepath.Glob(filepath.Join(s.folder, "*"+suffix))
+	if len(old) == 0 {
+		return
+	}
+	err := s.table.Change(func(rows map[string]Request) (put []Request, _ []string, _ error) {
+		for _, path := range old {
+			var q Request
+			if durable.Load(path, maxLine, &q) == nil && time.Since(q.Time) <= keptFor && len(put)+len(rows) < mostKept {
+				put = append(put, q)
+			}
+		}
+		return put, nil, nil
+	})
+	for _, path := range old {
+		if err == nil {
+			os.Remove(path) // one that stays is taken again with the next start, as it was
+		}
+	}
+}
+
+// Get returns the request with a reference, or ErrNoRequest.
+func (s *Store) Get(ref string) (q Request, err error) {
+	if !s.key.Made(ref) {
 		return q, ErrNoRequest
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &q)
+	s.old.Do(s.takeOver)
+	there := false
+	err = s.table.View(func(rows map[string]Request) { q, there = rows[ref] })
+	if err == nil && !there {
+		err = ErrNoRequest
 	}
-	if err != nil {
-		return q, fmt.Errorf("%s: %w", path, err)
-	}
-	return q, nil
+	return q, err
 }
 
 // Forget removes the requests that about accepts, and returns how many they were.
 func (s *Store) Forget(about func(*Request) bool) (gone int, err error) {
-	all, _, err := s.All()
-	if err != nil {
-		return 0, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, q := range all {
-		if !about(&q) {
-			continue
-		}
-		if err := os.Remove(s.path(q.Ref)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return gone, err
-		}
-		gone++
-	}
-	if gone == 0 {
-		return 0, nil
-	}
-	return gone, durable.SyncFolder(s.folder)
+	s.old.Do(s.takeOver)
+	return s.table.Erase(func(q Request) bool { return about(&q) })
 }
 
-// All returns the requests, the newest first. A file that cannot be read is left out; damaged counts them.
+// All returns the requests, the newest first. damaged counts lines of the file that cannot be read.
 func (s *Store) All() (all []Request, damaged int, err error) {
-	files, err := os.ReadDir(s.folder)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, err
-	}
-	for _, f := range files {
-		ref, ok := strings.CutSuffix(f.Name(), suffix)
-		if !ok {
-			continue
+	s.old.Do(s.takeOver)
+	err = s.table.View(func(rows map[string]Request) {
+		for _, q := range rows {
+			if time.Since(q.Time) <= keptFor {
+				all = append(all, q)
+			}
 		}
-		switch q, err := s.read(filepath.Join(s.folder, f.Name())); {
-		case err == nil && q.Ref == ref:
-			all = append(all, q)
-		case errors.Is(err, ErrNoRequest): // it has just gone
-		default:
-			damaged++
-		}
-	}
+	})
 	slices.SortFunc(all, func(a, b Request) int { return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Ref, b.Ref)) })
-	return all, damaged, nil
+	return all, s.table.Damaged(), err
 }
 
 // ask adds a request unless there is one by its reference, which it then returns. from is the network that asks.
-func (s *Store) ask(q Request, from netip.Prefix, now time.Time) (there Request, made bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if there, err = s.read(s.path(q.Ref)); !errors.Is(err, ErrNoRequest) {
-		return there, false, err
-	}
-	all, _, err := s.All()
-	if err != nil {
-		return q, false, err
-	}
+func (s *Store) ask(q Request, from netip.Prefix, now time.Time) (is Request, made bool, err error) {
+	s.old.Do(s.takeOver)
 	q.From = fmt.Sprintf("%x", s.key.sum("from", from.String())[:8])
 	q.Wide = fmt.Sprintf("%x", s.key.sum("wide", history.Network(from.Addr()).String())[:8])
-	today, here, wide, open, kept, spare := 0, 0, 0, 0, 0, ""
-	for _, other := range all {
-		if now.Sub(other.Time) > keptFor {
-			os.Remove(s.path(other.Ref)) // if it stays, the next one tries again
-			continue
+	is = q
+	err = s.table.Change(func(rows map[string]Request) (put []Request, gone []string, err error) {
+		if there, ok := rows[q.Ref]; ok {
+			is = there
+			return nil, nil, nil
 		}
-		kept++
-		if now.Sub(other.Time).Abs() < 24*time.Hour { // one that is far in the future came while the clock was wrong
-			today++
-			if other.From == q.From {
-				here++
+		today, here, wide, open, kept := 0, 0, 0, 0, 0
+		var spare Request // the oldest that is decided
+		for _, other := range rows {
+			if now.Sub(other.Time) > keptFor {
+				continue
 			}
-			if other.Wide == q.Wide {
-				wide++
+			kept++
+			if now.Sub(other.Time).Abs() < 24*time.Hour { // one that is far in the future came while the clock was wrong
+				today++
+				if other.From == q.From {
+					here++
+				}
+				if other.Wide == q.Wide {
+					wide++
+				}
+			}
+			if other.State != Open && (spare.Ref == "" || other.Time.Before(spare.Time)) {
+				spare = other
+			}
+			if other.State == Open && other.Sender == q.Sender && other.refusedFrom() == q.refusedFrom() {
+				open++
 			}
 		}
-		if other.State != Open {
-			spare = other.Ref // the oldest, at the end
+		if today >= mostADay || here >= mostANet || wide >= mostAWide || open >= mostSender || kept >= mostKept && spare.Ref == "" {
+			return nil, nil, ErrTooMany
 		}
-		if other.State == Open && other.Sender == q.Sender && other.refusedFrom() == q.refusedFrom() {
-			open++
+		if kept >= mostKept {
+			gone = []string{spare.Ref}
 		}
-	}
-	if today >= mostADay || here >= mostANet || wide >= mostAWide || open >= mostSender || kept >= mostKept && spare == "" {
-		return q, false, ErrTooMany
-	}
-	if err := s.write(q); err != nil {
-		return q, false, err
-	}
-	if kept >= mostKept {
-		os.Remove(s.path(spare)) // if it stays, the next one tries again
-	}
-	return q, true, nil
+		made = true
+		return []Request{q}, gone, nil
+	})
+	return is, made && err == nil, err
 }
 
 // refusedFrom is the network of the refused client; of a door that knows none it is that of who asks.
@@ -268,44 +265,46 @@ func (q *Request) refusedFrom() string {
 	return history.Network(client).String()
 }
 
-func (s *Store) write(q Request) error {
-	text, err := json.Marshal(q)
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(s.path(q.Ref), append(text, '\n'), 0o600)
-}
-
 // NoteProof adds what shows that the mail of a request was its sender's, which DNS tells later.
 func (s *Store) NoteProof(ref string, p Proof) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	q, err := s.Get(ref)
-	if err != nil || q.State != Open || q.Proof == p {
-		return err
+	_, err := s.update(ref, func(q *Request) { q.Proof = p })
+	if errors.Is(err, ErrDecided) {
+		return nil
 	}
-	q.Proof = p
-	return s.write(q)
+	return err
 }
 
 // Decide grants or declines an open request. until is the end of a grant; zero: never.
 func (s *Store) Decide(ref string, to State, by string, until, now time.Time) (Request, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	q, err := s.Get(ref)
-	switch {
-	case err != nil:
+	return s.update(ref, func(q *Request) {
+		at := now.UTC().Truncate(time.Second)
+		q.State, q.By, q.Decided = to, by, &at
+		if to == Granted && !until.IsZero() {
+			end := until.UTC().Truncate(time.Second)
+			q.Until = &end
+		}
+	})
+}
+
+// update changes an open request. The error wraps ErrNoRequest or ErrDecided.
+func (s *Store) update(ref string, change func(*Request)) (q Request, err error) {
+	if _, err := s.Get(ref); err != nil {
 		return q, err
-	case q.State != Open:
-		return q, fmt.Errorf("%w: %s on %s", ErrDecided, q.State, q.Decided.Format(time.DateOnly))
 	}
-	at := now.UTC().Truncate(time.Second)
-	q.State, q.By, q.Decided = to, by, &at
-	if to == Granted && !until.IsZero() {
-		end := until.UTC().Truncate(time.Second)
-		q.Until = &end
-	}
-	return q, s.write(q)
+	err = s.table.Change(func(rows map[string]Request) ([]Request, []string, error) {
+		is, there := rows[ref]
+		q = is
+		switch {
+		case !there:
+			return nil, nil, ErrNoRequest
+		case is.State != Open:
+			return nil, nil, fmt.Errorf("%w: %s on %s", ErrDecided, is.State, is.Decided.Format(time.DateOnly))
+		}
+		change(&is)
+		q = is
+		return []Request{is}, nil, nil
+	})
+	return q, err
 }
 
 // CountOpen is how many requests wait for a person; 0 if they cannot be read.

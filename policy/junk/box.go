@@ -1,18 +1,12 @@
 package junk
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
+	"iter"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"blockd/internal/durable"
@@ -45,12 +39,8 @@ type Settings struct {
 type Box struct {
 	settings Settings
 
-	mu     sync.Mutex
-	file   *os.File // that was read; it stays open, so that no other file gets its inode
-	read   int64    // octets of it
-	lines  int      // of it
-	bad    int      // lines that cannot be read
-	voices int
+	log    *durable.Log[record]
+	voices int                 // as what follows, under the log's lock
 	all    map[string]*opinion // by entry
 }
 
@@ -69,7 +59,12 @@ type record struct {
 }
 
 // NewBox returns what is in a file, which need not be there.
-func NewBox(s Settings) *Box { return &Box{settings: s, all: map[string]*opinion{}} }
+func NewBox(s Settings) *Box {
+	b := &Box{settings: s, all: map[string]*opinion{}}
+	b.log = durable.NewLog(durable.LogSettings[record]{Path: s.Path, Mode: 0o600, MaxLine: mostLine, Max: mostFile, Wait: patience, Busy: ErrBusy,
+		Begin: func() { b.voices, b.all = 0, map[string]*opinion{} }, Take: b.take})
+	return b
+}
 
 // Say notes that a user, a mailbox, does not want a sender. What he has said before gives way: nobody counts twice.
 func (b *Box) Say(entry, user string, kind Kind, now time.Time) error {
@@ -80,15 +75,12 @@ func (b *Box) Say(entry, user string, kind Kind, now time.Time) error {
 
 // Said returns when, and how, a user has called a sender unwanted; the zero time if never.
 func (b *Box) Said(entry, user string) (at time.Time, kind Kind, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.follow(); err != nil {
-		return at, "", err
-	}
-	if o := b.all[entry]; o != nil {
-		at, kind = o.voices[user].at, o.voices[user].kind
-	}
-	return at, kind, nil
+	err = b.log.View(func() {
+		if o := b.all[entry]; o != nil {
+			at, kind = o.voices[user].at, o.voices[user].kind
+		}
+	})
+	return at, kind, err
 }
 
 // Unsay takes back what a user has said of a sender.
@@ -103,12 +95,9 @@ func (b *Box) Unsay(entry, user string, now time.Time) error {
 
 // Get returns the proposal about a sender that waits. The error is ErrNoProposal, or wraps ErrDecided.
 func (b *Box) Get(entry string, now time.Time) (p Proposal, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.follow(); err != nil {
-		return p, err
-	}
-	return b.open(entry, now)
+	var none error
+	err = b.log.View(func() { p, none = b.open(entry, now) })
+	return p, cmp.Or(err, none)
 }
 
 func (b *Box) open(entry string, now time.Time) (p Proposal, err error) {
@@ -146,18 +135,15 @@ func (b *Box) Decide(entry string, to State, by string, until, now time.Time) (p
 
 // All returns the proposals of a state, of all for "": those that wait first. damaged counts lines that cannot be read.
 func (b *Box) All(state State, now time.Time) (all []Proposal, damaged int, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.follow(); err != nil {
-		return nil, 0, err
-	}
-	for entry, o := range b.all {
-		if p, ok := o.proposal(entry, now.Add(-b.settings.Keep), b.settings.Agree, b.settings.Domains); ok && (state == "" || p.State == state) {
-			all = append(all, p)
+	err = b.log.View(func() {
+		for entry, o := range b.all {
+			if p, ok := o.proposal(entry, now.Add(-b.settings.Keep), b.settings.Agree, b.settings.Domains); ok && (state == "" || p.State == state) {
+				all = append(all, p)
+			}
 		}
-	}
+	})
 	newestFirst(all)
-	return all, b.bad, nil
+	return all, b.log.Damaged(), err
 }
 
 // CountOpen is how many proposals wait for a person; 0 if they cannot be read.
@@ -166,19 +152,16 @@ func (b *Box) CountOpen() int {
 	return len(all)
 }
 
-// Damaged is how many lines of the file cannot be read; 0 if the file cannot be. It makes no proposals, as All does.
+// Damaged is how many lines of the file could not be read when it was read last.
 func (b *Box) Damaged() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.follow() != nil {
-		return 0
-	}
-	return b.bad
+	b.log.View(func() {}) // what cannot be read at all, All says
+	return b.log.Damaged()
 }
 
 // Forget removes the senders and the users that are accepted, and returns how many words of them and about them it has removed.
 func (b *Box) Forget(sender, user func(address string) bool) (gone int, err error) {
-	err = b.change(func() ([]record, error) {
+	none := func() ([]record, error) { return nil, nil }
+	err = b.log.Change(none, func(durable.Extent) iter.Seq[record] {
 		for entry, o := range b.all {
 			if sender(entry) {
 				gone += max(len(o.voices), 1)
@@ -193,135 +176,27 @@ func (b *Box) Forget(sender, user func(address string) bool) (gone int, err erro
 			}
 		}
 		if gone == 0 {
-			return nil, nil
+			return nil
 		}
-		return nil, b.rewrite(time.Now())
+		return b.counting(time.Now())
 	})
 	return gone, err
 }
 
-// change has make write lines after what the file has, while no other process writes.
+// change adds the records that make returns, and tidies the file where most of it says nothing any more, or it has too much.
 func (b *Box) change(make func() ([]record, error)) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	lock, err := durable.WaitLock(b.settings.Path+".lock", patience, ErrBusy)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := b.follow(); err != nil {
-		return err
-	}
-	records, err := make()
-	if err != nil || len(records) == 0 {
-		return err
-	}
-	if err := b.append(records); err != nil {
-		return err
-	}
-	if err := b.follow(); err != nil {
-		return err
-	}
-	if b.lines > tidyFrom && b.lines > 2*(b.voices+len(b.all)) || b.voices > mostVoices || b.read > mostFile/2 {
-		return b.rewrite(time.Now())
-	}
-	return nil
-}
-
-// append writes lines, and closes a last line that a crash has left without an end.
-func (b *Box) append(records []record) error {
-	f, err := os.OpenFile(b.settings.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	var text []byte
-	if info, err := f.Stat(); err != nil {
-		return err
-	} else if n := info.Size(); n > 0 {
-		last := make([]byte, 1)
-		if _, err := f.ReadAt(last, n-1); err != nil {
-			return err
+	return b.log.Change(make, func(has durable.Extent) iter.Seq[record] {
+		if has.Lines > tidyFrom && has.Lines > 2*(b.voices+len(b.all)) || b.voices > mostVoices || has.Bytes > mostFile/2 {
+			return b.counting(time.Now())
 		}
-		if last[0] != '\n' {
-			text = append(text, '\n')
-		}
-	}
-	for _, r := range records {
-		line, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		text = append(append(text, line...), '\n')
-	}
-	if _, err := f.Write(text); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
-// follow reads what the file has more than before, or all of it where it is another one. The caller holds mu.
-func (b *Box) follow() error {
-	f, err := os.Open(b.settings.Path)
-	if errors.Is(err, fs.ErrNotExist) {
-		b.become(nil)
 		return nil
-	}
-	if err != nil {
-		return err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return err
-	}
-	if b.same(info) {
-		f.Close()
-	} else {
-		b.become(f)
-	}
-	if info.Size() == b.read {
-		return nil
-	}
-	text, err := io.ReadAll(io.NewSectionReader(b.file, b.read, mostFile))
-	if err != nil {
-		return err
-	}
-	for {
-		end := bytes.IndexByte(text, '\n')
-		if end < 0 {
-			return nil // it is being written, or a crash has cut it
-		}
-		b.take(text[:end])
-		b.read += int64(end) + 1
-		text = text[end+1:]
-	}
+	})
 }
 
-// same reports whether a file is the one that was read, and goes on from there.
-func (b *Box) same(info os.FileInfo) bool {
-	if b.file == nil || info.Size() < b.read {
+// take takes up a line.
+func (b *Box) take(r record) bool {
+	if r.Entry == "" || (r.User == "") == (r.State == "") {
 		return false
-	}
-	was, err := b.file.Stat()
-	return err == nil && os.SameFile(was, info)
-}
-
-// become begins anew with a file of which nothing was read; nil = there is none.
-func (b *Box) become(f *os.File) {
-	if b.file != nil {
-		b.file.Close()
-	}
-	b.file, b.read, b.lines, b.bad, b.voices, b.all = f, 0, 0, 0, 0, map[string]*opinion{}
-}
-
-// take takes a line.
-func (b *Box) take(line []byte) {
-	b.lines++
-	var r record
-	if len(line) > mostLine || json.Unmarshal(line, &r) != nil || r.Entry == "" || (r.User == "") == (r.State == "") {
-		b.bad++
-		return
 	}
 	o := b.all[r.Entry]
 	if o == nil {
@@ -344,11 +219,11 @@ func (b *Box) take(line []byte) {
 	if len(o.voices) == 0 && o.decided.state == "" {
 		delete(b.all, r.Entry)
 	}
+	return true
 }
 
-// rewrite writes the file anew, without what does not count any more; and if there are too many voices, without the oldest tenth. The caller has
-// the lock.
-func (b *Box) rewrite(now time.Time) error {
+// counting are the records that still count; of too many voices, without the oldest tenth.
+func (b *Box) counting(now time.Time) iter.Seq[record] {
 	var all []record
 	for entry, o := range b.all {
 		if o.decided.state != "" && now.Sub(o.decided.at) < max(keptFor, b.settings.Keep) { // as long as words from before it
@@ -370,18 +245,5 @@ func (b *Box) rewrite(now time.Time) error {
 	if len(all) > mostVoices {
 		all = all[len(all)-mostVoices*9/10:]
 	}
-	err := durable.Replace(b.settings.Path, 0o600, func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		for _, r := range all {
-			if err := e.Encode(r); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	b.become(nil) // and read it again
-	if err != nil {
-		return err
-	}
-	return b.follow()
+	return slices.Values(all)
 }

@@ -6,33 +6,28 @@
 package pause
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
-	"os"
+	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/internal/durable"
-	"blockd/internal/stamp"
 )
 
 // The bounds of a pause, and of how many there are.
 const (
 	Longest = 31 * 24 * time.Hour // a list that is to rest for longer is one in shadow mode
 	most    = 1000
-	maxFile = 1 << 20
-	MaxText = 200 // octets of By and Why
+	maxLine = 4 << 10 // bytes of a pause in the file
+	MaxText = 200     // octets of By and Why
 )
 
 // Pause is one list that does not count.
@@ -58,11 +53,10 @@ func (p Pause) String() string {
 
 // Set is the pauses of a file, which several processes may read and change. It is safe for concurrent use.
 type Set struct {
-	path string
-	lock sync.Mutex // over a change, and a look at the file
-	seen os.FileInfo
-	bad  atomic.Pointer[error] // why the file cannot be read; nil = it can
-	now  atomic.Pointer[state]
+	path  string
+	table *durable.Table[string, Pause] // by list
+	fault atomic.Pointer[error]         // why the file cannot be read; nil = it can
+	now   atomic.Pointer[state]         // nil = nothing is paused
 }
 
 // state is what look-ups see. It does not change.
@@ -87,11 +81,28 @@ func newState(pauses []Pause) *state {
 	return s
 }
 
-// Open reads the pauses of a file, which need not be there. With an error the Set is one without any, and a change writes
-// the file anew.
+// Open reads the pauses of a file, which need not be there. With an error the Set is one without any.
 func Open(path string) (*Set, error) {
 	s := &Set{path: path}
+	s.table = durable.NewTable(durable.TableSettings[string, Pause]{Path: path, Mode: 0o640, Most: most, MaxLine: maxLine, Wait: 5 * time.Second, Busy: errBusy,
+		Key: func(p Pause) string { return p.List }, Check: Pause.Check,
+		Old: func(line []byte) (all []Pause, err error) { return all, json.Unmarshal(line, &all) },
+		Now: func(rows map[string]Pause) { s.now.Store(newState(slices.SortedFunc(maps.Values(rows), func(a, b Pause) int { return strings.Compare(a.List, b.List) }))) }})
 	return s, s.read()
+}
+
+// read takes up what is in the file.
+func (s *Set) read() error {
+	err := s.table.View(func(map[string]Pause) {})
+	if n := s.table.Damaged(); err == nil && n > 0 {
+		err = fmt.Errorf("%s: %d damaged lines; blockd pause, or unpause, of any list writes the file anew", s.path, n)
+	}
+	if err == nil {
+		s.fault.Store(nil)
+	} else {
+		s.fault.Store(&err)
+	}
+	return err
 }
 
 // Problems are that the file cannot be read: which lists somebody has paused is not known.
@@ -99,8 +110,8 @@ func (s *Set) Problems() []string {
 	if s == nil {
 		return nil
 	}
-	if bad := s.bad.Load(); bad != nil {
-		return []string{fmt.Sprintf("pauses: %v; the pauses that were read last go on; blockd pause, or unpause, of any list writes the file anew", *bad)}
+	if fault := s.fault.Load(); fault != nil {
+		return []string{fmt.Sprintf("pauses: %v; the pauses that were read last go on", *fault)}
 	}
 	return nil
 }
@@ -170,22 +181,17 @@ func (s *Set) Start(p Pause) error {
 	if err := p.Check(); err != nil {
 		return err
 	}
-	return s.change(p.Since, func(all []Pause) ([]Pause, error) {
-		all = append(without(all, p.List), p)
-		if len(all) > most {
-			return nil, fmt.Errorf("more than %d lists are paused", most)
-		}
-		return all, nil
-	})
+	return s.change(func(map[string]Pause) ([]Pause, []string, error) { return []Pause{p}, nil, nil })
 }
 
 // End ends the pause of a list. ok is false if there is none.
 func (s *Set) End(list string, now time.Time) (was Pause, ok bool, err error) {
-	err = s.change(now, func(all []Pause) ([]Pause, error) {
-		if i := slices.IndexFunc(all, func(p Pause) bool { return p.List == list }); i >= 0 {
-			was, ok = all[i], true
+	err = s.change(func(rows map[string]Pause) ([]Pause, []string, error) {
+		was, ok = rows[list]
+		if ok = ok && now.Before(was.Until); !ok {
+			return nil, nil, nil
 		}
-		return without(all, list), nil
+		return nil, []string{list}, nil
 	})
 	return was, ok && err == nil, err
 }
@@ -208,121 +214,21 @@ func (p Pause) Check() error {
 	return nil
 }
 
-func without(all []Pause, list string) []Pause {
-	return slices.DeleteFunc(slices.Clone(all), func(p Pause) bool { return p.List == list })
-}
-
-// change writes what f makes of the pauses that last. Another process may have written since; its pauses are kept.
-func (s *Set) change(now time.Time, f func([]Pause) ([]Pause, error)) error {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	held, err := durable.WaitLock(s.path+".lock", 5*time.Second, errBusy) // another process writes a few octets
-	if err != nil {
+// change changes the table, and takes up that its file can be read again.
+func (s *Set) change(decide func(map[string]Pause) ([]Pause, []string, error)) error {
+	if err := s.table.Change(decide); err != nil {
 		return err
 	}
-	defer held.Close()
-	if err := s.readLocked(); err != nil {
-		var bad *json.SyntaxError
-		if !errors.As(err, &bad) && !errors.Is(err, errDamaged) {
-			return err
-		}
-	}
-	var last []Pause
-	if at := s.now.Load(); at != nil {
-		last = slices.DeleteFunc(slices.Clone(at.pauses), func(p Pause) bool { return !now.Before(p.Until) })
-	}
-	all, err := f(last)
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(all, func(a, b Pause) int { return strings.Compare(a.List, b.List) })
-	text, err := json.Marshal(all)
-	if err != nil {
-		return err
-	}
-	if err := durable.WriteFile(s.path, append(text, '\n'), 0o640); err != nil {
-		return err
-	}
-	s.seen, _ = os.Stat(s.path) // if that fails, it is read once more
-	s.bad.Store(nil)
-	s.now.Store(newState(all))
+	s.fault.Store(nil)
 	return nil
 }
 
-var (
-	errBusy    = errors.New("another process changes the pauses")
-	errDamaged = errors.New("no list of pauses")
-)
-
-func (s *Set) read() error {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	return s.readLocked()
-}
-
-// readLocked reads the file if it is another one than was read last.
-func (s *Set) readLocked() error {
-	before := s.seen
-	err := s.readFile()
-	switch {
-	case err != nil:
-		s.bad.Store(&err)
-	case s.seen != before || s.seen == nil: // it was read, or is not there
-		s.bad.Store(nil)
-	}
-	return err
-}
-
-func (s *Set) readFile() error {
-	f, err := os.Open(s.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		s.seen = nil
-		s.now.Store(nil)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if stamp.Same(info, s.seen) {
-		return nil
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxFile))
-	if err != nil {
-		return err
-	}
-	s.seen = info // a damaged one is complained of once
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	var all []Pause
-	err = d.Decode(&all)
-	if _, more := d.Token(); err == nil && more != io.EOF {
-		err = errors.New("text behind it")
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w: %w", s.path, errDamaged, err)
-	}
-	names := map[string]bool{}
-	for _, p := range all {
-		if err := p.Check(); err != nil || names[p.List] {
-			return fmt.Errorf("%s: %w: list %q", s.path, errDamaged, p.List)
-		}
-		names[p.List] = true
-	}
-	s.now.Store(newState(all))
-	return nil
-}
+var errBusy = errors.New("another process changes the pauses")
 
 // refresh takes up what another process has written, and returns the pauses that have ended by themselves since the last
 // call, which are then forgotten here.
 func (s *Set) refresh(now time.Time) (ended []Pause, err error) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	err = s.readLocked()
+	err = s.read()
 	at := s.now.Load()
 	if at == nil || now.Before(at.next) {
 		return nil, err
