@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
@@ -61,23 +60,16 @@ func (t *Table) Restore(text []byte) error {
 
 // Load restores the state in the file at path; nil if there is none.
 func (t *Table) Load(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	text, err := durable.Read(path, maxState)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular() || info.Size() > maxState:
-		return fmt.Errorf("%s: no file of counts of hits", path)
 	}
-	text, err := os.ReadFile(path)
 	if err == nil {
-		err = t.Restore(text)
+		if err = t.Restore(text); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
+	return err
 }
 
 // saveEvery is how much of the counts a crash costs at most.
@@ -112,27 +104,18 @@ func (t *Table) Forget(is func(entry string) bool, path string) (gone int, err e
 // Keep saves the state to the file at path once a minute, and when ctx ends, if it has changed: also by Restore, which may be
 // the last that a process that was taken over from has to tell.
 func (t *Table) Keep(ctx context.Context, path string, log *slog.Logger) error {
-	tick := time.NewTicker(saveEvery)
-	defer tick.Stop()
 	saved := uint64(0)
-	for failing := false; ; {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-		if now := t.changes.Load(); now != saved {
-			err := durable.WriteFile(path, t.State(), 0o600)
-			if err == nil {
-				saved = now
-			} else if !failing {
-				log.Error("hits are not kept for the next start", slog.Any("error", err))
-			}
-			failing = err != nil
-		}
-		if ctx.Err() != nil {
+	return durable.Keep(ctx, saveEvery, func() error {
+		now := t.changes.Load()
+		if now == saved {
 			return nil
 		}
-	}
+		err := durable.WriteFile(path, t.State(), 0o600)
+		if err == nil {
+			saved = now
+		}
+		return err
+	}, log, "hits are not kept for the next start")
 }
 
 // plus is a list's counts with those of before.

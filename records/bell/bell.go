@@ -6,6 +6,7 @@
 package bell
 
 import (
+	"blockd/internal/durable"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -288,7 +289,7 @@ func (b *Bell) Run(ctx context.Context, look func() State) error {
 
 // keep writes what was told. That it cannot is logged once: after a restart it is told again.
 func (b *Bell) keep(t told, failing *bool) bool {
-	err := t.write(b.path)
+	err := durable.Save(b.path, t, 0o600)
 	if err != nil && !*failing {
 		b.log.Error("what notify.url was told is not kept for the next start", slog.Any("error", err))
 	}

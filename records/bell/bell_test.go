@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/internal/durable"
 	"blockd/internal/testkit"
 )
 
@@ -340,7 +341,7 @@ func FuzzTold(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := told.write(path); err != nil {
+		if err := durable.Save(path, told, 0o600); err != nil {
 			return // a year that RFC 3339 has no digits for
 		}
 		if again, err := readTold(path); err != nil || !again.equal(told) {

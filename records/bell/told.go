@@ -1,11 +1,6 @@
 package bell
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -31,32 +26,12 @@ func (t told) equal(o told) bool {
 const maxTold = 1 << 20
 
 // readTold reads a file that need not be there. After an error nothing was told.
-func readTold(path string) (t told, err error) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return t, nil
-	case err != nil:
-		return t, err
-	case !info.Mode().IsRegular() || info.Size() > maxTold:
-		return t, fmt.Errorf("%s: no file of what was told", path)
-	}
-	text, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(text, &t)
-	}
-	if err != nil {
-		return told{}, fmt.Errorf("%s: %w", path, err)
+func readTold(path string) (told, error) {
+	var t told
+	if err := durable.LoadIfThere(path, maxTold, &t); err != nil {
+		return told{}, err
 	}
 	return t, nil
-}
-
-func (t told) write(path string) error {
-	text, err := json.Marshal(t)
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(path, append(text, '\n'), 0o600)
 }
 
 func join(keys []string) string { return strings.Join(keys, "\n") }

@@ -383,24 +383,12 @@ func (s *Set) Run(ctx context.Context, log *slog.Logger) error {
 		<-ctx.Done()
 		return nil
 	}
-	tick := time.NewTicker(SaveEvery)
-	defer tick.Stop()
 	aged := 0
-	for failing := false; ; {
+	return durable.Keep(ctx, SaveEvery, func() error {
 		if today := dayOf(time.Now()); aged != today {
 			aged = today
 			s.age()
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-		err := s.Save()
-		if err != nil && !failing {
-			log.Error("correspondents are not kept for the next start", slog.Any("error", err))
-		}
-		if failing = err != nil; ctx.Err() != nil {
-			return nil
-		}
-	}
+		return s.Save()
+	}, log, "correspondents are not kept for the next start")
 }

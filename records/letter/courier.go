@@ -2,12 +2,8 @@ package letter
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,26 +83,15 @@ const (
 	maxState     = 4 << 20
 )
 
-// read reads the file, which need not be there.
-func readState(path string) (s state, err error) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return s, nil
-	case err != nil:
-		return s, err
-	case !info.Mode().IsRegular() || info.Size() > maxState:
-		return s, fmt.Errorf("%s: no file of [report]", path)
-	}
-	text, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(text, &s)
-	}
+// readState reads the file, which need not be there.
+func readState(path string) (state, error) {
+	s := state{Version: stateVersion}
+	err := durable.LoadIfThere(path, maxState, &s)
 	if err == nil && s.Version != stateVersion {
-		err = errors.New("of another version, or of another program")
+		err = fmt.Errorf("%s: %w: of another version", path, durable.ErrForeign)
 	}
 	if err != nil {
-		return state{}, fmt.Errorf("%s: %w", path, err)
+		return state{}, err
 	}
 	return s, nil
 }
@@ -148,11 +133,7 @@ func ForgetIn(path string, names func(text string) bool) (gone int, err error) {
 
 func (s *state) write(path string) error {
 	s.Version = stateVersion
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(path, append(text, '\n'), 0o600)
+	return durable.Save(path, s, 0o600)
 }
 
 // Run sends each letter when it is due, until ctx ends. One process alone may run it at a time: the next one goes on where the file is.

@@ -1,7 +1,6 @@
 package quarantine
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -16,7 +15,10 @@ import (
 // (RFC 1047), and it is not sent a second time unless somebody says so.
 
 // notes is the folder of the notes beside those of the Maildir.
-const notes = "release"
+const (
+	notes   = "release"
+	maxNote = 4 << 10 // bytes
+)
 
 // note is when a release came to its end.
 type note struct {
@@ -27,29 +29,24 @@ func (f Folder) notePath(id string) string { return filepath.Join(string(f), not
 
 // unsure is when a release of the message was cut off; zero: none was.
 func (f Folder) unsure(id string) (time.Time, error) {
-	text, err := os.ReadFile(f.notePath(id))
-	if errors.Is(err, fs.ErrNotExist) {
+	var n note
+	switch err := durable.Load(f.notePath(id), maxNote, &n); {
+	case errors.Is(err, fs.ErrNotExist):
 		return time.Time{}, nil
-	}
-	if err != nil {
+	case err == nil && !n.At.IsZero():
+		return n.At, nil
+	case err == nil || errors.Is(err, durable.ErrForeign):
+		return time.Unix(1, 0), nil // whatever it says, it is there
+	default:
 		return time.Time{}, err
 	}
-	var n note
-	if json.Unmarshal(text, &n) != nil || n.At.IsZero() {
-		n.At = time.Unix(1, 0) // whatever it says, it is there
-	}
-	return n.At, nil
 }
 
 func (f Folder) remember(id string, at time.Time) error {
 	if err := durable.MakeFolder(filepath.Join(string(f), notes)); err != nil {
 		return err
 	}
-	text, err := json.Marshal(note{at.UTC()})
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(f.notePath(id), text, 0o600)
+	return durable.Save(f.notePath(id), note{at.UTC()}, 0o600)
 }
 
 func (f Folder) forget(id string) error {

@@ -69,14 +69,10 @@ func (k *kept) file() []byte {
 
 // read reads the file at path. lost are lines that had to be left out. The error is fs.ErrNotExist's for no file.
 func read(path string) (k kept, lost int, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return k, 0, err
+	text, err := durable.Read(path, maxFile)
+	if errors.Is(err, durable.ErrForeign) {
+		err = fmt.Errorf("%w: %w", errOther, err)
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return k, 0, fmt.Errorf("%s: %w", path, errOther)
-	}
-	text, err := os.ReadFile(path)
 	if err != nil {
 		return k, 0, err
 	}

@@ -1,11 +1,6 @@
 package shared
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -13,7 +8,10 @@ import (
 	"blockd/internal/durable"
 )
 
-const seenEvery = time.Minute // how often it is written that the engine answers
+const (
+	seenEvery = time.Minute // how often it is written that the engine answers
+	maxKept   = 1 << 30     // bytes of the file
+)
 
 // kept is the file of a node.
 type kept struct {
@@ -30,28 +28,12 @@ func (k *kept) read(folder string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.path = filepath.Join(folder, "shared.json")
-	text, err := os.ReadFile(k.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		k.Pending, k.Refused = nil, nil
-		err = json.Unmarshal(text, k)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", k.path, err)
-	}
-	return nil
+	k.Pending, k.Refused = nil, nil
+	return durable.LoadIfThere(k.path, maxKept, k)
 }
 
 // write writes the file. The caller holds mu.
-func (k *kept) write() error {
-	text, err := json.MarshalIndent(k, "", " ")
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(k.path, append(text, '\n'), 0o600)
-}
+func (k *kept) write() error { return durable.Save(k.path, k, 0o600) }
 
 func (k *kept) seenAt() time.Time {
 	k.mu.Lock()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,8 +25,9 @@ func (e ExistsError) Error() string {
 
 // What stands beside a configuration that Install has made.
 const (
-	before = ".before-init" // the one that was there
-	noted  = ".init"        // what Install has done
+	before  = ".before-init" // the one that was there
+	noted   = ".init"        // what Install has done
+	maxNote = 64 << 10       // bytes of it
 )
 
 // folderMode lets the daemon's user read what root has made.
@@ -112,27 +112,16 @@ func Install(file string, text, packaged, senders []byte, force bool, check func
 		r.Replaced = true
 	}
 	r.Config = sum(text)
-	note, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
 	// The note first: after a crash in between, Undo finds a file that is not the noted one and leaves it alone.
-	if err := durable.WriteFile(file+noted, append(note, '\n'), 0o644); err != nil {
+	if err := durable.Save(file+noted, r, 0o644); err != nil {
 		return err
 	}
 	return draft.Commit()
 }
 
 func readRecord(file string) (r record, err error) {
-	text, err := os.ReadFile(file + noted)
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	}
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(text, &r); err != nil {
-		return r, fmt.Errorf("%s%s cannot be read: %w; remove it, and nothing is known of an earlier blockd init", file, noted, err)
+	if err := durable.LoadIfThere(file+noted, maxNote, &r); err != nil {
+		return r, fmt.Errorf("%w; remove it, and nothing is known of an earlier blockd init", err)
 	}
 	return r, nil
 }

@@ -191,6 +191,6 @@ func TestInstallAndUndo(t *testing.T) {
 	t.Run("a note that is no note", func(t *testing.T) {
 		path := file(t, "")
 		testkit.Write(t, path+".init", "{")
-		testkit.Got(install(path, "one\n", true))(t, "install", "…config.toml.init cannot be read…")
+		testkit.Got(install(path, "one\n", true))(t, "install", "…config.toml.init: no file of blockd…remove it…")
 	})
 }
