@@ -226,15 +226,15 @@ func (r *reading) adblockOptions(options string, exception bool) bool {
 
 // optionWords are other words for options.
 var optionWords = map[string]string{
-	"doc": "document", "3p": "third-party", "~1p": "third-party", "~first-party": "third-party", "strict3p": "third-party",
-	"1p": "first-party", "~3p": "first-party", "~third-party": "first-party",
+	"doc": "document", "3p": "third-party", "~1p": "third-party", "~first-party": "third-party", "strict3p": "third-party", "~strict1p": "third-party",
+	"1p": "first-party", "~3p": "first-party", "~third-party": "first-party", "~strict3p": "first-party",
 }
 
 // requestOptions say for which requests a rule counts: of which kind, from which page, by
 // which program or client. Others switch off something else than a block.
-var requestOptions = [...]string{"1p", "3p", "app", "client", "css", "ctag", "denyallow", "dnstype", "document", "domain", "first-party", "font", "frame",
+var requestOptions = [...]string{"app", "client", "css", "ctag", "denyallow", "dnstype", "document", "domain", "first-party", "font", "frame",
 	"from", "image", "inline-font", "inline-script", "match-case", "media", "method", "object", "other", "ping", "popunder", "popup", "script",
-	"strict1p", "strict3p", "stylesheet", "subdocument", "third-party", "to", "webrtc", "websocket", "xhr", "xmlhttprequest"}
+	"strict1p", "stylesheet", "subdocument", "third-party", "to", "webrtc", "websocket", "xhr", "xmlhttprequest"}
 
 // adblockIP queues a client address. Networks and ranges are no ad blocker's.
 func (r *reading) adblockIP(text, name string) {

@@ -26,6 +26,13 @@ func TestCSV(t *testing.T) {
 		{"words of nobody below a title", "csv", "Sperrliste\nAbsenderin,action\na@b.test,Allow\n", "skip header + skip header + addr a@b.test exact allow"},
 		{"number below a comment", "csv:2", "# made by x, do not edit\nname,sender,action\nx,a@b.test,allow\n", "skip header + skip header + addr a@b.test exact allow"},
 		{"header with a colon", "csv", "Sender:,action\na@b.test,allow\n", "skip header + addr a@b.test exact allow"},
+		{"no header, and a first entry that cannot be read", "csv", "a..b.test,domain\nc.test,domain\n", "err syntax + domain c.test tree block"},
+		{"the same with words for other kinds", "csv", "a..b.test,domain,x\n198.51.100.7,ip,y\nc.test,host,z\n", "err syntax + ip 198.51.100.7 exact block + domain c.test tree block"},
+		{"the same by number", "csv:1", "a..b.test,domain\nc.test,domain\n", "err syntax + domain c.test tree block"},
+		{"a header for kinds", "csv", "indicator,type\na..b.test,domain\nc.test,domain\n", "skip header + err syntax + domain c.test tree block"},
+		{"a header that comes twice", "csv", "sender,action\na@b.test,allow\nsender,action\nc@d.test,allow\n", "skip header + addr a@b.test exact allow + err unsupported-action + addr c@d.test exact allow"},
+		{"a header that comes twice, by number", "csv:1", "who,action\na@b.test,allow\nwho,action\nc@d.test,allow\n", "skip header + addr a@b.test exact allow + err unsupported-action + addr c@d.test exact allow"},
+		{"a comment below the header", "csv:1", "who,action\n# made by x\na@b.test,allow\n", "skip header + err syntax + addr a@b.test exact allow"},
 		{"header in a comment", "csv", "# first_seen,dst_ip,port\n2026-11-01,198.51.100.7,25\n", "skip header + ip 198.51.100.7 exact block"},
 		{"named column below a title", "csv:absender", "Bericht\nEmpf\u00e4nger;Absender\nanna@here.test;promo@bulk.test\n", "skip header + skip header + addr promo@bulk.test exact block"},
 		{"named column, with other marks", "csv:sender address", "to,Sender_Address\nanna@here.test,promo@bulk.test\n", "skip header + addr promo@bulk.test exact block"},
@@ -103,6 +110,7 @@ func TestCSVThatCanBeReadTwice(t *testing.T) {
 		{"ip,domain,email\n198.51.100.7,shop.test,noc@shop.test\n", "which of 3 columns is the list? Declare csv:ip or csv:domain or csv:email"},
 		{"a@bulk.test,b@bulk.test,c@bulk.test\n", "which of 3 columns is the list? Declare csv:1 or csv:2 or csv:3"},
 		{"Empf\u00e4nger;Absender\nanna@here.test;promo@bulk.test\n", "which of 2 columns is the list? Declare csv:Empf\u00e4nger or csv:Absender"},
+		{"domain,kind\nurl,a.test\nurl,b.test\n", "line 1 reads as the header, and column 1 below it has no entry; declare csv:2 or csv:1"},
 		{"a.test,x\nb.test,y\nsender,z\n", "line 3 reads as the header, and line 1 above it has an entry in column 1; declare csv:1"},
 	} {
 		_, sum, err := items(t, tt.text, lists.Settings{Format: "csv"})
@@ -110,7 +118,11 @@ func TestCSVThatCanBeReadTwice(t *testing.T) {
 			t.Errorf("%q: %s, want %s", tt.text, sum.Why, tt.want)
 		}
 	}
-	_, sum, err := items(t, "x,y\nbulk.test,why\n", lists.Settings{Format: "csv:sender"})
+	_, sum, err := items(t, "a@b.test,x\nwho,action\nc@d.test,allow\n", lists.Settings{Format: "csv:1"})
+	if err == nil || !strings.Contains(sum.Why, "line 2 reads as the header, and line 1 above it has an entry in column 1") {
+		t.Error(sum.Why)
+	}
+	_, sum, err = items(t, "x,y\nbulk.test,why\n", lists.Settings{Format: "csv:sender"})
 	if err == nil || sum.Why != `no-column: no header among the first lines has "sender"; line 1 has x, y` {
 		t.Error(sum.Why)
 	}
@@ -124,6 +136,9 @@ func TestJSONActionAround(t *testing.T) {
 		`{"action":"Allow","domains":["friend.test"]}`:            "json",
 		`[{"sender":{"email":"a@b.test"},"action":"allow"}]`:      "json:[].sender.email",
 		`{"data":[{"action":"allow","iocs":[{"v":"a@b.test"}]}]}`: "json:data[].iocs[].v",
+		`{"action":"allow","1":[{"ioc":"a@b.test"}]}`:             "json:*[].ioc",
+		`{"1":[{"ioc":"a@b.test"}],"ACTION":"allow"}`:             "json:*[].ioc",
+		`{"ips":{"domains":["a.test"],"action":"allow"}}`:         "json:ips",
 	} {
 		all, sum, err := items(t, text, lists.Settings{Format: format})
 		if fe, ok := errors.AsType[*lists.FileError](err); !ok || fe.Class != lists.JSON || !strings.Contains(sum.Why, "of what is below it") {
@@ -193,6 +208,25 @@ func TestJSON(t *testing.T) {
 		{"members that allow, by a star", "json:*", `{"allow":["a.test"],"block":["b.test"]}`, "domain a.test tree allow + domain b.test tree block"},
 		{"members that allow, by a star and more", "json:*[].ioc", `{"allow":[{"ioc":"a.test"}],"block":[{"ioc":"b.test"}]}`, "domain a.test tree allow + domain b.test tree block"},
 		{"action in capitals", "json:[].ip", `[{"ip":"a@b.test","Action":"Allow"}]`, "addr a@b.test exact allow"},
+		{"an exception in between", "json:ips", `{"ips":["a.test"],"allow":["b.test"],"action":"tempfail"}`, "domain a.test tree tempfail + domain b.test tree allow"},
+		{"an exception first", "json:ips", `{"allow":["b.test"],"ips":["a.test"],"action":"tempfail"}`, "domain b.test tree allow + domain a.test tree tempfail"},
+		{"action first", "json:ips", `{"action":"tempfail","ips":["a.test"],"allow":["b.test"]}`, "domain a.test tree tempfail + domain b.test tree allow"},
+		{"an exception in between, and a word of an API", "json:ips", `{"ips":["a.test"],"allow":["b.test"],"action":"export"}`, "domain a.test tree block + domain b.test tree allow"},
+		{"action of an object at the end of the path", "json:ips", `{"ips":{"domains":["a.test"],"allow":["b.test"]},"action":"allow"}`, "domain a.test tree allow + domain b.test tree allow"},
+		{"the same, first", "json:ips", `{"action":"allow","ips":{"domains":["a.test"]}}`, "domain a.test tree allow"},
+		{"the same, with a member that blocks", "json:ips", `{"ips":{"block":["a.test"],"domains":["b.test"]},"action":"allow"}`, "err unsupported-action + domain b.test tree allow"},
+		{"the same, which defers", "json:ips", `{"ips":{"block":["a.test"]},"action":"tempfail"}`, "domain a.test tree tempfail"},
+		{"an object among exceptions", "json", `{"allow":{"domains":["a.test"]}}`, "domain a.test tree allow"},
+		{"a star is no action", "json:*", `{"action":"block","ips":["a.test"]}`, "domain a.test tree block"},
+		{"a star is no action, which allows", "json:*", `{"ips":["a.test"],"Action":"allow"}`, "domain a.test tree allow"},
+		{"a star is no action, in an array", "json:[].*", `[{"action":"allow","ip":"a.test"},{"ip":"b.test","action":"tempfail"}]`, "domain a.test tree allow + domain b.test tree tempfail"},
+		{"a list of the name action", "json:*", `{"action":["a.test"],"drama":["b.test"]}`, "domain a.test tree block + domain b.test tree block"},
+		{"an explicit action", "json:[].action", `[{"action":"a.test"}]`, "domain a.test tree block"},
+		{"a word that is no action in JSON lines", "json:ip", "{\"ip\":\"a.test\",\"action\":\"permit\"}\n{\"action\":\"pass\",\"ip\":\"b.test\"}\n{\"ip\":\"c.test\"}\n", "err unsupported-action + err unsupported-action + domain c.test tree block"},
+		{"an action that is no word in JSON lines", "json:ip", "{\"ip\":\"a.test\",\"action\":7}\n{\"action\":null,\"ip\":\"b.test\"}\n", "err syntax + domain b.test tree block"},
+		{"many, and an action that says nothing new", "json:ips", `{"ips":[` + strings.Repeat(`"",`, 1001) + `"a.test"],"action":"block"}`, strings.Repeat("err syntax + ", 1001) + "domain a.test tree block"},
+		{"many, and an action of an API", "json:ips", `{"ips":[` + strings.Repeat(`"",`, 1001) + `"a.test"],"action":"export"}`, strings.Repeat("err syntax + ", 1001) + "domain a.test tree block"},
+		{"arrays in arrays of a record", "json:ips", `{"ips":[["a.test"],"b.test"],"action":"allow"}`, "domain a.test tree allow + domain b.test tree allow"},
 		{"action of an answer of an API", "json:data", `{"action":"export","data":["a.test"]}`, "domain a.test tree block"},
 		{"members that allow", "json", `{"whitelist":["a.test"],"allowlist":["b.test"],"allow":["c.test"],"welcomelist":["d.test"]}`,
 			"domain a.test tree allow + domain b.test tree allow + domain c.test tree allow + domain d.test tree allow"},

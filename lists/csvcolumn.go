@@ -81,7 +81,12 @@ func (f *csvFile) reaches(column int) bool {
 func (f *csvFile) findColumns() (err error) {
 	f.at = columns{score: -1, owner: -1, action: -1, reason: -1}
 	records := f.recordsAhead()
-	header := slices.IndexFunc(records, f.isHeader)
+	header := -1
+	for i := 0; i < len(records) && header < 0; i++ {
+		if f.isHeader(records[i]) && !f.isData(records[i], records[i+1:]) {
+			header = i
+		}
+	}
 	if header < 0 && len(records) > 0 {
 		if err := f.withoutNames(records, &header); err != nil {
 			return err
@@ -92,8 +97,11 @@ func (f *csvFile) findColumns() (err error) {
 		}
 		for _, above := range records[:header] {
 			if len(above.cells) == len(records[header].cells) && f.isEntry(above, f.at.entry) {
-				return refusal(Ambiguous, "line %d reads as the header, and line %d above it has an entry in column %d; declare csv:%d", records[header].last, above.last, f.at.entry+1, f.at.entry+1)
+				return twoHeads(records[header], above, f.at.entry)
 			}
+		}
+		if err := f.namesNothing(records[header], records[header+1:]); err != nil {
+			return err
 		}
 	}
 	var names csvRecord
@@ -168,7 +176,10 @@ func (rec csvRecord) named(name string) int {
 	if i := slices.IndexFunc(rec.cells, func(c cell) bool { return strings.EqualFold(headName(c.text), name) }); i >= 0 {
 		return i
 	}
-	return slices.IndexFunc(rec.cells, func(c cell) bool { return plainName(c.text) != "" && plainName(c.text) == plainName(name) })
+	if name = plainName(name); name == "" {
+		return -1
+	}
+	return slices.IndexFunc(rec.cells, func(c cell) bool { return plainName(c.text) == name })
 }
 
 // headName is the name of a column without the mark of a comment, which some programs put before the header.
@@ -212,14 +223,61 @@ func (f *csvFile) isHeader(rec csvRecord) bool {
 			return false
 		}
 	}
-	named := f.want.column != "" && !allDigits(f.want.column) || f.want.score != "" && !allDigits(f.want.score) || s.PerRecipient && rec.named("owner") >= 0
+	named := f.want.column != "" && !allDigits(f.want.column) || f.want.score != "" && !allDigits(f.want.score) ||
+		s.PerRecipient && (rec.named("owner") >= 0 || rec.named("action") >= 0)
 	for i, c := range rec.cells {
-		named = named || f.want.column == "" && isEntryName(headName(c.text)) || s.PerRecipient && rec.named("action") >= 0
+		named = named || f.want.column == "" && isEntryName(headName(c.text))
 		if f.want.column == "" && f.isEntry(rec, i) {
 			return false
 		}
 	}
 	return named
+}
+
+// isData reports whether a record that reads as a header is a line with an entry that cannot be read: a record below it
+// has an entry, and in a column with the same part a word that names such a column, too, as "domain" is of a kind.
+func (f *csvFile) isData(rec csvRecord, below []csvRecord) bool {
+	isName := func(rec csvRecord, i int) bool {
+		return i < len(rec.cells) && f.isColumnName(headName(rec.cells[i].text))
+	}
+	for i := range rec.cells {
+		if !isName(rec, i) {
+			continue
+		}
+		for _, b := range below {
+			if !isName(b, i) {
+				continue
+			}
+			for c := range b.cells {
+				if f.isEntry(b, c) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// namesNothing refuses a file whose header names a column of words, while another one has the entries.
+func (f *csvFile) namesNothing(header csvRecord, below []csvRecord) error {
+	if f.want.column != "" || f.r.settings.PerRecipient || header.named("entry") >= 0 {
+		return nil
+	}
+	words := 0
+	for _, rec := range below {
+		if rec.odd || f.at.entry >= len(rec.cells) || rec.cells[f.at.entry].text == "" {
+			continue
+		}
+		if strings.ContainsAny(rec.cells[f.at.entry].text, ".@:") {
+			return nil
+		}
+		words++
+	}
+	if found, _ := f.columnsOfEntries(below); words > 0 && len(found) > 0 {
+		return refusal(Ambiguous, "line %d reads as the header, and column %d below it has no entry; declare csv:%d or csv:%d",
+			header.last, f.at.entry+1, found[0]+1, f.at.entry+1)
+	}
+	return nil
 }
 
 func isEntryName(text string) bool { return slices.Contains(csvEntries[:], plainName(text)) }
@@ -306,8 +364,7 @@ func noColumn(records []csvRecord, name string) error {
 }
 
 // withoutNames finds the column of the entries where no header has a name that tells it: the declared number, or the
-// only column whose cells are entries. header is then the last record that is none, above the first one with an entry;
-// -1 if there is none.
+// only column whose cells are entries. header is then what headerAbove finds, -1 if there is none.
 func (f *csvFile) withoutNames(records []csvRecord, header *int) error {
 	if f.want.column != "" && !allDigits(f.want.column) {
 		return noColumn(records, f.want.column)
@@ -315,11 +372,10 @@ func (f *csvFile) withoutNames(records []csvRecord, header *int) error {
 	if f.want.score != "" && !allDigits(f.want.score) {
 		return noColumn(records, f.want.score)
 	}
-	begin := 0
 	if f.want.column != "" {
 		n, _ := strconv.Atoi(f.want.column)
 		f.at.entry = n - 1
-		if begin = slices.IndexFunc(records, func(rec csvRecord) bool { return len(rec.cells) >= n && !rec.mark }); begin < 0 {
+		if !slices.ContainsFunc(records, func(rec csvRecord) bool { return len(rec.cells) >= n && !rec.mark }) {
 			return refusal(NoColumn, "%d cells in the first record, column %d was declared", len(records[0].cells), n)
 		}
 	} else {
@@ -334,29 +390,48 @@ func (f *csvFile) withoutNames(records []csvRecord, header *int) error {
 		if len(found) == 1 {
 			f.at.entry = found[0]
 		}
-		for begin < len(records)-1 && (records[begin].odd || len(records[begin].cells) <= f.at.entry) && !f.isEntry(records[begin], f.at.entry) {
-			begin++
-		}
 	}
-	// The last record above the first one with an entry is the header, if it has a word there, or a column action.
-	for i := slices.IndexFunc(records, func(rec csvRecord) bool { return f.isEntry(rec, f.at.entry) }) - 1; i >= 0; i-- {
-		rec := records[i]
-		if rec.odd || rec.mark || len(rec.cells) <= f.at.entry {
+	return f.headerAbove(records, header)
+}
+
+// headerAbove finds the header above the entries of a column that no name tells: the last record there with a word in
+// that column, or with a column "action". Without such a one it is the last of the titles and comments at the top.
+func (f *csvFile) headerAbove(records []csvRecord, header *int) error {
+	isEntry := func(rec csvRecord) bool { return f.isEntry(rec, f.at.entry) }
+	none := !slices.ContainsFunc(records, isEntry)
+	data, titles, action := -1, true, -1 // action: the column of that name in the header
+	for i, rec := range records {
+		if isEntry(rec) {
+			data = i
 			continue
 		}
-		if cell := trim(rec.cells[f.at.entry].text); cell != "" && !strings.ContainsAny(cell, ".@:") || rec.named("action") >= 0 {
-			*header = i
-			return nil
+		word, says := false, -1 // what has none of these signs is no sender that anybody lists
+		if len(rec.cells) > f.at.entry {
+			cell := trim(rec.cells[f.at.entry].text)
+			word, says = cell != "" && !strings.ContainsAny(cell, ".@:"), rec.named("action")
 		}
-		break
-	}
-	// What has neither dot, "@" nor colon is no sender that anybody lists.
-	if first := trim(records[begin].cells[min(f.at.entry, len(records[begin].cells)-1)].text); first != "" && !strings.ContainsAny(first, ".@:") {
-		*header = begin
-	} else if begin > 0 {
-		*header = begin - 1
+		title := rec.mark || len(rec.cells) <= f.at.entry || rec.odd && (word || f.want.column == "")
+		switch {
+		case data >= 0:
+			if says >= 0 && says != action && !rec.odd {
+				return twoHeads(rec, records[data], f.at.entry)
+			}
+		case none && !titles: // only the first may be a header
+		case !title && (word || says >= 0) && !rec.odd:
+			*header, titles, action = i, false, says
+		case title && titles:
+			*header = i
+		default:
+			titles = false
+		}
 	}
 	return nil
+}
+
+// twoHeads refuses a file with an entry above its header.
+func twoHeads(header, above csvRecord, column int) error {
+	return refusal(Ambiguous, "line %d reads as the header, and line %d above it has an entry in column %d; declare csv:%d",
+		header.last, above.last, column+1, column+1)
 }
 
 // columnsOfEntries are the columns in which at least half of the records with any entry have one; data is the first

@@ -269,7 +269,7 @@ func readKey(it *Item, text string) bool {
 		return err == nil && ok && it.Scope == Exact
 	case isRecipient:
 		return false
-	case text[0] != '[' && looksNet(text) && !looksRange(text): // which was a name once
+	case text[0] != '[' && looksNet(text) && strings.IndexByte(text, '-') < 0: // a name may be of digits and hyphens
 		return readNet(it, text)
 	}
 	key, err := addr.DomainKey(text)

@@ -43,6 +43,14 @@ func TestEntriesKeepAllFields(t *testing.T) {
 	}
 }
 
+// TestEntriesTakeNamesOfDigits: what other formats take for a name is one here, too, and no damage.
+func TestEntriesTakeNamesOfDigits(t *testing.T) {
+	got, err := entryLines(t, lists.EntriesHead+"\n1-2.3-4\tb\tt\t\t\t\n", 1)
+	if want := []string{`2: domain 1-2.3-4 tree block 0 ""`}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v\nwant %q", got, err, want)
+	}
+}
+
 // TestEntriesOfExceptions: in a list of exceptions an entry that refuses is refused by itself, as in other formats.
 func TestEntriesOfExceptions(t *testing.T) {
 	text := lists.EntriesHead + "\na.test\ta\tt\t\t\t\nb.test\tb\tt\t\t\t\nc.test\tp\tt\t\t\t\n"
@@ -274,6 +282,25 @@ func TestOwnedJSON(t *testing.T) {
 		"3 err owner", "3 err syntax", "3 err syntax", "4 err owner",
 	}
 	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v\nwant %q", got, err, want)
+	}
+}
+
+// TestOwnedJSONSaysItsActionOnce: one that lets pass, of records further below or beside, becomes no block; "*" is no
+// member that a record has for itself.
+func TestOwnedJSONSaysItsActionOnce(t *testing.T) {
+	for text, format := range map[string]string{
+		`{"action":"allow","data":[{"owner":"anna@here.example","entry":"bulk.example"}]}`:                                "json:data[].entry",
+		`{"data":[{"owner":"anna@here.example","entry":"bulk.example"}],"Action":"allow"}`:                                "json:data[].entry",
+		`{"owner":"anna@here.example","domains":[{"owner":"anna@here.example","entry":"bulk.example"}],"action":"allow"}`: "json",
+	} {
+		got, sum, err := ownedItems(t, text, lists.Settings{Format: format})
+		if err == nil || !strings.Contains(sum.Why, "of what is below it") {
+			t.Errorf("%s: %s, %q", text, sum.Why, got)
+		}
+	}
+	got, _, err := ownedItems(t, `[{"owner":"anna@here.example","action":"allow","sender":"bulk.example","reason":"x"}]`, lists.Settings{Format: "json:[].*"})
+	if want := []string{"1 anna@here.example bulk.example tree allow x"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v\nwant %q", got, err, want)
 	}
 }

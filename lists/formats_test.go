@@ -81,6 +81,7 @@ func TestAdblock(t *testing.T) {
 		{"other words for options", "||bulk.test^$doc,3p", "domain bulk.test tree block narrowed"},
 		{"not first party", "||bulk.test^$~1p", "domain bulk.test tree block narrowed"},
 		{"first party", "||bulk.test^$1p", "err unsupported"},
+		{"exceptions for first and third parties", "@@||a.test^$1p,3p,strict1p,strict3p,~strict3p,~strict1p", "domain a.test tree allow narrowed"},
 		{"other options", "||bulk.test^$domain=shop.test", "err unsupported"},
 		{"exception for some requests", "@@||bulk.test^$domain=shop.test|a.test,~script", "domain bulk.test tree allow narrowed"},
 		{"exception from something else", "@@||bulk.test^$elemhide", "err unsupported"},

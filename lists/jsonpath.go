@@ -92,13 +92,7 @@ func (f *jsonFile) skipFrom(t json.Token, where string) error {
 			}
 		}
 	case json.Delim('{'):
-		return f.members(func(name string) error {
-			t, err := f.token()
-			if err != nil {
-				return err
-			}
-			return f.skipFrom(t, memberPath(where, name))
-		})
+		return f.members(func(name string, t json.Token) error { return f.skipFrom(t, memberPath(where, name)) })
 	}
 	f.note(t, where)
 	return nil

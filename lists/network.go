@@ -168,25 +168,26 @@ func wildOctets(text string) (first, last string) {
 	return head + strings.Repeat(".0", wild), head + strings.Repeat(".255", wild)
 }
 
-// looksRange tells a range of IPv4 addresses, in whatever short way people write one, from a name: it has labels of
-// digits, with a hyphen between some or an "x" or "*" in the place of some, and begins with a whole octet. No name is
-// so: top-level domains have letters.
+// looksRange tells a range of IPv4 addresses, in whatever short way people write one, also one that lacks an end, from
+// a name: it has labels of digits, with a hyphen at some or an "x" or "*" in the place of some, and begins with a whole
+// octet. No name is so: top-level domains have letters.
 func looksRange(text string) bool {
-	if text == "" || text[0] < '0' || text[0] > '9' || strings.IndexByte("0123456789xX*", text[len(text)-1]) < 0 {
+	bare := strings.TrimLeft(text, "-")
+	if bare == "" || bare[0] < '0' || bare[0] > '9' || strings.IndexByte("0123456789xX*-", bare[len(bare)-1]) < 0 {
 		return false // as nearly every name
 	}
-	short, labels := false, 0
-	for label := range strings.SplitSeq(text, ".") {
+	short, labels := bare != text, 0
+	for label := range strings.SplitSeq(bare, ".") {
 		labels++
 		switch {
-		case labels == 1 && !allDigits(label):
+		case labels == 1 && !allDigits(strings.TrimRight(label, "-")):
 			return false
 		case label == "x", label == "X", label == "*":
 			short = true
-		case strings.Trim(label, "0123456789-") != "" || label == "" || label[0] == '-' || label[len(label)-1] == '-':
+		case strings.Trim(label, "0123456789-") != "" || label == "":
 			return false
 		default:
-			short = short || strings.IndexByte(label, '-') > 0
+			short = short || strings.IndexByte(label, '-') >= 0
 		}
 	}
 	return short && labels > 1

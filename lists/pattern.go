@@ -120,7 +120,8 @@ func (r *reading) slashedExpression(text string) bool {
 
 // countPatterns bounds the patterns of the file. It refuses the line in hand if it
 // has one too many that is tried on every sender, and the file for one too many at
-// all: half a list would be another list.
+// all: half a list would be another list. A list that declares no patterns can only
+// have exceptions among them, and one too many costs its own line.
 func (r *reading) countPatterns() {
 	for i := 0; i < len(r.queue); i++ {
 		it := &r.queue[i]
@@ -137,6 +138,14 @@ func (r *reading) countPatterns() {
 				i--
 				continue
 			}
+		}
+		if !r.settings.Patterns && r.shared.patterns >= maxPatterns { // an exception of a format with wildcards
+			r.drop(it, Unsupported, fmt.Sprintf("more than %d exceptions with a \"*\" in one file", maxPatterns))
+			if !r.apart {
+				return
+			}
+			i--
+			continue
 		}
 		r.shared.patterns++
 		r.shared.steps += it.pattern.Steps()

@@ -49,6 +49,16 @@ func TestPlainForms(t *testing.T) {
 		{"x for all but one", "198.x.x.x", "cidr 198.0.0.0/8 tree block"},
 		{"x for all", "x.x.x.x", "domain x.x.x.x tree block"},
 		{"range of the third octet", "198.51.100-101", "err syntax"},
+		{"range without an end", "198.51.100.1-", "err syntax"},
+		{"range without an end, with a dot", "198.51.100.1-.", "err syntax"},
+		{"range without a beginning", "-198.51.100.1", "err syntax"},
+		{"range with a hyphen too many", "198.51.100.1--9", "err syntax"},
+		{"range whose octet lacks its first", "198.51.100.-9", "err syntax"},
+		{"range whose second octet lacks its last", "198.51-.100.1", "err syntax"},
+		{"range whose first octet lacks its last", "198-.51.100.1", "err syntax"},
+		{"name without an end, marked", "=198.51.100.1-", "err syntax"},
+		{"range of an address without its end", "198.51.100.1-198.51.100.", "err syntax"},
+		{"address of it", "a@198.51.100.1-", "addr a@198.51.100.1- exact block"},
 		{"range that ends before it begins", "198.51.100.9-0", "err syntax"},
 		{"range beyond an octet", "198.51.100.0-256", "err syntax"},
 		{"range with leading zeros", "198.51.100.0-09", "err syntax"},
@@ -467,6 +477,10 @@ func TestPatternsAreBounded(t *testing.T) {
 	s := lists.Settings{Format: "plain", Patterns: true}
 	if _, sum, err := items(t, numbered(10_000, "promo%d*@bulk.test"), s); err != nil || sum.Entries != 10_000 {
 		t.Errorf("10,000 patterns: %d entries, %v", sum.Entries, err)
+	}
+	exceptions := lists.Settings{Format: "adblock"}
+	if _, sum, err := items(t, numbered(5002, "@@||promo%d*.bulk.test^")+"||last.test^\n", exceptions); err != nil || sum.Entries != 10_001 || sum.Errors != 2 {
+		t.Errorf("exceptions: %d, %d refused, %v, want 10001 and 2", sum.Entries, sum.Errors, err)
 	}
 	if _, sum, err := items(t, numbered(10_001, "promo%d*@bulk.test"), s); err == nil || sum.Why != "too-big: more than 10000 patterns in one file" {
 		t.Errorf("10,001 patterns: %v, why %q", err, sum.Why)

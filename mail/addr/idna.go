@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"golang.org/x/net/idna"
+	"golang.org/x/text/unicode/norm"
 )
 
 // profile is UTS 46 for look-ups, non-transitional. It does not judge the ASCII
@@ -57,6 +58,9 @@ func mapLabel(label string) (string, fault) {
 		return "", fault{LabelTooLong, "label of more than 63 octets"}
 	case n == len(label) && seen&high == 0:
 		return strings.ToLower(label), fault{}
+	}
+	if a := strings.ToLower(norm.NFKC.String(label)); isACE(a) && len(a) > len("xn--") && len(label) > len(a) && strings.IndexByte(a, '.') < 0 { // written in full-width characters
+		return mapLabel(a)
 	}
 	// The library gives "" and no error for a label that is only "xn--": unchecked,
 	// an entry for a whole top-level domain.

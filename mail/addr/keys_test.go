@@ -292,6 +292,10 @@ func TestUntagged(t *testing.T) {
 		{`"a\"+x"@here.example`, "+", `"a\""@here.example`},
 		{"anna+shop", "+", "anna"},
 		{"anna+@here.example", "+", "anna@here.example"},
+		{"a.+t@here.example", "+", "a.@here.example"},
+		{`"a.+t"@here.example`, "+", "a.@here.example"},
+		{"a.+t", "+", `"a."`},
+		{`"a..b+t"`, "+", `"a..b"`},
 	} {
 		a := testkit.Value(Parse(c.address))(t)
 		got := a.Untagged(c.separators)

@@ -61,6 +61,9 @@ func (a Addr) Untagged(separators string) Addr {
 		}
 	}
 	if a.at < 0 {
+		if bare[0] != '"' && oddDots(bare) {
+			bare = quote(bare) // as Parse has it
+		}
 		return Addr{text: bare, at: -1}
 	}
 	return Addr{text: bare + a.text[a.at:], at: int16(len(bare))}

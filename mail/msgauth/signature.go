@@ -1,6 +1,7 @@
 package msgauth
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ed25519"
 	"crypto/rsa"
@@ -55,10 +56,10 @@ func parseSignature(value string, now time.Time) (s sealTags, err error) {
 			return s, errors.New("domain mismatch: i= is not of d=")
 		}
 	}
-	header, body, _ := strings.Cut(cmpOr(tags["c"], "simple"), "/")
+	header, body, _ := strings.Cut(cmp.Or(tags["c"], "simple"), "/")
 	var known, knownBody bool
 	s.relaxedHeader, known = canonicalizations[header]
-	s.relaxedBody, knownBody = canonicalizations[cmpOr(body, "simple")]
+	s.relaxedBody, knownBody = canonicalizations[cmp.Or(body, "simple")]
 	_, limited := tags["l"]
 	signed, errSigned := parseTime(tags, "t", now)
 	expires, errExpires := parseTime(tags, "x", time.Unix(math.MaxInt64>>10, 0))
@@ -97,13 +98,6 @@ func parseSignature(value string, now time.Time) (s sealTags, err error) {
 }
 
 var canonicalizations = map[string]bool{"simple": false, "relaxed": true}
-
-func cmpOr(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}
 
 // cutLast cuts s at the last sep.
 func cutLast(s string, sep byte) (before, after string, found bool) {
@@ -192,7 +186,7 @@ func parseKey(text, algorithm string) (k publicKey, err error) {
 	kind, hash, _ := strings.Cut(algorithm, "-")
 	flags := strings.Split(tags["t"], ":")
 	k.strict = slices.Contains(flags, "s")
-	services := strings.Split(cmpOr(tags["s"], "*"), ":")
+	services := strings.Split(cmp.Or(tags["s"], "*"), ":")
 	hashes, limited := tags["h"]
 	switch v, ok := tags["v"]; {
 	case ok && v != "DKIM1":
@@ -203,7 +197,7 @@ func parseKey(text, algorithm string) (k publicKey, err error) {
 		return k, errors.New("key revoked")
 	case slices.Contains(flags, "y"):
 		return k, errors.New("the key is in test mode (t=y)")
-	case cmpOr(tags["k"], "rsa") != kind:
+	case cmp.Or(tags["k"], "rsa") != kind:
 		return k, errors.New("the key is for another algorithm")
 	case limited && !slices.Contains(strings.Split(hashes, ":"), hash):
 		return k, errors.New("the key is for another hash")
