@@ -89,7 +89,7 @@ func NewGuard(s GuardSettings) (*Guard, error) {
 	}
 	for _, o := range s.Own {
 		family, first := headOf(o.Net.Masked().Addr())
-		_, last := headOf(lastOf(o.Net.Masked()))
+		_, last := headOf(LastOf(o.Net.Masked()))
 		for i := int(first); i <= int(last); i++ {
 			g.ownHeads[family][i] = true
 		}

@@ -225,13 +225,13 @@ func rangeNets(a, b netip.Addr) []netip.Prefix {
 		best := netip.PrefixFrom(a, a.BitLen())
 		for bits := a.BitLen() - 1; bits >= 0; bits-- {
 			p := netip.PrefixFrom(a, bits)
-			if p.Masked().Addr() != a || b.Less(lastOf(p)) {
+			if p.Masked().Addr() != a || b.Less(LastOf(p)) {
 				break
 			}
 			best = p
 		}
 		nets = append(nets, best)
-		last := lastOf(best)
+		last := LastOf(best)
 		if last == b {
 			return nets
 		}
@@ -239,8 +239,8 @@ func rangeNets(a, b netip.Addr) []netip.Prefix {
 	}
 }
 
-// lastOf returns the highest address of p, whose host bits are zero.
-func lastOf(p netip.Prefix) netip.Addr {
+// LastOf returns the highest address of a network whose host bits are zero.
+func LastOf(p netip.Prefix) netip.Addr {
 	octets := p.Addr().AsSlice()
 	for i := p.Bits(); i < len(octets)*8; i++ {
 		octets[i/8] |= 0x80 >> (i % 8)

@@ -6,13 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -60,10 +59,16 @@ func importSources(domain *string) []importSource {
 	}
 }
 
+// importCommand is what the flags of import say.
+type importCommand struct {
+	sources       []importSource
+	out, domain   string
+	asJSON, force bool
+}
+
 func newImport() *cobra.Command {
-	var out, domain string
-	var asJSON, force bool
-	sources := importSources(&domain)
+	var c importCommand
+	c.sources = importSources(&c.domain)
 	cmd := &cobra.Command{
 		Use:   "import --from-postfix main.cf | --amavis DSN | ... [-o DIR] [--domain DOMAIN] [--force] [--json]",
 		Short: "take over the lists of another program",
@@ -96,62 +101,64 @@ Ends with 0 when all was asked and is the same, 1 when something was not, 2 on a
   blockd import --amavis /etc/blockd/amavis.dsn -o /tmp/users
   blockd import --user-prefs /home --domain here.example -o /tmp/users`,
 		Args: noArgs,
-		RunE: answering(func(cmd *cobra.Command, _ []string) error {
-			given := slices.DeleteFunc(slices.Clone(sources), func(s importSource) bool { return s.path == "" })
-			var flags []string
-			for _, s := range sources {
-				flags = append(flags, "--"+s.flag)
-			}
-			if len(given) == 0 {
-				return usagef("want one of %s", strings.Join(flags, ", "))
-			} else if len(given) > 1 {
-				return usagef("want --%s or --%s, not both", given[0].flag, given[1].flag)
-			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop() // what was started to be asked is ended; a second signal ends at once
-			cmd.SetContext(ctx)
-			r, err := given[0].read(ctx, given[0].path)
-			if err == nil {
-				err = askBoth(cmd, r)
-			}
-			if err != nil {
-				return err
-			}
-			w := bufio.NewWriter(cmd.OutOrStdout())
-			if asJSON {
-				err = reportJSON(w, r)
-			} else {
-				err = reportText(w, term.NewPaint(cmd.OutOrStdout()), r)
-			}
-			if err == nil {
-				err = w.Flush()
-			}
-			if err == nil && out != "" {
-				err = writeImport(out, r, force)
-			}
-			if err != nil {
-				return err
-			}
-			if !r.Whole() {
-				return answer(exitFault)
-			}
-			return nil
-		}),
+		RunE: answering(c.run),
 	}
-	for i := range sources {
-		cmd.Flags().StringVar(&sources[i].path, sources[i].flag, "", sources[i].what)
-		must(cmd.MarkFlagFilename(sources[i].flag))
+	for i := range c.sources {
+		cmd.Flags().StringVar(&c.sources[i].path, c.sources[i].flag, "", c.sources[i].what)
+		must(cmd.MarkFlagFilename(c.sources[i].flag))
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "`folder` for config.toml, the lists and the report")
+	cmd.Flags().StringVarP(&c.out, "output", "o", "", "`folder` for config.toml, the lists and the report")
 	must(cmd.MarkFlagDirname("output"))
-	cmd.Flags().StringVar(&domain, "domain", "", "`DOMAIN` of users whose names have none")
-	cmd.Flags().BoolVar(&force, "force", false, "replace files that are there, and keep them as FILE.old")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object an entry, and a summary")
+	cmd.Flags().StringVar(&c.domain, "domain", "", "`DOMAIN` of users whose names have none")
+	cmd.Flags().BoolVar(&c.force, "force", false, "replace files that are there, and keep them as FILE.old")
+	cmd.Flags().BoolVar(&c.asJSON, "json", false, "print one JSON object an entry, and a summary")
 	return cmd
 }
 
+func (c *importCommand) run(cmd *cobra.Command, _ []string) error {
+	var flags, given []string
+	var from importSource
+	for _, s := range c.sources {
+		flags = append(flags, "--"+s.flag)
+		if s.path != "" {
+			given, from = append(given, "--"+s.flag), s
+		}
+	}
+	if len(given) == 0 {
+		return usagef("want one of %s", strings.Join(flags, ", "))
+	} else if len(given) > 1 {
+		return usagef("want %s or %s, not both", given[0], given[1])
+	}
+	ctx, stop := interruptible(cmd) // what was started to be asked ends with it
+	defer stop()
+	r, err := from.read(ctx, from.path)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if err := askBoth(ctx, cmd.ErrOrStderr(), r); err != nil {
+		return err
+	}
+	w := bufio.NewWriter(cmd.OutOrStdout())
+	if c.asJSON {
+		err = reportJSON(w, r)
+	} else {
+		err = reportText(w, term.NewPaint(cmd.OutOrStdout()), r)
+	}
+	if err == nil {
+		err = w.Flush()
+	}
+	if err == nil && c.out != "" {
+		err = writeImport(c.out, r, c.force)
+	}
+	if err == nil && !r.Whole() {
+		return answer(exitFault)
+	}
+	return err
+}
+
 // askBoth asks the other program and what would be written about all mails, with a bar on a terminal.
-func askBoth(cmd *cobra.Command, r *migration.Result) error {
+func askBoth(ctx context.Context, screen io.Writer, r *migration.Result) error {
 	dir, err := os.MkdirTemp("", "blockd-import-")
 	if err != nil {
 		return err
@@ -160,7 +167,7 @@ func askBoth(cmd *cobra.Command, r *migration.Result) error {
 	if err := writeLists(dir, r, false, nil); err != nil {
 		return err
 	}
-	here, err := trial.Open(cmd.Context(), filepath.Join(dir, "config.toml"), dir)
+	here, err := trial.Open(ctx, filepath.Join(dir, "config.toml"), dir)
 	if err != nil {
 		return fmt.Errorf("what was written does not load: %w", err)
 	}
@@ -169,9 +176,9 @@ func askBoth(cmd *cobra.Command, r *migration.Result) error {
 	if r.ByPolicy != nil {
 		ask = here.Policy(r.ByPolicy)
 	}
-	bar := term.NewBar(cmd.ErrOrStderr())
+	bar := term.NewBar(screen)
 	defer bar.Clear()
-	return r.Ask(cmd.Context(), ask, func(entries int) {
+	return r.Ask(ctx, ask, func(entries int) {
 		bar.Show(term.Step{Stage: "asked", Done: int64(entries), Total: int64(len(r.Findings)), Things: true})
 	})
 }

@@ -179,6 +179,7 @@ func TestImportAsksAsPostfixAnswers(t *testing.T) {
 		out, main := t.TempDir(), filepath.Join(p.Config, "main.cf")
 		runImport(t, main, out)
 		r := testkit.Value(migration.Postfix(t.Context(), main, migration.Options{}))(t)
+		t.Cleanup(r.Close)
 		asked += holdAlike(t, *r, atRcpt(r.There, true), atRcpt(xclient(t, p.SMTP, false), true))
 
 		here := testkit.Value(trial.Open(t.Context(), filepath.Join(out, "config.toml"), t.TempDir()))(t)

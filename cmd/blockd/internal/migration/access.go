@@ -2,16 +2,13 @@ package migration
 
 import (
 	"cmp"
-	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
 	"blockd/lists"
 )
 
-// The look-up keys and actions of access(5), and the order of restrictions of postconf(5): what Postfix does with a
-// mail,
+// The look-up keys and actions of access(5), and the order of restrictions of postconf(5): what Postfix does with a mail,
 // by what its tables have for the keys that it asks them for.
 
 // deed is what an entry asks for.
@@ -24,7 +21,7 @@ const (
 	holds        // taken and set aside
 	lets         // the list of restrictions ends here
 	stops        // the table has no more to say
-	differs      // one of Postfix's own actions behind which the table has no more to say
+	marks        // one of Postfix's own actions behind which the table has no more to say
 	classes      // a list of restrictions
 )
 
@@ -41,13 +38,13 @@ type action struct {
 	answer string // what the client reads: codes and text
 	unsaid bool   // it has a status without a text: Postfix says what it happens to have said last
 	hard   bool   // its code is 5xx, whatever soft_bounce says
-	bare   bool   // without a text, and with the codes that Postfix gives to such entries
+	silent bool   // a REJECT without a text: it has the codes and words that Postfix gives to such entries
 }
 
 var deeds = map[string]deed{
 	"OK": lets, "RELAY": lets, "PERMIT": lets, "DUNNO": stops,
 	"REJECT": refuses, "DEFER": defers, "DEFER_IF_PERMIT": defers, "DISCARD": drops, "HOLD": holds,
-	"PREPEND": differs, "WARN": differs, "INFO": differs, "DEFER_IF_REJECT": differs, "BCC": differs, "FILTER": differs, "REDIRECT": differs,
+	"PREPEND": marks, "WARN": marks, "INFO": marks, "DEFER_IF_REJECT": marks, "BCC": marks, "FILTER": marks, "REDIRECT": marks,
 }
 
 // accessRules are the parameters that the meaning of tables depends on.
@@ -106,7 +103,7 @@ func (r *accessRules) words(a *action) {
 	text := cmp.Or(said.Text, map[bool]string{false: "Access denied", true: "Service unavailable"}[a.word == "DEFER_IF_PERMIT"])
 	a.unsaid = said.Enhanced != "" && said.Text == ""
 	a.answer = code + " " + code[:1] + cmp.Or(said.Enhanced, "5.7.1")[1:] + " " + text
-	a.bare = a.deed == refuses && a.word == "REJECT" && a.text == ""
+	a.silent = a.deed == refuses && a.word == "REJECT" && a.text == ""
 }
 
 // refusal is what becomes of mail that is refused.
@@ -117,16 +114,15 @@ func (r *accessRules) refusal() Fate {
 	return Refused
 }
 
-// plain is the action of the same meaning as an access table of blockd has it. DEFER_IF_PERMIT is what the policy
-// service says of an
-// entry that defers without a code.
+// plain is the action of the same meaning as an access table of blockd has it. DEFER_IF_PERMIT is what the policy service
+// says of an entry that defers without a code.
 func (a *action) plain() string {
 	switch {
 	case a.deed == lets:
 		return "OK"
 	case a.deed == drops:
 		return strings.TrimSpace("DISCARD " + a.text)
-	case a.bare:
+	case a.silent:
 		return "REJECT"
 	case a.deed == refuses && a.word == "REJECT" && lists.ParseAnswer(a.text).Code == 0 && lists.ParseAnswer(a.text).Text != "":
 		return "REJECT " + a.text
@@ -145,6 +141,7 @@ const (
 	senders about = iota
 	clients
 	recipients
+	authors // of a header field; no table of Postfix is
 )
 
 // asks are the keys that Postfix asks a table for about a mail, in order. Only a table with fixed keys is asked for
@@ -178,14 +175,14 @@ func (r *accessRules) asks(t *table, m *Mail) (keys []string) {
 		return []string{address}
 	}
 	local, domain := address[:at], address[at+1:]
-	bare := r.bare(local)
+	short := r.unextended(local)
 	keys = append(keys, address)
-	if bare != local {
-		keys = append(keys, bare+"@"+domain)
+	if short != local {
+		keys = append(keys, short+"@"+domain)
 	}
 	keys = append(r.names(keys, domain, true), local+"@")
-	if bare != local {
-		keys = append(keys, bare+"@")
+	if short != local {
+		keys = append(keys, short+"@")
 	}
 	return keys
 }
@@ -208,8 +205,8 @@ func (r *accessRules) names(keys []string, name string, parts bool) []string {
 	}
 }
 
-// bare is a local-part without its extension.
-func (r *accessRules) bare(local string) string {
+// unextended is a local-part without its extension.
+func (r *accessRules) unextended(local string) string {
 	i := strings.IndexAny(local, r.delimiter)
 	switch {
 	case i <= 0, local == "postmaster", local == "mailer-daemon", local == "double-bounce",
@@ -293,7 +290,7 @@ func (e *evaluation) word(r *restriction) status {
 	case "permit", "permit_auth_destination": // mail is for this server's own recipients
 		return ends
 	case "permit_mynetworks":
-		if within(e.mynetworks, e.mail.Client) {
+		if e.within(e.mail.Client) {
 			return ends
 		}
 	case "reject":
@@ -306,12 +303,6 @@ func (e *evaluation) word(r *restriction) status {
 		e.ifReject = "by the word defer_if_reject"
 	}
 	return goesOn
-}
-
-// within reports whether the first network that has an address is none with a "!".
-func within(nets []network, a netip.Addr) bool {
-	i := slices.IndexFunc(nets, func(n network) bool { return n.Contains(a) })
-	return i >= 0 && !nets[i].not
 }
 
 // look asks a table.
@@ -355,7 +346,7 @@ func (e *evaluation) act(value string, warn bool, phase, depth int) status {
 		return final
 	case holds:
 		e.held = true
-	case differs:
+	case marks:
 		switch a.word {
 		case "DEFER_IF_REJECT":
 			e.ifReject = "by DEFER_IF_REJECT"

@@ -3,6 +3,7 @@ package migration
 import (
 	"cmp"
 	"context"
+	"iter"
 	"net/netip"
 	"slices"
 )
@@ -104,26 +105,19 @@ type Difference struct {
 	weight int // 0: let pass there, and not here; 1: something else becomes of it; 2: other words
 }
 
-const (
-	batch = 4000 // mails that are asked about at once
+// maxDifferences bounds the differences that are kept, of some 300 octets each. The others are counted.
+const maxDifferences = 100_000
 
-	// maxDifferences bounds the differences that are kept, of some 300 octets each. The others are counted.
-	maxDifferences = 100_000
-)
-
-// Ask asks there and here about all mails, a batch at a time, and settles the outcome of every entry. progress is told
-// of how many
-// entries. An error of the other program ends the asking, and is said in Unasked; one of here is returned.
+// Ask asks there and here about all mails, a batch at a time, and settles the outcome of every entry. progress is told of
+// how many entries. An error of the other program ends the asking, and is said in Unasked; one of here is returned. What
+// was started for it has ended then.
 func (r *Result) Ask(ctx context.Context, here Answerer, progress func(entries int)) error {
 	if r.There == nil || r.Mails == nil {
 		r.Unasked = cmp.Or(r.Unasked, "there is nobody to ask")
 		return nil
 	}
-	defer func() {
-		if r.stop != nil {
-			r.stop()
-		}
-	}()
+	defer r.Close()
+	size := cmp.Or(r.batch, 4000)
 	worst := map[*Finding]Outcome{} // of those that are not the same
 	var mails []Mail
 	entries, last := 0, (*Finding)(nil)
@@ -151,7 +145,7 @@ func (r *Result) Ask(ctx context.Context, here Answerer, progress func(entries i
 		if m.About != last {
 			entries, last = entries+1, m.About
 		}
-		if mails = append(mails, m.complete()); len(mails) == batch {
+		if mails = append(mails, m.complete()); len(mails) == size {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -212,4 +206,53 @@ func (r *Result) weigh(m Mail, was, is Answer, worst map[*Finding]Outcome) {
 // Whole reports whether every entry was asked, and no answer differs.
 func (r *Result) Whole() bool {
 	return r.Unasked == "" && r.Asked == r.Alike && !slices.ContainsFunc(r.Findings, func(f *Finding) bool { return f.Outcome != Same && f.Outcome != Stays })
+}
+
+// maxPartners bounds the senders and clients that each key is asked together with.
+const maxPartners = 3
+
+// sampled is an entry with the mails about it.
+type sampled struct {
+	*Finding
+	of      any // what the entry is in: one entry of each is a partner of others
+	about   about
+	refuses bool
+	mails   func() (all []Mail, key int) // key: which of them has the entry's own key
+}
+
+// together yields the mails about entries: of each its own, and one that joins it with a sender or client of
+// another one, or with one of more, because that may decide first. Those about authors are asked alone.
+func together(entries iter.Seq[sampled], more []Mail, yield func(Mail) bool) {
+	partners, seen := map[about][]Mail{}, map[any]bool{}
+	for e := range entries {
+		if !e.refuses || seen[e.of] || len(partners[e.about]) == maxPartners {
+			continue
+		}
+		if mails, key := e.mails(); len(mails) > 0 && mails[0].Name == "" {
+			partners[e.about], seen[e.of] = append(partners[e.about], mails[key]), true
+		}
+	}
+	partners[clients] = append(partners[clients], more...)
+	for e := range entries {
+		mails, key := e.mails()
+		for _, axis := range [...]about{senders, clients} {
+			for _, p := range partners[axis] {
+				if axis == e.about || e.about == authors || len(mails) == 0 {
+					break
+				}
+				m := mails[key]
+				if m.pair = true; axis == senders {
+					m.Sender = p.Sender
+				} else {
+					m.Client = p.Client
+				}
+				mails = append(mails, m)
+			}
+		}
+		for _, m := range mails {
+			if m.About = e.Finding; !yield(m) {
+				return
+			}
+		}
+	}
 }

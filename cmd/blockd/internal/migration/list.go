@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -52,19 +50,9 @@ func unprintable(text string) bool {
 	return strings.ContainsFunc(text, func(c rune) bool { return c < ' ' && c != '\t' || c == '\x7f' })
 }
 
-// listed adds a list, if it has entries. The gate is told to let pass what the other program had in force, and an
-// entry that the
-// list cannot hold is lost.
+// listed adds a list, if it has entries. The gate is told to let pass what the other program had in force, and an entry
+// that the list cannot hold is lost.
 func (r *Result) listed(ctx context.Context, s *shelf, o Options) error {
-	dir, err := os.MkdirTemp("", "blockd-import-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "list")
-	if err := os.WriteFile(path, s.out.Bytes(), 0o600); err != nil {
-		return err
-	}
 	for again := true; again; {
 		again = false
 		guard, err := lists.NewGuard(s.guard(r.Hostname, r.Trusted, o))
@@ -77,7 +65,7 @@ func (r *Result) listed(ctx context.Context, s *shelf, o Options) error {
 			settings.Subdomains = &yes
 		}
 		s.Entries = 0
-		_, err = lists.ReadFile(ctx, path, settings, func(it *lists.Item) error {
+		_, err = lists.Read(ctx, bytes.NewReader(s.out.Bytes()), int64(s.out.Len()), s.Name, settings, func(it *lists.Item) error {
 			if it.Line < 1 || it.Line > len(s.at) || s.at[it.Line-1] == nil {
 				return nil
 			}

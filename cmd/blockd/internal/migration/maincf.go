@@ -40,11 +40,11 @@ type parameters struct {
 	dir      string               // the folder of main.cf
 	over     map[string]parameter // the -o of the service on port 25; nil if there is none
 	set      map[string]parameter // what the files say, with them
-	defaults map[string]string    // what Postfix takes for asked, with what the files say
+	defaults map[string]string    // what Postfix takes for needed, with what the files say
 }
 
-// asked are the parameters that an import needs even where the files do not say them.
-var asked = [...]string{"access_map_defer_code", "access_map_reject_code", "default_database_type", "mynetworks",
+// needed are the parameters that an import needs even where the files do not say them.
+var needed = [...]string{"access_map_defer_code", "access_map_reject_code", "default_database_type", "mynetworks",
 	"parent_domain_matches_subdomains", "recipient_delimiter", "smtpd_delay_reject", "soft_bounce"}
 
 // value returns what Postfix takes for a parameter.
@@ -94,7 +94,7 @@ func (pf *postfix) read(ctx context.Context, mainCF string, postconf runner) err
 			pf.params.set[name] = p
 		}
 	}
-	lines, err = pf.postconf(ctx, postconf, "-x", asked[:]...)
+	lines, err = pf.postconf(ctx, postconf, "-x", needed[:]...)
 	for _, line := range lines {
 		name, value := cutSetting(line)
 		pf.params.defaults[name] = value

@@ -114,7 +114,9 @@ type Result struct {
 	Notes             []string // of the whole, a sentence each
 
 	names []string // of lists, that are taken
-	stop  func()   // ends what There has started; nil = nothing
+	work  folder
+	stop  func() // ends what There has started; nil = nothing
+	batch int    // mails that There is best asked about at once; 0 = some
 
 	// Mails are those to ask about, each with the entry that it is about; There is the other program. Without it
 	// nothing can be asked.
@@ -129,6 +131,15 @@ type Result struct {
 	Wronged      int          // mails that are let pass there and are not here
 	Differences  []Difference // the first maxDifferences
 	Unasked      string       // why nothing was asked; "" = something was
+}
+
+// Close ends what There has started, and removes its files. There may start them again.
+func (r *Result) Close() {
+	if r.stop != nil {
+		r.stop()
+		r.stop = nil
+	}
+	_ = r.work.close() // of temporary files
 }
 
 // Count returns how many findings have an outcome.

@@ -2,9 +2,10 @@ package migration
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,6 @@ import (
 // postfix is one import from main.cf.
 type postfix struct {
 	*Result
-	ctx      context.Context // of the import, for reading
 	postmap  runner
 	files    files
 	params   parameters
@@ -23,25 +23,26 @@ type postfix struct {
 	standard string // default_database_type
 	classes  map[string]bool
 
-	mynetworks []network
+	mynetworks map[netip.Prefix]network // nil = nobody is let pass by them
 	byUse      map[tableUse]*table
 	tables     []*table        // that become lists, in the order of the restrictions
 	order      [][]restriction // of phases
 	inTables   map[string][]restriction
 }
 
-// Postfix imports what main.cf and, where it stands beside it, master.cf say about
-// senders and clients. The error is ErrTooBig, that of ctx, or says why main.cf itself
-// cannot be read, with the file; what is wrong with a table is a Finding.
+// Postfix imports what main.cf and, where it stands beside it, master.cf say about senders and clients. The error is
+// ErrTooBig, that of ctx, or says why main.cf itself cannot be read, with the file; what is wrong with a table is a
+// Finding.
 func Postfix(ctx context.Context, mainCF string, o Options) (*Result, error) {
 	return readPostfix(ctx, mainCF, o, postconf.run, postmap.run)
 }
 
-func readPostfix(ctx context.Context, mainCF string, o Options, postconf, postmap runner) (*Result, error) {
+func readPostfix(ctx context.Context, mainCF string, o Options, postconf, postmap runner) (r *Result, err error) {
 	pf := &postfix{
-		Result: &Result{Program: "Postfix", Source: mainCF}, ctx: ctx, postmap: postmap,
-		byUse: map[tableUse]*table{}, classes: map[string]bool{}, inTables: map[string][]restriction{},
+		Result:  &Result{Program: "Postfix", Source: mainCF, batch: 50_000}, // postmap is started anew for each batch
+		postmap: postmap, byUse: map[tableUse]*table{}, classes: map[string]bool{}, inTables: map[string][]restriction{},
 	}
+	defer func() { err = errors.Join(err, pf.work.close()) }()
 	if err := pf.read(ctx, mainCF, postconf); err != nil {
 		return nil, err
 	}
@@ -55,9 +56,12 @@ func readPostfix(ctx context.Context, mainCF string, o Options, postconf, postma
 		}
 		pf.order = append(pf.order, list)
 	}
-	pf.others()
+	pf.besides()
 	for _, t := range pf.tables {
-		if _, err := pf.query(ctx, t, nowhere); err != nil {
+		if err := t.dump(ctx, pf); err != nil {
+			return nil, err
+		}
+		if _, err := pf.query(ctx, t, []string{nowhere}); err != nil {
 			return nil, err
 		}
 	}
@@ -65,28 +69,25 @@ func readPostfix(ctx context.Context, mainCF string, o Options, postconf, postma
 		return nil, err
 	}
 	pf.recipientPolicies()
+	pf.note("Postfix was asked by postmap: what its tables have for the keys of a mail, in the order of its restrictions; no smtpd was asked")
 	pf.Mails, pf.There, pf.ByPolicy = pf.mails, pf.there, pf.byPolicy
 	return pf.Result, nil
 }
 
-// ask runs postmap. It is given a main.cf that says nothing: the tables alone matter, and the owner's may name what
-// this machine
-// does not have.
+// ask runs postmap. It is given a main.cf that says nothing: the tables alone matter, and the owner's may name what this
+// machine does not have.
 func (pf *postfix) ask(ctx context.Context, stdin string, args ...string) (string, []string, error) {
-	dir, err := os.MkdirTemp("", "blockd-import-")
-	if err != nil {
-		return "", nil, err
+	if pf.work.dir == "" {
+		main, err := pf.work.write("main.cf", []byte("compatibility_level = 3.6\ninet_interfaces = loopback-only\n"))
+		if err != nil {
+			return "", nil, err
+		}
+		hourAgo := time.Now().Add(-time.Hour) // Postfix waits for one that was written just now
+		if err := os.Chtimes(main, hourAgo, hourAgo); err != nil {
+			return "", nil, err
+		}
 	}
-	defer os.RemoveAll(dir)
-	main, hourAgo := filepath.Join(dir, "main.cf"), time.Now().Add(-time.Hour)
-	if err := os.WriteFile(main, []byte("compatibility_level = 3.6\ninet_interfaces = loopback-only\n"), 0o600); err != nil {
-		return "", nil, err
-	}
-	if err := os.Chtimes(main, hourAgo, hourAgo); err != nil { // Postfix waits for one that was written just now
-		return "", nil, err
-	}
-	out, complaints, err := pf.postmap(ctx, dir, stdin, append([]string{"-c", "."}, args...)...)
-	return out, complaints, err
+	return pf.postmap(ctx, pf.work.dir, stdin, append([]string{"-c", "."}, args...)...)
 }
 
 // settings reads what the meaning of tables depends on.
@@ -118,8 +119,8 @@ func words(text string) []string {
 	return w
 }
 
-// others names the parameters beside restrictions that are about senders and clients.
-func (pf *postfix) others() {
+// besides names the parameters beside restrictions that are about senders and clients.
+func (pf *postfix) besides() {
 	for _, name := range []string{"smtpd_sender_login_maps", "postscreen_access_list", "header_checks", "mime_header_checks", "nested_header_checks", "smtpd_etrn_restrictions"} {
 		if p := pf.params.set[name]; p.value != "" {
 			pf.find(p.at, name+" = "+p.value, "").stays("it is about something else than whom mail is taken from; it stays with Postfix")
@@ -130,7 +131,7 @@ func (pf *postfix) others() {
 // samples are the mails about an entry, the first ones with the key itself.
 func (pf *postfix) samples(t *table, r *row) (all []Mail) {
 	add := func(m Mail) {
-		m.About, m.from = r.Finding, t
+		m.from = t
 		all = append(all, m)
 	}
 	byAddress := func(addresses []string) {
@@ -156,7 +157,7 @@ func (pf *postfix) samples(t *table, r *row) (all []Mail) {
 			add(Mail{Sender: nobody, Name: a[strings.LastIndexByte(a, '@')+1:]})
 		}
 	case t.about != clients && t.kind != cidrTable:
-		byAddress(addresses(r.key, pf.rules.delimiter))
+		byAddress(Addresses(r.key, pf.rules.delimiter))
 	case t.about == clients && net.IsValid():
 		for _, a := range hosts(net) {
 			add(Mail{Sender: nobody, Client: a})
@@ -169,59 +170,26 @@ func (pf *postfix) samples(t *table, r *row) (all []Mail) {
 	return all
 }
 
-// maxOthers bounds the senders and clients that each key is asked together with.
-const maxOthers = 3
-
-// mails yields the mails to ask about. For each key these are its own, and one that joins it with a sender or client of
-// another table, because that table may decide first.
+// mails yields the mails to ask about.
 func (pf *postfix) mails(yield func(Mail) bool) {
-	var refused [2][]Mail // by senders and clients
-	for _, t := range pf.tables {
-		for _, r := range t.rows {
-			if d := pf.rules.action(r.value).deed; t.about != recipients && t.why == "" && len(refused[t.about]) < maxOthers && (d == refuses || d == defers) {
-				if some := pf.samples(t, r); len(some) > 0 && some[0].Name == "" {
-					refused[t.about] = append(refused[t.about], some[pf.itself(t, r, some)])
-					break
+	var own []Mail
+	if len(pf.Trusted) > 0 {
+		own = []Mail{{Client: pf.Trusted[0].Addr()}}
+	}
+	together(func(yield func(sampled) bool) {
+		for _, t := range pf.tables {
+			for _, r := range t.rows {
+				d := pf.rules.action(r.value).deed
+				samples := func() ([]Mail, int) {
+					some := pf.samples(t, r)
+					return some, pf.itself(t, r, some)
 				}
-			}
-		}
-	}
-	for _, n := range pf.mynetworks {
-		if !n.not {
-			refused[clients] = append(refused[clients], Mail{Client: n.Masked().Addr()})
-			break
-		}
-	}
-	for _, t := range pf.tables {
-		for _, r := range t.rows {
-			some := pf.samples(t, r)
-			for _, m := range some {
-				if !yield(m) {
+				if !yield(sampled{r.Finding, t, t.about, t.about != recipients && t.why == "" && (d == refuses || d == defers), samples}) {
 					return
 				}
 			}
-			if len(some) == 0 {
-				continue
-			}
-			m := some[pf.itself(t, r, some)]
-			if t.about != senders {
-				for _, other := range refused[senders] {
-					with := m
-					if with.Sender, with.pair = other.Sender, true; !yield(with) {
-						return
-					}
-				}
-			}
-			if t.about != clients {
-				for _, other := range refused[clients] {
-					with := m
-					if with.Client, with.pair = other.Client, true; !yield(with) {
-						return
-					}
-				}
-			}
 		}
-	}
+	}, own, yield)
 }
 
 // itself is the first of some mails for which Postfix asks for an entry's own key; 0 if it never does.
@@ -238,47 +206,67 @@ func (pf *postfix) reached(t *table, r *row, m *Mail) bool {
 	return slices.Contains(pf.rules.asks(t, &c), strings.ToLower(r.key))
 }
 
-// network is one of mynetworks; not: those in it are taken out.
+// network is one of mynetworks.
 type network struct {
-	netip.Prefix
-	not bool
+	at  int  // its place in them: the first one that has a client counts
+	not bool // clients in it are taken out
+}
+
+// maxNetworks bounds mynetworks.
+const maxNetworks = 10_000
+
+// within reports whether a client is in mynetworks.
+func (pf *postfix) within(a netip.Addr) bool {
+	first := network{at: maxNetworks, not: true}
+	for bits := range a.BitLen() + 1 {
+		p, _ := a.Prefix(bits) // of no more bits than it has
+		if n, ok := pf.mynetworks[p]; ok && n.at < first.at {
+			first = n
+		}
+	}
+	return !first.not
 }
 
 // trusts reads permit_mynetworks: smtp.trusted here.
-func (pf *postfix) trusts() {
+func (pf *postfix) trusts() error {
 	if pf.mynetworks != nil {
-		return
+		return nil
 	}
-	pf.mynetworks = []network{}
+	pf.mynetworks = map[netip.Prefix]network{}
 	value, at := pf.params.value("mynetworks"), Place{File: pf.Source}
 	if p, said := pf.params.set["mynetworks"]; said {
 		at = p.at
 	} else {
 		pf.note("mynetworks is not set: %s is taken for it, whatever mynetworks_style says", value)
 	}
-	add := func(at Place, text string) {
+	var taken []netip.Prefix // by "!"
+	entries := 0
+	add := func(at Place, text string) error {
+		if entries++; entries > maxNetworks {
+			return fmt.Errorf("%s: mynetworks: %w: more than %d networks", at, ErrTooBig, maxNetworks)
+		}
 		n, err := parseCIDR(text)
-		not := strings.HasPrefix(text, "!")
-		why := ""
+		n, not, why := unmapped(n), strings.HasPrefix(text, "!"), ""
 		switch {
 		case err != nil:
 			why = "it is no network"
 		case not:
 			why = "an exception; the networks behind it that it is taken from are left out too"
+			taken = append(taken, n)
 		case n.Bits() == 0:
 			why = "it is everybody"
-		case slices.ContainsFunc(pf.mynetworks, func(o network) bool { return o.not && o.Overlaps(n) }):
+		case slices.ContainsFunc(taken, n.Overlaps):
 			why = "an exception before it is taken from it"
 		}
-		if err == nil {
-			n = unmapped(n)
-			pf.mynetworks = append(pf.mynetworks, network{n, not})
+		if _, again := pf.mynetworks[n]; err == nil && !again {
+			if pf.mynetworks[n] = (network{entries, not}); why == "" {
+				pf.Trusted = append(pf.Trusted, n)
+			}
 		}
 		if why != "" {
 			pf.note("%s: mynetworks: %s is not among smtp.trusted: %s", at, original.Shown(text), why)
-		} else if !slices.Contains(pf.Trusted, n) {
-			pf.Trusted = append(pf.Trusted, n)
 		}
+		return pf.files.count()
 	}
 	for _, w := range words(value) {
 		kind, _, name, table := tableName(w, "")
@@ -295,17 +283,23 @@ func (pf *postfix) trusts() {
 			lines, _ := logicalLines(data)
 			for _, l := range lines {
 				for i, text := range words(l.text) {
-					if !l.comment && (i == 0 || isPath(w)) {
-						add(Place{path, l.line}, text)
+					if l.comment || i > 0 && !isPath(w) {
+						break
+					}
+					if err := add(Place{path, l.line}, text); err != nil {
+						return err
 					}
 				}
 			}
 		case table:
 			pf.note("%s: mynetworks: %s is not among smtp.trusted: a table of another program", at, original.Shown(w))
 		default:
-			add(at, w)
+			if err := add(at, w); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // unmapped is a network of IPv4 that was written as one of IPv6.

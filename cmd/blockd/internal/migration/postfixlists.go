@@ -117,7 +117,7 @@ func (pf *postfix) put(t *table, r *row, seen map[string]*row, shelfOf func(part
 	case a.deed == classes:
 		r.Lose("an action that is a restriction is Postfix's own")
 		return nil
-	case a.deed == differs:
+	case a.deed == marks:
 		r.Now = a.word + " stays with Postfix; here it only has the table say nothing more"
 	case a.deed == holds, a.deed == lets && t.all:
 		p.deed = a.deed
@@ -139,7 +139,7 @@ func (pf *postfix) put(t *table, r *row, seen map[string]*row, shelfOf func(part
 		case p.deed == holds:
 			s.put(r.Finding, key)
 			continue
-		case a.bare:
+		case a.silent:
 			s.Says = a.answer
 		}
 		s.Discard = s.Discard || a.deed == drops
@@ -205,7 +205,7 @@ func (pf *postfix) keys(t *table, r *row) (keys, expressions []string, why strin
 		return []string{"@" + lower}, nil, ""
 	}
 	local, domain := lower[:at], lower[at+1:]
-	if pf.rules.delimiter != "" && pf.rules.bare(local) == local && !strings.Contains(local, `"`) {
+	if pf.rules.delimiter != "" && pf.rules.unextended(local) == local && !strings.Contains(local, `"`) {
 		expr := "^" + regexp.QuoteMeta(local) + "[" + regexp.MustCompile(`[\]\\^-]`).ReplaceAllString(pf.rules.delimiter, `\$0`) + "].*@" + regexp.QuoteMeta(domain)
 		if domain != "" {
 			expr += "$"

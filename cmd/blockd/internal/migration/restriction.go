@@ -12,9 +12,8 @@ var phases = [...]string{
 	"smtpd_recipient_restrictions", "smtpd_data_restrictions", "smtpd_end_of_data_restrictions",
 }
 
-// bare is what a table without a word before it is asked about, by the phase
-// (compatibility with Postfix of before 2.0).
-var bare = map[string]string{
+// implied is the word that a table without one before it has, by the phase (compatibility with Postfix of before 2.0).
+var implied = map[string]string{
 	"smtpd_client_restrictions": "check_client_access", "smtpd_helo_restrictions": "check_helo_access",
 	"smtpd_sender_restrictions": "check_sender_access", "smtpd_relay_restrictions": "check_recipient_access",
 	"smtpd_recipient_restrictions": "check_recipient_access",
@@ -30,8 +29,8 @@ var (
 	own    = regexp.MustCompile(`^(reject|defer|permit)(_|$)|^sleep$|^check_policy_service$`)
 )
 
-// others says of tables that are asked about something else what that is.
-var others = map[string]string{
+// topics says of tables that are asked about something else what that is.
+var topics = map[string]string{
 	"check_ccert_access": "the client's certificate", "check_etrn_access": "ETRN", "check_sasl_access": "the login name",
 	"check_helo_access": "the HELO name, which blockd has no lists for (smtp.helo = \"valid\" refuses names that are none)",
 }
@@ -88,8 +87,8 @@ func (w *walk) list(text string, depth int) (list []restriction, err error) {
 // restriction reads one word with its argument.
 func (w *walk) restriction(word, arg string, depth int) (r restriction, err error) {
 	text := strings.TrimSpace(word + " " + arg)
-	if _, _, _, table := tableName(word, ""); table && arg == "" && bare[w.phase] != "" && !own.MatchString(word) && !w.classes[word] {
-		word, arg = bare[w.phase], word
+	if _, _, _, table := tableName(word, ""); table && arg == "" && implied[w.phase] != "" && !own.MatchString(word) && !w.classes[word] {
+		word, arg = implied[w.phase], word
 	}
 	r.word = word
 	about, known := looks[word]
@@ -108,7 +107,7 @@ func (w *walk) restriction(word, arg string, depth int) (r restriction, err erro
 	case known:
 		r.table, err = w.table(about, arg, w, text)
 	case tabled.MatchString(word):
-		what := others[word]
+		what := topics[word]
 		if what == "" {
 			what = "what DNS says"
 		}
@@ -117,7 +116,7 @@ func (w *walk) restriction(word, arg string, depth int) (r restriction, err erro
 		}
 	case word == "permit_mynetworks":
 		stays(": let pass clients in mynetworks", "smtp.trusted")
-		w.trusts()
+		err = w.trusts()
 	case word == "permit_sasl_authenticated":
 		stays(": let pass who has logged in", "smtp.skip_authenticated")
 		yes := true

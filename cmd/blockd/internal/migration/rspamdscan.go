@@ -10,11 +10,10 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -33,34 +32,25 @@ const startOfRspamd = time.Minute
 // not ask the rules behind one with an action. What counts points refuses a mail at 15, and tags it at 6, as rspamd is
 // delivered.
 func (rs *rspamd) scan(ctx context.Context, mails []Mail) ([]Answer, error) {
-	if rs.socket == "" {
+	if rs.client == nil {
 		if err := rs.start(ctx); err != nil {
 			return nil, err
 		}
 	}
 	answers := make([]Answer, len(mails))
-	client := rs.client()
-	defer client.CloseIdleConnections()
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(scanners)
 	for i := range mails {
 		g.Go(func() (err error) {
-			answers[i], err = rs.scanned(ctx, client, &mails[i])
+			answers[i], err = rs.scanned(ctx, &mails[i])
 			return err
 		})
 	}
 	return answers, g.Wait()
 }
 
-func (rs *rspamd) client() *http.Client {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", rs.socket)
-	}
-	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: scanners, DialContext: dial}}
-}
-
 // scanned asks about one mail.
-func (rs *rspamd) scanned(ctx context.Context, client *http.Client, m *Mail) (Answer, error) {
+func (rs *rspamd) scanned(ctx context.Context, m *Mail) (Answer, error) {
 	author := m.Field + ": <" + m.Author + ">\r\n"
 	if m.Field != "From" {
 		author += "From: <" + nobody + ">\r\n"
@@ -72,7 +62,7 @@ func (rs *rspamd) scanned(ctx context.Context, client *http.Client, m *Mail) (An
 	req.Header.Set("From", m.Sender)
 	req.Header.Set("Rcpt", m.Recipient)
 	req.Header.Set("IP", m.Client.String())
-	resp, err := client.Do(req)
+	resp, err := rs.client.Do(req)
 	if err != nil {
 		return Answer{}, fmt.Errorf("rspamd: %w", err)
 	}
@@ -86,9 +76,9 @@ func (rs *rspamd) scanned(ctx context.Context, client *http.Client, m *Mail) (An
 	}
 	action := said.Action // by points
 	decided := false
-	for _, r := range rs.maprules { // in which order rspamd asks its rules changes from start to start, and the first one counts
+	for i, r := range rs.rules { // in which order rspamd asks its rules changes from start to start, and the first one counts
 		switch {
-		case said.Symbols[r.symbol] == nil || r.action == "":
+		case said.Symbols[symbolOf(i)] == nil || r.action == "":
 		case !decided:
 			action, decided = r.action, true
 		case action != r.action:
@@ -102,92 +92,47 @@ func (rs *rspamd) scanned(ctx context.Context, client *http.Client, m *Mail) (An
 	return Answer{Fate: fate}, nil
 }
 
+// symbolOf is the symbol of a rule where it is asked.
+func symbolOf(rule int) string { return "RULE_" + strconv.Itoa(rule) }
+
 // actionFates is what rspamd's actions lead to.
 var actionFates = map[string]Fate{"no action": Passes, "accept": Passes, "greylist": Passes, "reject": Refused, "soft reject": Deferred, "add header": Tagged,
 	"rewrite subject": Tagged, "quarantine": Held, "discard": Dropped}
 
-// start starts rspamd with the rules and copies of their maps: it may run as another user, who could not read the maps
-// themselves.
+// start starts rspamd, and waits until it answers.
 func (rs *rspamd) start(ctx context.Context) error {
-	program, err := tool{"rspamd", "rspamd", 0}.find()
+	args, err := rs.settings()
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "blockd-rspamd-")
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c, err := rspamdTool.start(running, rs.work.dir, "", args...)
 	if err != nil {
+		cancel()
 		return err
 	}
-	rs.stop = func() { os.RemoveAll(dir) }
-	if err := os.Chmod(dir, 0o777); err != nil {
-		return err
+	ended := make(chan struct{})
+	go func() { _ = c.wait(); close(ended) }()
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(rs.work.dir, "run", "scan"))
 	}
-	rules := map[string]any{}
-	for _, r := range rs.maprules {
-		if paths, files := r.asked["map"].([]string); files && len(r.paths) > 0 {
-			for i, path := range r.paths {
-				lines, err := rs.files.lines(path)
-				if err != nil {
-					return err
-				}
-				var data bytes.Buffer
-				for _, text := range lines {
-					data.WriteString(bareKey(text) + "\n")
-				}
-				paths[i] = filepath.Join(dir, fmt.Sprintf("%s-%d", r.Name, i))
-				if err := os.WriteFile(paths[i], data.Bytes(), 0o644); err != nil {
-					return err
-				}
-			}
-		}
-		rules[r.symbol] = r.asked
-	}
-	text, err := json.Marshal(rules)
-	if err != nil {
-		return err
-	}
-	config := strings.ReplaceAll(rspamdConf, "FOLDER", dir) + "multimap " + string(text) + "\n"
-	if err := os.WriteFile(filepath.Join(dir, "rspamd.conf"), []byte(config), 0o644); err != nil {
-		return err
-	}
-	// Of what rspamd's own rules define, multimap needs this alone: no rule that is carried over asks Redis.
-	if err := os.WriteFile(filepath.Join(dir, "import.lua"), []byte("rspamd_parse_redis_server = function() return nil end\n"), 0o644); err != nil {
-		return err
-	}
-	args := []string{"-f", "--skip-template", "-c", filepath.Join(dir, "rspamd.conf"), "--var=DBDIR=" + dir, "--var=RUNDIR=" + dir, "--var=LOGDIR=" + dir}
-	if _, err := user.Lookup("_rspamd"); os.Geteuid() == 0 && err == nil {
-		args = append(args, "-u", "_rspamd", "-g", "_rspamd")
-	} else if os.Geteuid() == 0 {
-		args = append(args, "-i")
-	}
-	cmd := exec.Command(program, args...)
-	complaints := limited{most: maxConfig, forgets: true}
-	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.WaitDelay = &complaints, &complaints, dir, time.Second
-	cmd.Env = []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	rs.client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: scanners, DialContext: dial}}
 	rs.stop = func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
-		select {
-		case <-ended:
-		case <-time.After(5 * time.Second):
-		}
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what is left of the group
-		os.RemoveAll(dir)
+		rs.client.CloseIdleConnections()
+		cancel()
+		<-ended
+		rs.client = nil
 	}
-	patience, cancel := context.WithTimeout(ctx, startOfRspamd)
-	defer cancel()
-	for rs.socket = filepath.Join(dir, "scan"); ; {
-		if _, err := rs.ping(patience); err == nil {
+	patience, cancelPatience := context.WithTimeout(ctx, startOfRspamd)
+	defer cancelPatience()
+	m := Mail{Sender: nobody}.complete() // which no rule is about
+	for {
+		if _, err := rs.scanned(patience, &m); err == nil {
 			return nil
 		}
 		select {
-		case err := <-ended:
-			ended <- err
-			lines := strings.Split(strings.TrimSpace(complaints.text.String()), "\n")
+		case <-ended:
+			lines := c.complained()
 			return fmt.Errorf("rspamd does not start: %s", original.Shown(lines[len(lines)-1]))
 		case <-patience.Done():
 			return errors.New("rspamd does not answer")
@@ -196,12 +141,91 @@ func (rs *rspamd) start(ctx context.Context) error {
 	}
 }
 
-// ping asks about a mail that no rule is about.
-func (rs *rspamd) ping(ctx context.Context) (Answer, error) {
-	client := rs.client()
-	defer client.CloseIdleConnections()
-	m := Mail{Sender: nobody}.complete()
-	return rs.scanned(ctx, client, &m)
+// settings writes the rules, with copies of their maps, and returns how rspamd is started with them. As root it runs as
+// its own user, who reads the folder by its group and writes below "run" alone; nobody else comes in.
+func (rs *rspamd) settings() (args []string, err error) {
+	var as *user.User
+	if os.Geteuid() == 0 {
+		if as, err = rspamdUser(user.Lookup); err != nil {
+			return nil, err
+		}
+	}
+	rules := map[string]map[string]any{}
+	for i, r := range rs.rules {
+		rules[symbolOf(i)] = r.settings
+		if r.standing != nil { // rspamd takes the first of such keys for a file or a URL, if it looks like one
+			r.settings["map"] = append([]string{"-"}, r.standing...)
+			continue
+		}
+		var data bytes.Buffer
+		for _, k := range r.keys {
+			if !unprintable(k.line) {
+				data.WriteString(k.line + "\n")
+			}
+		}
+		if r.settings["map"], err = rs.work.write(symbolOf(i), data.Bytes()); err != nil {
+			return nil, err
+		}
+	}
+	text, err := json.Marshal(rules)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := rs.work.open()
+	if err != nil {
+		return nil, err
+	}
+	// Of what rspamd's own rules define, multimap needs this alone: no rule that is carried over asks Redis.
+	if _, err := rs.work.write("import.lua", []byte("rspamd_parse_redis_server = function() return nil end\n")); err != nil {
+		return nil, err
+	}
+	path, err := rs.work.write("rspamd.conf", []byte(strings.ReplaceAll(rspamdConf, "FOLDER", dir)+"multimap "+string(text)+"\n"))
+	if err != nil {
+		return nil, err
+	}
+	run := filepath.Join(dir, "run")
+	if err := os.Mkdir(run, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	args = []string{"-f", "--skip-template", "-c", path, "--var=DBDIR=" + run, "--var=RUNDIR=" + run, "--var=LOGDIR=" + run}
+	if as != nil {
+		group, err := user.LookupGroupId(as.Gid)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "-u", as.Username, "-g", group.Name)
+		return args, handOver(dir, run, as)
+	}
+	return args, nil
+}
+
+// rspamdUser is whom rspamd runs as where root asks.
+func rspamdUser(lookup func(name string) (*user.User, error)) (*user.User, error) {
+	for _, name := range []string{"_rspamd", "rspamd"} {
+		if u, err := lookup(name); err == nil {
+			return u, nil
+		}
+	}
+	return nil, errors.New("rspamd is not started as root, and has no user _rspamd or rspamd here: start the import as another user")
+}
+
+// handOver lets a user's group read a folder of root's with its files, and gives the user the folder run in it.
+func handOver(dir, run string, as *user.User) error {
+	uid, err := strconv.Atoi(as.Uid)
+	if err != nil {
+		return err
+	}
+	gid, err := strconv.Atoi(as.Gid)
+	if err != nil {
+		return err
+	}
+	files, err := os.ReadDir(dir)
+	for _, f := range files {
+		if path := filepath.Join(dir, f.Name()); path != run && err == nil {
+			err = errors.Join(os.Lchown(path, 0, gid), os.Chmod(path, 0o640))
+		}
+	}
+	return errors.Join(err, os.Lchown(run, uid, gid), os.Lchown(dir, 0, gid), os.Chmod(dir, 0o750))
 }
 
 // rspamdConf is what rspamd is told beside the rules.
@@ -210,12 +234,12 @@ options {
   filters = "";
   pidfile = "FOLDER/pid";
   url_tld = "$SHAREDIR/effective_tld_names.dat";
-  cache_file = "FOLDER/symbols.cache";
-  control_socket = "FOLDER/control mode=0600";
+  cache_file = "FOLDER/run/symbols.cache";
+  control_socket = "FOLDER/run/control mode=0600";
   map_watch_interval = 1h;
 }
 logging { type = "console"; level = "error"; }
-worker "normal" { bind_socket = "FOLDER/scan mode=0666"; count = 1; }
+worker "normal" { bind_socket = "FOLDER/run/scan mode=0600"; count = 1; }
 actions { reject = 15; "add header" = 6; }
 modules { path = "$PLUGINSDIR/multimap.lua"; }
 `

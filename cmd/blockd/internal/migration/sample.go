@@ -6,13 +6,13 @@ import (
 	"regexp/syntax"
 	"strings"
 
+	"blockd/lists"
 	"blockd/mail/addr"
 )
 
-// addresses are those to try a key for addresses by: the key itself, a name below it, an address at it, and the
-// address with
-// an extension. "" is the null sender.
-func addresses(key, delimiters string) []string {
+// Addresses are those to try a key for addresses by: the key itself, a name below it, an address at it, and the address
+// with an extension. "" is the null sender.
+func Addresses(key, delimiters string) []string {
 	const below = nowhere + "."
 	at := strings.LastIndexByte(key, '@')
 	switch {
@@ -51,9 +51,8 @@ func addresses(key, delimiters string) []string {
 	return all
 }
 
-// matching are addresses that an expression of Go matches, and neighbours of theirs; none if none were found. parts:
-// or in which it
-// matches the local-part or the domain by itself.
+// matching are addresses that an expression of Go matches, and neighbours of theirs; none if none were found. parts: or in
+// which it matches the local-part or the domain by itself.
 func matching(expr string, parts bool) (all []string) {
 	parsed, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
@@ -78,15 +77,6 @@ func matching(expr string, parts bool) (all []string) {
 	}
 	return nil
 }
-
-// Addresses are those to try a sender or recipient by, as a table has it: itself, a name below it, an address at it.
-func Addresses(key string) []string { return addresses(key, "") }
-
-// GlobAddresses are addresses that a glob matches, and neighbours of theirs.
-func GlobAddresses(glob string) []string { return matching(globExpression(glob), false) }
-
-// GlobExpression is the expression of a glob over whole addresses, in which "*" is any run of characters and "?" one.
-func GlobExpression(glob string) string { return globExpression(glob) }
 
 // maxExample bounds the text that is made for an expression, in octets.
 const maxExample = 250
@@ -138,12 +128,7 @@ func example(b *strings.Builder, re *syntax.Regexp) bool {
 
 // hosts are the first and the last address of a network, and the one behind it.
 func hosts(p netip.Prefix) []netip.Addr {
-	first := p.Masked().Addr()
-	octets := first.AsSlice()
-	for i := p.Bits(); i < 8*len(octets); i++ {
-		octets[i/8] |= 0x80 >> (i % 8)
-	}
-	last, _ := netip.AddrFromSlice(octets)
+	first, last := p.Masked().Addr(), lists.LastOf(p.Masked())
 	all := []netip.Addr{first}
 	if last != first {
 		all = append(all, last)

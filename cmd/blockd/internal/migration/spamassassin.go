@@ -28,12 +28,12 @@ type spamassassin struct {
 type saGlob struct {
 	*Finding
 	directive, glob string
-	match           *regexp.Regexp
+	match           func(address string) bool
 	unsure          bool // it stands in a condition that nobody can judge, or wants a proof
 }
 
-// authors are the addresses that SpamAssassin looks at, as far as blockd does.
-var authors = []string{"envelope", "from"}
+// looked are the addresses that SpamAssassin looks at, as far as blockd does.
+var looked = []string{"envelope", "from"}
 
 // proved are the exceptions that count with a proof alone, and what proves them.
 var proved = []proof{
@@ -83,7 +83,7 @@ const assumedVersion = 4.0
 func SpamAssassin(ctx context.Context, localCF string, o Options) (*Result, error) {
 	sa := &spamassassin{Result: &Result{Program: "SpamAssassin", Source: localCF}, shelves: map[string]*shelf{}, byText: map[string][]*saGlob{}}
 	newList := func(name string, require []string, directives ...string) *shelf {
-		s := newShelf(&List{Name: sa.unique(name), File: name + ".txt", Format: "plain", Comes: localCF, Match: authors, Require: require}, sa.Program)
+		s := newShelf(&List{Name: sa.unique(name), File: name + ".txt", Format: "plain", Comes: localCF, Match: looked, Require: require}, sa.Program)
 		for _, d := range directives {
 			sa.shelves[d] = s
 		}
@@ -125,7 +125,7 @@ func (sa *spamassassin) put(g *saGlob) {
 	if s == nil || g.Outcome != NotAsked {
 		return
 	}
-	text, err := plainGlob(g.glob)
+	text, err := plainGlob(saMeant(g.glob))
 	if err != nil {
 		g.Lose("%s", original.Shown(err.Error()))
 		return
@@ -156,13 +156,13 @@ func plainGlob(glob string) (string, error) {
 func (sa *spamassassin) mails(yield func(Mail) bool) {
 	refused := nobody
 	for _, g := range sa.globs {
-		if some := samplesOfGlob(g.glob); g.directive == "blocklist_from" && g.Outcome == NotAsked && len(some) > 0 {
+		if some := g.samples(); g.directive == "blocklist_from" && g.Outcome == NotAsked && len(some) > 0 {
 			refused = some[0]
 			break
 		}
 	}
 	for _, g := range sa.globs {
-		for _, a := range samplesOfGlob(g.glob) {
+		for _, a := range g.samples() {
 			if g.unsure || g.Outcome == Stays {
 				continue
 			}
@@ -179,11 +179,30 @@ func (sa *spamassassin) mails(yield func(Mail) bool) {
 	}
 }
 
-// samplesOfGlob are addresses to try a glob by.
-func samplesOfGlob(glob string) []string {
-	all := matching(globExpression(glob), false)
-	if name := strings.TrimLeft(glob, "*@."); !strings.ContainsAny(name, "*?") {
-		all = append(all, addresses(name, "")...)
+// SpamAssassinGlob is what SpamAssassin makes of an address of a directive (Conf/Parser.pm, add_to_addrlist): it is asked
+// by these rules, and not by the line that a list gets. address is in lower case.
+func SpamAssassinGlob(glob string) func(address string) bool {
+	glob = strings.ToLower(glob)
+	re, err := regexp.Compile("(?s)^" + strings.NewReplacer(`\?`, ".", `\*`, ".*").Replace(regexp.QuoteMeta(saMeant(glob))) + "$")
+	return func(address string) bool { return address == glob || err == nil && re.MatchString(address) }
+}
+
+// saMeant is a glob with the underscores that SpamAssassin puts in place of some characters.
+func saMeant(glob string) string {
+	return strings.NewReplacer("\x00", "_", `\`, "_", "(", "_").Replace(glob)
+}
+
+// GlobAddresses are addresses that a glob matches, and neighbours of theirs.
+func GlobAddresses(glob string) []string { return matching(globExpression(glob), false) }
+
+// samples are addresses to try an entry by.
+func (g *saGlob) samples() (all []string) {
+	texts := []string{g.glob, saMeant(g.glob)}
+	for _, glob := range slices.Compact(texts) {
+		all = append(all, GlobAddresses(glob)...)
+		if name := strings.TrimLeft(glob, "*@."); !strings.ContainsAny(name, "*?") {
+			all = append(all, Addresses(name, "")...)
+		}
 	}
 	return all
 }
@@ -200,7 +219,7 @@ func (sa *spamassassin) answers(ctx context.Context, mails []Mail) ([]Answer, er
 					found[d] = found[d] || slices.ContainsFunc(sa.byText[d+" "+text], (*saGlob).counts)
 				}
 				for _, g := range sa.byText[d] {
-					found[d] = found[d] || g.counts() && g.match.MatchString(address)
+					found[d] = found[d] || g.counts() && g.match(address)
 				}
 			}
 		}
@@ -383,13 +402,14 @@ func (sa *spamassassin) globsOf(what string, at Place, text, rest string, undo b
 		} else {
 			g.unsure = false
 		}
-		id := what + " " + strings.ToLower(glob)
 		if text, err := plainGlob(glob); err != nil || text[0] == '/' {
-			if g.match, err = regexp.Compile(globExpression(glob)); err == nil {
-				sa.byText[what] = append(sa.byText[what], g)
-			}
+			g.match = SpamAssassinGlob(glob)
+			sa.byText[what] = append(sa.byText[what], g)
 		}
-		sa.byText[id] = append(sa.byText[id], g)
+		ids := []string{what + " " + strings.ToLower(glob), what + " " + saMeant(strings.ToLower(glob))}
+		for _, id := range slices.Compact(ids) {
+			sa.byText[id] = append(sa.byText[id], g)
+		}
 		if what == "all_spam_to" {
 			sa.recipient(g, known)
 		}
@@ -405,7 +425,7 @@ func (sa *spamassassin) takeBack(what, glob string, f *Finding, known, holds boo
 	}
 	f.stays("there is nothing to take back")
 	for _, g := range sa.byText[what+" "+strings.ToLower(glob)] {
-		if g.counts() {
+		if g.counts() && strings.EqualFold(g.glob, glob) {
 			g.stays(fmt.Sprintf("taken back by line %d", f.Line))
 			f.Now = fmt.Sprintf("it takes back line %d", g.Line)
 		}

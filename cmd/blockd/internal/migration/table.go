@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -49,6 +50,7 @@ type table struct {
 	rows  []*row
 	why   string // it cannot be asked; "" = it can
 	open  int    // conditions around the line that is read
+	made  string // what postmap has made of its text; "" = nothing
 }
 
 // row is an entry of a table of Postfix.
@@ -72,8 +74,7 @@ type tableUse struct {
 	warn  bool
 }
 
-// tableName takes "proxy:hash:/etc/postfix/x" apart. ok is false for what is no table
-// at all.
+// tableName takes "proxy:hash:/etc/postfix/x" apart. ok is false for what is no table at all.
 func tableName(text, standard string) (kind tableKind, word, name string, ok bool) {
 	text, _ = strings.CutPrefix(text, "proxy:")
 	word, name, typed := strings.Cut(text, ":")
@@ -147,20 +148,18 @@ func (t *table) file(pf *postfix, word, path string, apart bool) error {
 		return err
 	}
 	t.spec = word + ":" + absolute
-	made := ""
-	if t.kind == indexedTable {
-		if made = compiled(path); made == "" {
-			t.spec = "texthash:" + absolute // as a copy without compiled tables has it
-		}
+	if suffix := compiledSuffix[word]; suffix != "" && exists(path+suffix) {
+		t.made = path + suffix
+	} else if t.kind == indexedTable {
+		t.spec = "texthash:" + absolute // as a copy without compiled tables has it
 	}
 	if apart {
 		return nil
 	}
 	data, err := pf.files.load(path, maxTable)
-	if err != nil && made == "" {
+	if err != nil && t.made == "" {
 		return err
 	}
-	seen := map[string]bool{}
 	lines, orphan := logicalLines(data)
 	if orphan > 0 {
 		pf.find(Place{path, orphan}, "", "nothing: Postfix passes over it").stays("it begins with a blank, but there is no line that it could continue")
@@ -169,24 +168,31 @@ func (t *table) file(pf *postfix, word, path string, apart bool) error {
 		if err := t.add(pf, Place{path, l.line}, l.text, l.comment); err != nil {
 			return err
 		}
-		if made != "" && !l.comment {
-			key, _ := cutBlank(l.text)
-			seen[strings.ToLower(key)] = true
-		}
 	}
-	if made == "" {
+	return nil
+}
+
+// dump adds what postmap made of a table and its text does not have.
+func (t *table) dump(ctx context.Context, pf *postfix) error {
+	if t.made == "" {
 		return nil
 	}
-	dump, complaints, err := pf.ask(pf.ctx, "", "-s", t.spec)
-	if err != nil { // a type that cannot say what it has, such as cdb
-		if len(seen) == 0 {
-			return fmt.Errorf("%s: %w: %s", path, fs.ErrNotExist, original.Shown(strings.Join(complaints, " ")))
-		}
-		return nil
+	out, _, err := pf.ask(ctx, "", "-s", t.spec)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && len(t.rows) == 0:
+		pf.find(Place{File: t.made}, "", "a table").Lose("what it has is not known: %s", original.Shown(err.Error()))
+	case err != nil: // a type that cannot say what it has, such as cdb
+		pf.note("%s: what it has beside its text is not known: %s", t.made, original.Shown(err.Error()))
 	}
-	for text := range strings.Lines(dump) {
-		if key, _ := cutBlank(text); key != "" && !seen[strings.ToLower(strings.TrimSpace(key))] {
-			if err := t.add(pf, Place{made, 0}, strings.TrimSpace(text), false); err != nil {
+	seen := map[string]bool{}
+	for _, r := range t.rows {
+		seen[strings.ToLower(r.key)] = true
+	}
+	for text := range strings.Lines(out) {
+		if key, _ := cutBlank(text); err == nil && key != "" && !seen[strings.ToLower(strings.TrimSpace(key))] {
+			if err := t.add(pf, Place{t.made, 0}, strings.TrimSpace(text), false); err != nil {
 				return err
 			}
 		}
@@ -352,38 +358,51 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// compiled returns what postmap has made of the text of a table, "" if nothing is there.
-func compiled(path string) string {
-	for _, suffix := range []string{".db", ".lmdb", ".cdb", ".pag"} {
-		if exists(path + suffix) {
-			return path + suffix
-		}
-	}
-	return ""
-}
+// compiledSuffix is what the name of the file ends in that postmap makes of a text, by the type.
+var compiledSuffix = map[string]string{"btree": ".db", "hash": ".db", "lmdb": ".lmdb", "cdb": ".cdb", "dbm": ".pag", "sdbm": ".pag"}
 
-// query asks a table for keys, a line each. A table that cannot be asked has none from then on; the error is that of
-// ctx.
-func (pf *postfix) query(ctx context.Context, t *table, keys string) (string, error) {
-	out, complaints, err := pf.ask(ctx, keys+"\n", "-q", "-", t.spec)
+// query asks a table for keys, and returns the values of those that it has. A table that cannot be asked has none from
+// then on; the error is that of ctx.
+func (pf *postfix) query(ctx context.Context, t *table, keys []string) (map[string]string, error) {
+	out, complaints, err := pf.ask(ctx, strings.Join(keys, "\n")+"\n", "-q", "-", t.spec)
 	fails := func(text string) bool { return !strings.HasPrefix(text, "postmap: warning: ") && text != "" }
 	for _, text := range complaints {
 		if text, ok := strings.CutPrefix(text, "postmap: warning: "); ok {
 			pf.note("%s", original.Shown(text))
 		}
 	}
-	if err == nil || ctx.Err() != nil || !slices.ContainsFunc(complaints, fails) || t.why != "" { // else it has none of the keys
-		return out, ctx.Err()
+	values := map[string]string{}
+	half := len(keys) / 2
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err == nil, exitCode(err) == 1 && !slices.ContainsFunc(complaints, fails): // it has none of the keys, or some
+		for text := range strings.Lines(out) {
+			if key, v, ok := strings.Cut(strings.TrimRight(text, "\n"), "\t"); ok {
+				values[key] = v
+			}
+		}
+		return values, nil
+	case t.why != "":
+		return nil, nil
+	case errors.Is(err, ErrTooBig) && half > 0:
+		if values, err = pf.query(ctx, t, keys[:half]); err == nil {
+			var more map[string]string
+			more, err = pf.query(ctx, t, keys[half:])
+			maps.Copy(values, more)
+		}
+		return values, err
 	}
+	why := original.Shown(strings.TrimPrefix(err.Error(), "postmap: "))
 	_, path, _ := strings.Cut(t.spec, ":")
 	if text := "texthash:" + path; t.kind == indexedTable && t.spec != text && exists(path) {
-		pf.note("%s cannot be asked: %s; its text is asked in its place", original.Shown(t.spec), original.Shown(failure(complaints, err)))
+		pf.note("%s cannot be asked: %s; its text is asked in its place", original.Shown(t.spec), why)
 		t.spec = text
 		return pf.query(ctx, t, keys)
 	}
-	t.why = original.Shown(strings.TrimPrefix(failure(complaints, err), "postmap: "))
+	t.why = why
 	pf.note("%s cannot be asked: %s; the answers are those of a Postfix in which it is empty", original.Shown(t.spec), t.why)
-	return out, nil
+	return nil, nil
 }
 
 // there asks Postfix: its tables by postmap, in the order of its restrictions.
@@ -430,14 +449,12 @@ func (pf *postfix) there(ctx context.Context, mails []Mail) ([]Answer, error) {
 				known[t][key] = value{}
 			}
 			slices.Sort(keys)
-			out, err := pf.query(ctx, t, strings.Join(slices.Compact(keys), "\n"))
+			values, err := pf.query(ctx, t, slices.Compact(keys))
 			if err != nil {
 				return nil, err
 			}
-			for text := range strings.Lines(out) {
-				if key, v, ok := strings.Cut(strings.TrimRight(text, "\n"), "\t"); ok {
-					known[t][key] = value{v, true}
-				}
+			for key, v := range values {
+				known[t][key] = value{v, true}
 			}
 		}
 		open = waiting

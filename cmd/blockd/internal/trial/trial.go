@@ -1,5 +1,5 @@
 // Package trial has a configuration that lies in a folder answer mail as the daemon would, and writes nothing but an
-// index.
+// index and a socket.
 package trial
 
 import (
@@ -38,8 +38,7 @@ type Configuration struct {
 	stop    func()
 }
 
-// Open builds the lists of the configuration at path into the folder aside. Lists that are fetched are taken for
-// empty.
+// Open builds the lists of the configuration at path into the folder aside. Lists that are fetched are taken for empty.
 func Open(ctx context.Context, path, aside string) (*Configuration, error) {
 	c, err := config.Load(path)
 	if err != nil {
@@ -110,32 +109,41 @@ func (w *Configuration) Mails(ctx context.Context, mails []migration.Mail) ([]mi
 	return answers, ctx.Err()
 }
 
+// patience is how long the policy service may take for one mail.
+const patience = time.Minute
+
 // Policy asks the policy service about mails, and has meaning say what Postfix makes of each of its answers.
 func (w *Configuration) Policy(meaning func(action string) migration.Answer) migration.Answerer {
 	return func(ctx context.Context, mails []migration.Mail) ([]migration.Answer, error) {
-		conn, err := net.Dial("unix", w.socket)
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", w.socket)
 		if err != nil {
 			return nil, err
 		}
 		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-			return nil, err
-		}
+		defer context.AfterFunc(ctx, func() { conn.Close() })()
 		in := bufio.NewReader(conn)
 		answers := make([]migration.Answer, len(mails))
 		for i, m := range mails {
 			request := "request=smtpd_access_policy\nprotocol_state=RCPT\nprotocol_name=ESMTP\nclient_address=" + m.Client.String() + "\nclient_name=unknown\nsender=" + m.Sender +
 				"\nrecipient=" + m.Recipient + "\ninstance=" + strconv.Itoa(i) + "\n\n"
-			if _, err := conn.Write([]byte(request)); err != nil {
-				return nil, err
+			line := ""
+			if err = conn.SetDeadline(time.Now().Add(patience)); err == nil {
+				_, err = conn.Write([]byte(request))
 			}
-			line, err := in.ReadString('\n')
+			if err == nil {
+				line, err = in.ReadString('\n')
+			}
 			if err == nil {
 				_, err = in.ReadString('\n')
 			}
 			said, ok := strings.CutPrefix(strings.TrimSpace(line), "action=")
-			if err != nil || !ok {
-				return nil, fmt.Errorf("the policy service says %q: %w", line, err)
+			switch {
+			case ctx.Err() != nil:
+				return nil, ctx.Err()
+			case err != nil:
+				return nil, fmt.Errorf("the policy service does not answer: %w", err)
+			case !ok:
+				return nil, fmt.Errorf("the policy service says %q, which is no action", line)
 			}
 			answers[i] = meaning(said)
 		}

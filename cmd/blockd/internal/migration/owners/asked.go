@@ -2,16 +2,14 @@ package owners
 
 import (
 	"context"
-	"regexp"
 	"strings"
 
 	"blockd/cmd/blockd/internal/migration"
 	"blockd/lists"
 )
 
-// The meaning that rows have in the programs that they are from, apart from what a list makes of them: whether an
-// address is the
-// sender that a row names, and which of several rows decides.
+// The meaning that rows have in the programs that they are from, apart from what a list makes of them: whether an address
+// is the sender that a row names, and which of several rows decides.
 
 // meaning is a row as its program has it.
 type meaning struct {
@@ -28,8 +26,8 @@ type meaning struct {
 
 // asGlob is SpamAssassin's, over the whole address.
 func asGlob(text string) func(_, address string) bool {
-	re, err := regexp.Compile(migration.GlobExpression(text))
-	return func(_, address string) bool { return err == nil && re.MatchString(address) }
+	matches := migration.SpamAssassinGlob(text)
+	return func(_, address string) bool { return matches(address) }
 }
 
 // asAmavis is amavisd-new's: an address, user@, @name, or @.name with all below; @. is everybody.
@@ -93,7 +91,7 @@ func (r *reading) mails(yield func(migration.Mail) bool) {
 		if !strings.Contains(to, "@") && to != "" {
 			to = "someone@" + to
 		}
-		senders := migration.Addresses(m.text)
+		senders := migration.Addresses(m.text, "")
 		if strings.ContainsAny(m.text, "*?") {
 			senders = append(senders, migration.GlobAddresses(m.text)...)
 		} else if !strings.Contains(m.text, "@") { // a local-part, perhaps

@@ -39,8 +39,7 @@ type Options struct {
 	// Domain completes the names of users without one; "" = entries of such users are not carried over.
 	Domain string
 	// Query asks the database of a DSN; kind is "postgres", "mysql" or "sqlite". The query gives the columns owner,
-	// entry,
-	// action and id. nil = there is no way to a database.
+	// entry, action and id. nil = there is no way to a database.
 	Query func(ctx context.Context, kind, dsn, query string, yield func(owner string, row mirror.Row) error) error
 }
 
@@ -79,9 +78,8 @@ func (r *reading) find(at migration.Place, text, meant string) (*migration.Findi
 	return f, nil
 }
 
-// The names of the lists that an import makes. Exceptions that want proof of the sender are a list of their own,
-// because [[list]]
-// require is said of a list.
+// The names of the lists that an import makes. Exceptions that want proof of the sender are a list of their own, because
+// [[list]] require is said of a list.
 const usersList, provedList, everyoneList = "users", "users-proved", "everyone"
 
 // add takes an item of an owner as an entry. The finding has been made; what it says is completed.
