@@ -15,11 +15,18 @@ import (
 func canonical(domain string) string {
 	domain = strings.TrimSuffix(domain, ".")
 	if !isASCII(domain) {
-		a, err := idna.Lookup.ToASCII(domain)
-		if err != nil {
-			return ""
+		labels := strings.Split(domain, ".")
+		for i, label := range labels { // beside "_domainkey" there may be a U-label (RFC 8616, section 5)
+			if isASCII(label) {
+				continue
+			}
+			a, err := idna.Lookup.ToASCII(label)
+			if err != nil {
+				return ""
+			}
+			labels[i] = a
 		}
-		domain = a
+		domain = strings.Join(labels, ".")
 	}
 	domain = strings.ToLower(domain)
 	if !isName(domain) {

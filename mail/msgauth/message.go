@@ -15,7 +15,7 @@ type Message struct {
 	Signatures []Signature // at most 20, from the top; those of Author's organisation before others
 	TooMany    bool        // there are more, which were not looked at
 
-	rest State // of what a bound of ours has kept from being looked at: Short of signatures of Author's, Unknown of a header
+	rest State // of what a bound of ours has kept from being looked at: Short of signatures of Author's, or of a header
 }
 
 // Signature is one DKIM-Signature field.
@@ -48,7 +48,7 @@ func (r *Resolver) Message(ctx context.Context, client netip.Addr, message io.Re
 	} else {
 		m.Fault = err.Error()
 		if errors.Is(err, errBeyond) {
-			m.rest = Unknown
+			m.rest = Short
 		}
 	}
 	if body.err != nil {

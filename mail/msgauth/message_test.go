@@ -197,6 +197,7 @@ func TestForgeries(t *testing.T) {
 		"TXT s1._domainkey.test":                   {mallory.record},
 		"TXT s1._domainkey.co.uk":                  {mallory.record},
 		"TXT testing._domainkey.bank.test":         {bank.record + "; t=y"},
+		"TXT xn--bcher-kva._domainkey.bank.test":   {bank.record},
 		"TXT strict._domainkey.bank.test":          {bank.record + "; t=s"},
 		"TXT small._domainkey.bank.test":           {small.record},
 		"TXT two._domainkey.bank.test":             {bank.record, mallory.record},
@@ -228,6 +229,8 @@ func TestForgeries(t *testing.T) {
 		{"five signatures, the good one last", strings.Repeat(signatureOf(bad), 4) + good, Pass, ""},
 		{"the good one on top of fifty others", signatureOf(good) + strings.Repeat(signatureOf(bad), 50) + letter, Pass, ""},
 		{"a key with t=s and i= of the same domain", bank.sign(t, letter, "bank.test", selector("strict")), Pass, ""},
+
+		{"a selector with a U-label", bank.sign(t, letter, "bank.test", selector("bücher")), Pass, ""},
 
 		{"no signature", letter, No, ""},
 		{"of the attacker's own domain", bad, No, ""},
@@ -263,8 +266,8 @@ func TestForgeries(t *testing.T) {
 		{"fifty signatures, the good one last", strings.Repeat(signatureOf(bad), 50) + good, Pass, ""},
 		{"21 of the organisation, the good one last", strings.Repeat(signatureOf(mallory.sign(t, letter, "bank.test")), 20) + good, Short, ""},
 		{"21 of the organisation, the good one first", signatureOf(good) + strings.Repeat(signatureOf(mallory.sign(t, letter, "bank.test")), 20) + letter, Pass, ""},
-		{"a header of 300 KiB", "X: " + strings.Repeat("a", 300<<10) + "\r\n" + good, Unknown, "262144"},
-		{"a header of 1,001 fields", strings.Repeat("X: y\r\n", 1001) + good, Unknown, "1000 fields"},
+		{"a header of 300 KiB", "X: " + strings.Repeat("a", 300<<10) + "\r\n" + good, Short, "262144"},
+		{"a header of 1,001 fields", strings.Repeat("X: y\r\n", 1001) + good, Short, "1000 fields"},
 		{"a field of 80,000 lines", "X: y\r\n" + strings.Repeat(" \r\n", 80_000) + good, Pass, ""},
 		{"a NUL in the header", "X: \x00\r\n" + good, No, "0x00"},
 		{"a bare CR in the header", "X: a\rFrom: x@bank.test\r\n" + good, No, "0x0d"},

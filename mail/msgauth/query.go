@@ -40,6 +40,7 @@ type answer struct {
 	records []record
 	ttl     uint32 // the smallest of the records and aliases, in seconds
 	fault   string // unless there are records: why
+	exists  bool   // the name does, with records of another type
 }
 
 // record is one resource record's datum.
@@ -201,14 +202,23 @@ func recordOf(rr dns.RR, kind uint16) (record, bool) {
 	case *dns.AAAA:
 		return record{text: rr.AAAA.String()}, rr.AAAA != nil
 	case *dns.MX:
-		return record{text: strings.TrimSuffix(rr.Mx, "."), pref: rr.Preference}, true
+		return record{text: hostName(rr.Mx), pref: rr.Preference}, true
 	case *dns.PTR:
-		return record{text: strings.TrimSuffix(rr.Ptr, ".")}, true
+		return record{text: hostName(rr.Ptr)}, true
 	}
 	return record{}, false
 }
 
-// unescape undoes the escapes in which the library shows octets of a TXT record:
+// hostName is a name as it is asked for, without the library's escapes and the root's dot; "", which is no name, if a
+// label of it may have a dot of its own.
+func hostName(name string) string {
+	if strings.Contains(name, `\.`) || strings.Contains(name, `\046`) {
+		return ""
+	}
+	return unescape(strings.TrimSuffix(name, "."))
+}
+
+// unescape undoes the escapes in which the library shows octets of a TXT record or a name:
 // \DDD, and a backslash before others.
 func unescape(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
@@ -237,7 +247,7 @@ func isDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 func (a answer) bounded() answer {
 	switch n := len(a.records); {
 	case n == 0:
-		return answer{outcome: none, ttl: a.ttl, fault: "no such record"}
+		return answer{outcome: none, ttl: a.ttl, fault: "no such record", exists: true}
 	case n > maxRecords:
 		return answer{outcome: beyond, fault: fmt.Sprintf("%d records, more than %d", n, maxRecords)}
 	}

@@ -50,6 +50,17 @@ func TestSPF(t *testing.T) {
 		"TXT broken.test":            {"!SERVFAIL"},
 		"TXT broken-include.test":    {"v=spf1 include:broken.test ip4:192.0.2.7 -all"},
 		"TXT void.test":              {"v=spf1 a:v1.test a:v2.test a:v3.test ip4:192.0.2.7 -all"},
+		"TXT v4only.test":            {"v=spf1 a:v4a.test a:v4b.test a:v4c.test ip6:2001:db8::/32 -all"},
+		"AAAA v4a.test":              {},
+		"AAAA v4b.test":              {},
+		"AAAA v4c.test":              {},
+		"TXT void6.test":             {"v=spf1 a:v1.test a:v2.test a:v3.test ip6:2001:db8::/32 -all"},
+		"TXT oddmx.test":             {"v=spf1 mx -all"},
+		"MX oddmx.test":              {`10 odd\032h\195\182st.test.`},
+		`A odd\ h\195\182st.test`:    {"192.0.2.7"},
+		"TXT dotmx.test":             {"v=spf1 mx -all"},
+		"MX dotmx.test":              {`10 ho\.st.test.`},
+		"A ho.st.test":               {"192.0.2.7"},
 		"TXT local.test":             {"v=spf1 exists:%{l}.users.test -all"},
 		"A bob.users.test":           {"127.0.0.2"},
 		"TXT long.test":              {"v=spf1 " + strings.Repeat("ip4:198.51.100.1 ", 500) + "ip4:192.0.2.7 -all"},
@@ -110,6 +121,10 @@ func TestSPF(t *testing.T) {
 		{"a record that includes itself", "192.0.2.7", "a@loop.test", "permerror", No, "limit"},
 		{"eleven look-ups", "192.0.2.7", "a@many.test", "permerror", No, "limit"},
 		{"three look-ups of nothing", "192.0.2.7", "a@void.test", "permerror", No, "void"},
+		{"three look-ups of nothing by IPv6", "2001:db8::7", "a@void6.test", "permerror", No, "void"},
+		{"three hosts of IPv4 alone", "2001:db8::7", "a@v4only.test", "pass", Pass, "matched ip"},
+		{"a mail exchanger of an odd name", "192.0.2.7", "a@oddmx.test", "pass", Pass, "matched mx"},
+		{"a mail exchanger with a dot in a label", "192.0.2.7", "a@dotmx.test", "fail", No, ""},
 		{"25 records", "192.0.2.7", "a@texts.test", "pass", Pass, ""},
 		{"1,000 records", "192.0.2.7", "a@thousand.test", "temperror", Short, "more than 500"},
 		{"one of the first ten names", "192.0.2.9", "a@ptr3.test", "pass", Pass, ""},
@@ -137,7 +152,7 @@ func TestSPF(t *testing.T) {
 		}
 	}
 	for q := range s.Asked() {
-		if name := q[strings.IndexByte(q, ' ')+1:]; strings.ContainsAny(name, `\ "@`) && !strings.HasSuffix(name, ".users.test") {
+		if name := q[strings.IndexByte(q, ' ')+1:]; strings.ContainsAny(name, `\ "@`) && !strings.HasSuffix(name, ".users.test") && !strings.HasPrefix(name, "odd") {
 			t.Errorf("a query for %q went out", q)
 		}
 	}
@@ -161,6 +176,28 @@ func TestSPFWithASilentServerIsUnknownInTime(t *testing.T) {
 	r := newResolver(t, Settings{Server: s.Address, Timeout: defaultTimeout / 20})
 	f := r.SPF(t.Context(), netip.MustParseAddr("192.0.2.7"), "helo.test", "a@ip4.test")
 	if f.Proof != Unknown || f.Result != "temperror" {
+		t.Errorf("SPF = %+v", f)
+	}
+}
+
+// TestSPFThatMayPassEverybody: where whether everybody passes is not told in time, nothing is proved, and nobody is
+// refused for that.
+func TestSPFThatMayPassEverybody(t *testing.T) {
+	s := nameserver.ServeFunc(t, func(m *dns.Msg) *dns.Msg {
+		reply := new(dns.Msg).SetReply(m)
+		switch name := m.Question[0].Name; name {
+		case "slow.test.":
+			reply.Answer = []dns.RR{nameserver.Record(name, "TXT", "v=spf1 exists:%{i}.allowed.test -all")}
+		case "192.0.2.7.allowed.test.":
+			reply.Answer = []dns.RR{nameserver.Record(name, "A", "127.0.0.2")}
+		default:
+			return nil
+		}
+		return reply
+	})
+	r := newResolver(t, Settings{Server: s.Address, Timeout: defaultTimeout / 5})
+	f := r.SPF(t.Context(), netip.MustParseAddr("192.0.2.7"), "helo.test", "a@slow.test")
+	if f.Proof != Short || f.Result != "pass" || !strings.Contains(f.Reason, "could not be asked") {
 		t.Errorf("SPF = %+v", f)
 	}
 }

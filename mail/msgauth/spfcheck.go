@@ -125,19 +125,19 @@ func (c *spfCheck) term(t spfTerm, domain string) (result, reason string) {
 		}
 	case "exists":
 		a := c.lookup(name, dns.TypeA)
-		if result, reason := c.judge(a); result != "" {
+		if result, reason := c.judge(a, dns.TypeA); result != "" {
 			return result, reason
 		}
 		matched = a.outcome == records
 	case "a":
 		a := c.lookup(name, c.kind())
-		if result, reason := c.judge(a); result != "" {
+		if result, reason := c.judge(a, c.kind()); result != "" {
 			return result, reason
 		}
 		matched = c.matches(a, t)
 	case "mx":
 		hosts := c.lookup(name, dns.TypeMX)
-		if result, reason := c.judge(hosts); result != "" {
+		if result, reason := c.judge(hosts, dns.TypeMX); result != "" {
 			return result, reason
 		}
 		if len(hosts.records) > maxHosts {
@@ -178,11 +178,14 @@ func (c *spfCheck) include(t spfTerm, name string) (result, reason string) {
 
 // judge returns the result of a term whose look-up has failed, or is one that found nothing
 // too many, else "".
-func (c *spfCheck) judge(a answer) (result, reason string) {
+func (c *spfCheck) judge(a answer, asked uint16) (result, reason string) {
 	switch a.outcome {
 	case records:
 		return "", ""
 	case none:
+		if a.exists && asked == dns.TypeAAAA { // a host of IPv4 alone is no void of its domain's
+			return "", ""
+		}
 		if c.voids++; c.voids > maxVoids {
 			return "permerror", overVoids
 		}

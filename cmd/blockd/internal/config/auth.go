@@ -23,7 +23,7 @@ type Auth struct {
 	// A larger message proves nothing by its signatures. During the check a copy of it is in memory, or in
 	// a file without a name beside the index.
 	MaxMessage Octets `toml:"max_message" want:"64 KiB to 1 GiB"`
-	// The time for all queries of one SPF check, or of the signatures of one message.
+	// The time for all queries of one SPF check, or of the signatures of one message. Where SPF passes, half of it again.
 	DNSTimeout Duration `toml:"dns_timeout" want:"500ms to 30s"`
 	// The DNS server, as "ADDRESS:PORT"; "" is the system's.
 	Resolver string `toml:"resolver"`
