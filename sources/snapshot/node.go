@@ -18,6 +18,7 @@ import (
 
 	"blockd/internal/durable"
 	"blockd/internal/minisign"
+	"blockd/internal/stamp"
 )
 
 // The names in a node's folder.
@@ -82,6 +83,8 @@ type Node struct {
 	asked   chan struct{}      // of Now
 	fetches singleflight.Group // by object
 
+	linked map[string]os.FileInfo // folders of links in force, as they were when all their links were right
+
 	wholeMu sync.Mutex
 	whole   map[string]os.FileInfo // files that were read and are what their names say, as they were then
 
@@ -91,7 +94,7 @@ type Node struct {
 
 // New returns a node. It opens nothing.
 func New(o Options, reg prometheus.Registerer) *Node {
-	n := &Node{Options: o, asked: make(chan struct{}, 1), whole: map[string]os.FileInfo{}, step: func(string) error { return nil }}
+	n := &Node{Options: o, asked: make(chan struct{}, 1), whole: map[string]os.FileInfo{}, linked: map[string]os.FileInfo{}, step: func(string) error { return nil }}
 	n.counters.make()
 	if reg != nil {
 		reg.MustRegister(collector{n})
@@ -208,25 +211,21 @@ func ListFiles(folder, list string) string {
 }
 
 // Shards returns a function that names the files of a list in force as the manifest does, whatever is in its folder;
-// false where there is no manifest, or that has no such list. It reads the manifest when that is another one. Any
-// goroutine may call it.
+// false where there was no manifest yet, or it has no such list. It reads the manifest when that is another one; what
+// cannot be read is as it was. Any goroutine may call it.
 func Shards(folder, list string) func() (paths []string, ok bool) {
 	var mu sync.Mutex
-	var stamp os.FileInfo
+	var seen os.FileInfo
 	var paths []string
 	return func() ([]string, bool) {
 		now, err := os.Stat(filepath.Join(folder, currentName, manifestFile))
-		if err != nil {
-			return nil, false
-		}
 		mu.Lock()
 		defer mu.Unlock()
-		if stamp == nil || !os.SameFile(now, stamp) || !now.ModTime().Equal(stamp.ModTime()) || now.Size() != stamp.Size() {
-			m, err := Current(folder)
-			if err != nil || m == nil {
-				return nil, false
-			}
-			stamp, paths = now, nil
+		if err != nil || stamp.Same(seen, now) {
+			return paths, len(paths) > 0
+		}
+		if m, err := Current(folder); err == nil && m != nil {
+			seen, paths = now, nil
 			for i := range m.Lists {
 				for k := range m.Lists[i].Shards {
 					if m.Lists[i].Name == list {

@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"blockd/internal/stamp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,10 +13,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"blockd/internal/durable"
+	"blockd/internal/stamp"
 )
 
 // The kinds of octets that are fetched, as labels of a metric.
@@ -177,19 +178,51 @@ func (n *Node) removeDamaged() (missing []string, err error) {
 	for _, a := range n.current.Ask {
 		check(a.Filter.Key, a.Filter.Octets)
 	}
-	for link, target := range n.current.links() {
-		path := n.path(currentName, link)
-		if there, _ := os.Readlink(path); there == target {
-			continue
-		}
+	lost := n.lostLinks()
+	for link, target := range lost {
 		missing = append(missing, filepath.Join(currentName, link))
-		n.Log.Error("a link of a snapshot has gone or was altered, and is made again", slog.String("channel", n.Channel), slog.String("file", path))
+		path := n.path(currentName, link)
 		if bad := errors.Join(durable.MakeFolder(filepath.Dir(path)), relink(target, path, n.path(freshName))); bad != nil {
 			err = &Error{Disk, bad}
 		}
 	}
+	if len(lost) > 0 {
+		n.Log.Error("links of a snapshot have gone or were altered, and are made again", slog.String("channel", n.Channel), slog.Int("links", len(lost)),
+			slog.String("file", n.path(missing[len(missing)-1])))
+	}
 	return missing, err
 }
+
+// lostLinks are the links in force that lead elsewhere than the manifest says, or have gone, and what they lead to. Those
+// of a folder are read once, and again after it was changed.
+func (n *Node) lostLinks() map[string]string {
+	lost, all, folders := map[string]string{}, n.current.links(), map[string]os.FileInfo{}
+	for link := range all {
+		folder := filepath.Dir(link)
+		if _, known := folders[folder]; !known {
+			folders[folder], _ = os.Stat(n.path(currentName, folder))
+		}
+	}
+	for link, target := range all {
+		folder := filepath.Dir(link)
+		if info := folders[folder]; info != nil && stamp.Same(n.linked[folder], info) {
+			continue
+		}
+		if there, _ := os.Readlink(n.path(currentName, link)); there != target {
+			lost[link] = target
+			folders[folder] = nil
+		}
+	}
+	for folder, info := range folders {
+		if delete(n.linked, folder); info != nil && time.Since(stamp.Changed(info)) > settled {
+			n.linked[folder] = info
+		}
+	}
+	return lost
+}
+
+// settled is how old a folder's time must be, so that a later change gives it another one.
+const settled = 2 * time.Second
 
 // relink makes a link in the place of whatever is there, at once. fresh is a name beside it for as long.
 func relink(target, path, fresh string) error {
