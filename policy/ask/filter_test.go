@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"blockd/internal/testkit"
@@ -175,6 +177,8 @@ type origin struct {
 	reads   int
 	hint    chan struct{}
 	blind   error // of Changes; nil = they are told
+	slow    time.Duration
+	said    bytes.Buffer // the log
 }
 
 func (o *origin) Close() error                                { return nil }
@@ -187,6 +191,7 @@ func (o *origin) now() error {
 }
 
 func (o *origin) All(_ context.Context, yield func(mirror.Row) error) (mirror.Mark, error) {
+	time.Sleep(o.slow) // 0, or in a bubble
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.reads++
@@ -246,6 +251,7 @@ func keeping(t *testing.T, o *origin, path string) (s *Set, end func()) {
 	t.Helper()
 	s, _ = newSet(t, &scripted{answer: having()}, nil)
 	s.local.Store(nil)
+	s.log = slog.New(slog.NewTextHandler(&o.said, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
@@ -314,6 +320,29 @@ func TestUnloggedStoreIsReadWhole(t *testing.T) {
 	o.mu.Unlock()
 	o.change("later@b.example", true)
 	testkit.Eventually(t, "it follows again", func() bool { return s.has(t, "later@b.example") && s.Status().Error == "" })
+}
+
+// TestMendedStoreIsFollowedAtOnce: a store that was read whole rests for nine times as long, and is asked meanwhile
+// whether it tells its changes again. That it does not is logged now and then.
+func TestMendedStoreIsFollowedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &origin{hint: make(chan struct{}, 100), slow: 4 * time.Minute, blind: &mirror.Unlogged{Why: "no trigger", Hint: "blockd source ddl a"}}
+		s, end := keeping(t, o, filepath.Join(t.TempDir(), "list.bdf"))
+		time.Sleep(85 * time.Minute) // read for four minutes, at rest up to the 36th, twice; and read once more
+		o.mu.Lock()
+		o.blind, o.entries = nil, []string{"new@b.example"}
+		reads := o.reads
+		o.log = append(o.log, mirror.Change{Entry: "new@b.example", Rows: []mirror.Row{{Entry: "new@b.example"}}})
+		o.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		if !s.has(t, "new@b.example") || s.Status().Error != "" || o.reads != reads || reads != 3 {
+			t.Errorf("after two polls %+v, %d and %d full reads", s.Status(), reads, o.reads)
+		}
+		end()
+		if n := strings.Count(o.said.String(), "does not follow its store"); n != 2 {
+			t.Errorf("%d lines, want one for each full read that was in vain: %s", n, &o.said)
+		}
+	})
 }
 
 func TestAWornFilterIsBuiltAnew(t *testing.T) {

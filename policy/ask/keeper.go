@@ -89,6 +89,8 @@ func (s *Set) Keep(ctx context.Context, from Keeping) error {
 		err := k.attempt(ctx)
 		switch {
 		case ctx.Err() != nil:
+		case errors.Is(err, errRests):
+			k.rest(ctx, min(k.Every, mirror.UnloggedShare*k.took-time.Since(k.built)))
 		case err != nil:
 			k.failedToKeep(err)
 			failures++
@@ -96,7 +98,7 @@ func (s *Set) Keep(ctx context.Context, from Keeping) error {
 		default:
 			failures = 0
 			k.confirmed()
-			k.rest(ctx)
+			k.rest(ctx, k.Every)
 		}
 	}
 	return nil
@@ -120,6 +122,9 @@ func (k *keeper) load() {
 		k.UseFilter(f)
 	}
 }
+
+// errRests is for a store that does not tell its changes, and was read whole not long ago.
+var errRests = errors.New("it is read again later")
 
 func (k *keeper) attempt(ctx context.Context) (err error) {
 	if k.Given {
@@ -148,8 +153,8 @@ func (k *keeper) attempt(ctx context.Context) (err error) {
 			}
 			return err
 		}
-		if k.unlogged, _ = errors.AsType[*mirror.Unlogged](err); k.unlogged != nil {
-			sleep(ctx, mirror.UnloggedShare*k.took-time.Since(k.built))
+		if k.unlogged, _ = errors.AsType[*mirror.Unlogged](err); k.unlogged != nil && time.Since(k.built) < mirror.UnloggedShare*k.took {
+			return errRests
 		}
 	}
 	began := time.Now()
@@ -298,17 +303,16 @@ func (k *keeper) save() error {
 	return nil
 }
 
-// rest waits until the store is to be asked again, or says that something has changed.
-func (k *keeper) rest(ctx context.Context) {
-	began := time.Now()
+// rest waits until the store is to be asked again, at the latest after most, or says that something has changed.
+func (k *keeper) rest(ctx context.Context, most time.Duration) {
 	if k.source == nil {
-		sleep(ctx, k.Every)
+		sleep(ctx, most)
 		return
 	}
-	hint, cancel := context.WithTimeout(ctx, k.Every)
+	hint, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	if err := k.source.Wait(hint); err != nil {
-		sleep(ctx, k.Every-time.Since(began)) // no more hints: the poll finds it
+		<-hint.Done() // no more hints: the poll finds it
 	}
 }
 
@@ -332,12 +336,19 @@ func (k *keeper) confirmed() {
 		k.status.now.Class, k.status.now.Error = mirror.ClassUnlogged, k.unlogged.Error()
 	}
 	k.mu.Unlock()
-	if k.unlogged != nil && k.told.IsZero() {
-		k.told = now
-		k.log.Warn("filter of a list cannot follow its store, and is built anew each time", slog.String("error", k.unlogged.Error()))
-	} else if k.unlogged == nil && !k.told.IsZero() {
+	if k.unlogged != nil {
+		k.trouble(mirror.ClassUnlogged, k.unlogged)
+	} else if !k.told.IsZero() {
 		k.told = time.Time{}
 		k.log.Info("filter of a list follows its store again")
+	}
+}
+
+// trouble logs why the filter does not follow its store, now and then.
+func (k *keeper) trouble(class mirror.Class, err error) {
+	if k.told.IsZero() || time.Since(k.told) >= troubles {
+		k.told = time.Now()
+		k.log.Warn("filter of a list does not follow its store", slog.String("class", string(class)), slog.Any("error", err), slog.Bool("asked", k.Loaded()))
 	}
 }
 
@@ -361,10 +372,7 @@ func (k *keeper) failedToKeep(err error) {
 	}
 	now.Class, now.Error = class, text.Error()
 	k.mu.Unlock()
-	if k.told.IsZero() || time.Since(k.told) >= troubles {
-		k.told = time.Now()
-		k.log.Warn("filter of a list does not follow its store", slog.String("class", string(class)), slog.Any("error", text), slog.Bool("asked", k.Loaded()))
-	}
+	k.trouble(class, text)
 }
 
 func (k *keeper) close() {
