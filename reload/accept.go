@@ -172,7 +172,7 @@ func (r *Reloader) adopt(v view, noted bool) bool {
 	tellAccepted(r.log, slices.DeleteFunc(slices.Clone(r.problems), func(p problem) bool { return !acceptable(p.class) }), g.ix, r.live.Load())
 	r.serve(g, adopted)
 	r.forgetHeld()
-	r.decidedOn, r.accepted = v.contents, nil
+	r.decidedOn = v.contents
 	return true
 }
 

@@ -204,7 +204,7 @@ func (r *Reloader) serve(g *generation, out outcome) {
 	if r.settings.Served != nil {
 		r.settings.Served(g.ix)
 	}
-	r.former = nil
+	r.former, r.accepted = nil, nil
 	r.log.Info("lists swapped in", append(attrs, slog.Any("entries", changes(r.settings.Lists, was, table)),
 		slog.Float64("seconds", g.seconds))...)
 	r.record(g, out)

@@ -211,8 +211,6 @@ func (r *Reloader) decide(ctx context.Context) (outcome, []problem) {
 	switch {
 	case asBefore && len(r.problems) == 0 && len(r.young) == 0 && len(v.faults) == 0 && !r.owes() && !noted:
 		return same, nil
-	case noted && r.adopt(v, noted):
-		return adopted, nil
 	case !noted && serving != nil && len(r.lacks) == 0 && serving.Hashes() == r.settings.Hashes && slices.Equal(v.contents, contents(serving.Lists(), nil, nil)):
 		if serving.Updated() {
 			return r.fold(ctx, v)

@@ -295,6 +295,26 @@ func TestGateOfASmallChange(t *testing.T) {
 	}
 }
 
+// TestAcceptedOnce: what an operator has accepted serves once, from memory too. The same once more is to be accepted
+// once more.
+func TestAcceptedOnce(t *testing.T) {
+	full := "old.example\n" + numbered(0, 200)
+	d := small(t, map[string]string{"a.txt": full, "b.txt": "b.example\n"})
+	d.settings.Lists[0].MaxShrink = 0.5
+	d.open()
+	look := func(file, text string) bool {
+		d.write(file, text)
+		d.look(t.Context(), true)
+		return d.listed("x@old.example")
+	}
+	refused := look("a.txt", numbered(0, 10))
+	d.compiled(true, "a")
+	accepted := !look("b.txt", "b2.example\n") && d.listed("x@b2.example") && d.Live().Updated()
+	if full, again := look("a.txt", full), look("a.txt", numbered(0, 10)); !refused || !accepted || !full || !again {
+		t.Errorf("refused %v, accepted from memory %v, full again %v, and refused once more %v", refused, accepted, full, again)
+	}
+}
+
 func TestLargeChangesAndSmallIndexesAreBuilt(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open()
 	d.start()

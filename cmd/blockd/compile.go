@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os/signal"
 	"path/filepath"
@@ -257,14 +258,6 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 	progress := func(p index.Progress) { bar.Show(stepOf(p)) }
 	if _, err := index.Open(j.path); err == nil && j.accept && j.settings != nil {
 		draft, err := j.accepted(ctx, progress, bar.Clear, stderr)
-		for until := time.Now().Add(waitForBuild); errors.Is(err, index.ErrLocked) && time.Now().Before(until); {
-			select {
-			case <-ctx.Done():
-				return compileReport{}, ctx.Err()
-			case <-time.After(waitForBuild / 100): // the daemon builds what it refuses, too
-			}
-			draft, err = j.accepted(ctx, progress, bar.Clear, stderr)
-		}
 		if err != nil {
 			return compileReport{}, err
 		}
@@ -317,15 +310,22 @@ func (j *job) accepted(ctx context.Context, progress func(index.Progress), clear
 		o.Progress = progress
 		return index.Build(ctx, path, sources, o)
 	}
-	refusedThere := map[string]error{}
-	if now, err := control.Lists(ctx, *j.config, false); err == nil {
-		for _, l := range now.Worth {
-			if l.Accept != "" && !j.accepts(l.List) {
-				refusedThere[l.List] = errors.New(l.Problems[0])
-			}
-		}
+	refused, err := j.refusedThere(ctx)
+	if err != nil {
+		return nil, err
 	}
-	draft, taken, left, err := reload.AcceptedDraft(ctx, s, j.pins, past, refusedThere, j.accepts)
+	draft, taken, left, err := reload.AcceptedDraft(ctx, s, j.pins, past, refused, j.accepts)
+	for until := time.Now().Add(waitForBuild); errors.Is(err, index.ErrLocked) && time.Now().Before(until); {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(waitForBuild / 100): // the daemon builds what it refuses, too, and knows it then
+		}
+		if refused, err = j.refusedThere(ctx); err != nil {
+			return nil, err
+		}
+		draft, taken, left, err = reload.AcceptedDraft(ctx, s, j.pins, past, refused, j.accepts)
+	}
 	clear()
 	if err != nil {
 		return nil, err
@@ -338,23 +338,41 @@ func (j *job) accepted(ctx context.Context, progress func(index.Progress), clear
 	for _, d := range taken {
 		fmt.Fprintf(stderr, "accepted: %v\n", d.Err)
 	}
-	refused := 0
+	unmet := 0
 	for _, d := range left {
 		fmt.Fprintf(stderr, "%v\n", d.Err)
 		if draft == nil || j.accepts(d.List) && !takes(d.List) && (len(j.named) > 0 || !takes("")) {
-			refused++
+			unmet++
 		}
 	}
-	if refused > 0 {
+	if unmet > 0 {
 		if draft != nil {
 			draft.Discard()
 		}
-		return nil, fmt.Errorf("%s refused; %s stays as it is", term.Counted(refused, "file"), term.Path(j.path))
+		return nil, fmt.Errorf("%s refused; %s stays as it is", term.Counted(unmet, "file"), term.Path(j.path))
 	}
 	if len(left) > 0 {
 		fmt.Fprintf(stderr, "note: %s refused; it has what it had\n", term.Counted(len(left), "file"))
 	}
 	return draft, nil
+}
+
+// refusedThere are the lists that the daemon refuses, with why, apart from those that are accepted. A daemon that is
+// there and does not say so is an error: what it refuses must not become its last good.
+func (j *job) refusedThere(ctx context.Context) (map[string]error, error) {
+	refused := map[string]error{}
+	now, err := control.Lists(ctx, *j.config, false)
+	if errors.Is(err, control.ErrNoDaemon) && !errors.Is(err, fs.ErrPermission) {
+		return refused, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("which lists the daemon refuses is not known, so nothing is accepted: %w", err)
+	}
+	for _, l := range now.Worth {
+		if l.Accept != "" && !j.accepts(l.List) {
+			refused[l.List] = errors.New(l.Problems[0])
+		}
+	}
+	return refused, nil
 }
 
 // publish puts a draft in its place, with the note of what a person has accepted.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"blockd/cmd/blockd/internal/config"
 	"blockd/internal/testkit"
 	"blockd/lists"
 )
@@ -423,6 +426,25 @@ per_recipient = true
 					says(t, 1, "refused; ", "compile", "-c", file, "--accept", list) // what is bad by itself nobody accepts
 				}
 			})
+		}
+	}
+}
+
+// TestAcceptWithADaemonThatDoesNotAnswer: without one a command judges alone. What one that is there refuses must be known.
+func TestAcceptWithADaemonThatDoesNotAnswer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `{"detail":"busy"}`, http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	for _, there := range []bool{true, false} {
+		c := config.Default()
+		c.HTTP.Listen, c.HTTP.Socket, c.HTTP.TokenFile = server.Listener.Addr().String(), config.None, config.None
+		if !there {
+			server.Close()
+		}
+		refused, err := (&job{config: &c}).refusedThere(t.Context())
+		if (err != nil) != there || len(refused) > 0 {
+			t.Errorf("with a daemon %v: %v, %v", there, refused, err)
 		}
 	}
 }

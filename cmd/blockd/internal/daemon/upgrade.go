@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"blockd/cmd/blockd/internal/upgrade"
-	"blockd/internal/stamp"
 	"blockd/records/audit"
 )
 
@@ -133,10 +132,11 @@ func (u *upgrading) problems() []string {
 	return nil
 }
 
-// replaced reports whether another program is where this one was started from.
+// replaced reports whether another program is where this one was started from. Other rights or another owner make no
+// other program of it.
 func (u *upgrading) replaced() bool {
 	now, err := os.Stat(u.program.Path)
-	return err == nil && u.began != nil && !stamp.Same(now, u.began)
+	return err == nil && u.began != nil && !(os.SameFile(now, u.began) && now.Size() == u.began.Size() && now.ModTime().Equal(u.began.ModTime()))
 }
 
 // signalled does what a signal asks for. SIGHUP after the program was replaced, as a package does it, upgrades: the new
