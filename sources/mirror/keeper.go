@@ -258,13 +258,14 @@ func (f *follower) attempt(ctx context.Context, whole bool) error {
 			}
 			return f.took(told, err)
 		}
+		rest := f.lastTook
 		if f.unlogged, _ = errors.AsType[*Unlogged](err); f.unlogged != nil {
-			f.pause(ctx, UnloggedShare*f.lastTook-time.Since(f.lastRead))
+			rest *= UnloggedShare
 		} else if why, told := strings.CutPrefix(err.Error(), ErrTooOld.Error()+": "); told { // a source without changes says no more
-			f.log.Warn("source has lost changes, or is another one, and is read anew", slog.String("reason", why))
+			f.log.Warn("source is read anew as a whole", slog.String("reason", why))
 		}
 		has = false // what is found to differ was not missed: the source could not tell
-		f.pause(ctx, f.lastTook-time.Since(f.lastRead))
+		f.pause(ctx, rest-time.Since(f.lastRead))
 	}
 	began := time.Now()
 	defer func() { f.lastRead, f.lastTook = time.Now(), time.Since(began) }()

@@ -569,7 +569,7 @@ func TestLostChangesAreTold(t *testing.T) {
 			return fmt.Errorf("%w: the log has not got the change 7-1 any more: it was cut, or lost in a failover", ErrTooOld)
 		}
 		k.after(5 * time.Second)
-		testkit.Got(k.reads, k.logged("source has lost changes, or is another one, and is read anew"), k.logged("it was cut, or lost in a failover"))(t, "full reads, and lines", 2, 1, 1)
+		testkit.Got(k.reads, k.logged("source is read anew as a whole"), k.logged("it was cut, or lost in a failover"))(t, "full reads, and lines", 2, 1, 1)
 		k.before = func(_ context.Context, call string) error {
 			if call == "changes" {
 				return ErrTooOld
@@ -577,7 +577,7 @@ func TestLostChangesAreTold(t *testing.T) {
 			return nil
 		}
 		k.after(30 * time.Second)
-		testkit.Equal(t, "lines of a source that tells no changes", k.logged("source has lost changes"), 1)
+		testkit.Equal(t, "lines of a source that tells no changes", k.logged("source is read anew as a whole"), 1)
 	})
 }
 

@@ -291,7 +291,7 @@ func (m *Mirror) collect(batch *pending, c *Change, told *Report) error {
 	slices.Sort(lines)
 	batch.put(id, once(lines))
 	if batch.size+m.pending.size > maxPending {
-		return ErrTooOld
+		return TooOld("the changes have more than %d MiB", maxPending>>20)
 	}
 	return nil
 }

@@ -149,7 +149,7 @@ func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirr
 		}
 		for _, value := range s.columns.entries(e) {
 			if asked.add(value); len(asked.order) > query.MaxEntries {
-				return mirror.ErrTooOld
+				return s.tooMany()
 			}
 		}
 		return nil
@@ -179,6 +179,12 @@ func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirr
 	return mark, nil
 }
 
+// tooMany is the error for more changes than one poll reads again. They are there again at the next one.
+func (s *Source) tooMany() error {
+	return &mirror.Unlogged{Why: fmt.Sprintf("more than %d values have changed, by %s, within %v before the last read", query.MaxEntries, s.watermark, s.overlap),
+		Hint: `a shorter overlap, or changes = "none"`}
+}
+
 // ask reads what the directory says now of values.
 func (s *Source) ask(ctx context.Context, changed string, asked *values) (rows []mirror.Row, err error) {
 	if len(asked.order) == 0 {
@@ -192,7 +198,7 @@ func (s *Source) ask(ctx context.Context, changed string, asked *values) (rows [
 				return nil
 			}
 			if had[row] = true; len(rows) >= 2*query.MaxEntries {
-				return mirror.ErrTooOld
+				return s.tooMany()
 			}
 			rows = append(rows, row)
 			return nil

@@ -43,7 +43,7 @@ func Log(t *testing.T, bare mirror.Source, open func() mirror.Source, do func(sq
 	for id := range 8 {
 		large(11 + id)
 	}
-	WantTooOld(t, "more than waits in memory", s, mark)
+	WantLost(t, "more than waits in memory", s, mark, "their rows have more than 4 MiB")
 	if found, _ := Rows(t, s); len(found) != 2+9 {
 		t.Errorf("%d rows", len(found))
 	}

@@ -1,6 +1,9 @@
 package mirrortest
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"blockd/sources/mirror"
@@ -14,16 +17,19 @@ const WatermarkQuery = "select id, address as entry, gone as deleted, touched fr
 // their names say.
 func Watermark(t *testing.T, s mirror.Source, do func(sql string), first, second, now, future string) {
 	t.Helper()
-	if mark := WantRows(t, s); mark != "" {
-		t.Errorf("the mark of nothing is %q", mark)
-	}
-	if mark := WantChanges(t, s, ""); mark != "" {
-		t.Errorf("the mark after nothing is %q", mark)
+	nothing := WantRows(t, s)
+	if mark := WantChanges(t, s, nothing); mark != nothing {
+		t.Errorf("the mark after nothing is %q, and was %q", mark, nothing)
 	}
 	do("insert into senders values (1, 'a@bulk.example', 0, " + first + "), (2, 'b@bulk.example', 1, " + first + ")")
-	WantTooOld(t, "the first row", s, "")
+	if _, err := s.Changes(t.Context(), nothing, Ignore); err != nil && !errors.Is(err, mirror.ErrTooOld) {
+		t.Errorf("the first row: %v", err)
+	}
 	mark := WantRows(t, s, mirror.Row{Entry: "a@bulk.example", ID: "1"})
-	WantChanges(t, s, mark, "a@bulk.example ", "b@bulk.example") // within the overlap
+	missed := mark
+	mark = WantChanges(t, s, mark, "a@bulk.example ", "b@bulk.example") // within the overlap
+	WantChanges(t, s, missed, "a@bulk.example ", "b@bulk.example")      // whoever did not take them in has them once more
+	mark = WantChanges(t, s, missed, "a@bulk.example ", "b@bulk.example")
 	if again := WantChanges(t, s, mark); again != mark {
 		t.Errorf("the same once more has the mark %q, not %q", again, mark)
 	}
@@ -43,4 +49,21 @@ func Watermark(t *testing.T, s mirror.Source, do func(sql string), first, second
 	mark = WantChanges(t, s, mark)
 	do("update senders set touched = null")
 	WantChanges(t, s, mark, "a@bulk.example", "b@bulk.example ", "future@bulk.example ", "now@bulk.example")
+}
+
+// Wide fills an empty table of Watermark with more rows without a watermark than a poll reads again. At each poll they
+// are there again, so that the source says why it is read whole each time.
+func Wide(t *testing.T, s mirror.Source, do func(sql string)) {
+	t.Helper()
+	do("insert into senders values (0, 'a@bulk.example', 0, null)")
+	for i := range 18 {
+		do(fmt.Sprintf("insert into senders select id + %d, address, gone, touched from senders", 1<<i))
+	}
+	mark, err := s.All(t.Context(), Skip)
+	if err == nil {
+		_, err = s.Changes(t.Context(), mark, Ignore)
+	}
+	if u, ok := errors.AsType[*mirror.Unlogged](err); !ok || !strings.Contains(u.Error(), "too many rows have no touched") || !strings.Contains(u.Error(), "hint: ") {
+		t.Errorf("more rows without a watermark than a poll reads: %v", err)
+	}
 }

@@ -25,32 +25,46 @@ create table if not exists blockd_log (
   key (list, rev)) engine = InnoDB;
 `
 
-// triggersFunction shows the triggers of a table to whoever may not see them, which takes the right to make some: see
+// functions show the triggers of a table to whoever may not see them, which takes the right to make some: see
 // query.Dialect. The numbers of tables change with TRUNCATE, also of a partition; they take the right PROCESS of
-// whoever makes the function.
-const triggersFunction = `
--- What this shows blockd of a table: which of its triggers write the log, which foreign keys delete its rows without them, and (if you
--- may see it) whether it was truncated.
+// whoever makes the function, and a look at all tables of the server.
+const functions = `
+-- What these show blockd of a table: which of its triggers write the log, and which foreign keys change its rows without them; and (if you
+-- may see it) whether it was truncated or made anew.
+-- A MySQL before 8.0.29 has no "if not exists" here, and says at the second list that they exist (error 1304): leave them out then.
 delimiter //
-create function if not exists blockd_triggers(place varchar(64), named varchar(64), listed varchar(255)) returns text
+create function /*M!100103 if not exists */ /*!80029 if not exists */ blockd_triggers(
+  place varchar(64) character set utf8mb4 collate utf8mb4_bin, named varchar(64) character set utf8mb4 collate utf8mb4_bin,
+  listed varchar(255) character set utf8mb4 collate utf8mb4_bin) returns text character set utf8mb4 collate utf8mb4_bin
   reads sql data sql security definer
 begin
-  declare found, numbers text default '';
+  declare found, more text character set utf8mb4 collate utf8mb4_bin;
   set place = coalesce(nullif(place, ''), database());
+  if @@lower_case_table_names = 1 then
+    set place = lower(place), named = lower(named);
+  end if;
   if not exists (select 1 from information_schema.tables where table_schema = place and table_name = named and table_type = 'BASE TABLE') then
     return null;
   end if;
-  select coalesce(group_concat(' ', lower(event_manipulation), ' ', created order by trigger_name separator ','), '') into found
+  select group_concat(' ', lower(event_manipulation), ' ', created order by trigger_name separator ',') into found
     from information_schema.triggers where event_object_schema = place and event_object_table = named
     and locate('blockd_log', action_statement) > 0 and locate(listed, action_statement) > 0;
-  select concat(found, coalesce(group_concat(' cascade ', constraint_name, ' ' order by constraint_name), '')) into found
-    from information_schema.referential_constraints where constraint_schema = place and table_name = named and delete_rule = 'CASCADE';
-  begin
-    declare exit handler for sqlexception begin end;
-    select group_concat(table_id order by table_id) into numbers from information_schema./*M!100100 innodb_sys_tables*/ /*!80000 innodb_tables*/
-      where name = concat(place, '/', named) or left(name, char_length(place) + char_length(named) + 4) = concat(place, '/', named, '#p#');
-  end;
-  return concat(found, ' tables ', coalesce(numbers, ''));
+  select group_concat(' cascade ', constraint_name, ' ' order by constraint_name) into more
+    from information_schema.referential_constraints where constraint_schema = place and table_name = named
+    and (delete_rule in ('CASCADE', 'SET NULL', 'SET DEFAULT') or update_rule in ('CASCADE', 'SET NULL', 'SET DEFAULT'));
+  return concat(coalesce(found, ''), coalesce(more, ''));
+end//
+create function /*M!100103 if not exists */ /*!80029 if not exists */ blockd_tables(
+  place varchar(64) character set utf8mb4 collate utf8mb4_bin, named varchar(64) character set utf8mb4 collate utf8mb4_bin)
+  returns text character set utf8mb4 collate utf8mb4_bin
+  reads sql data sql security definer
+begin
+  declare numbers text character set utf8mb4 collate utf8mb4_bin;
+  declare exit handler for sqlexception return null;
+  set place = coalesce(nullif(place, ''), database());
+  select group_concat(table_id order by table_id) into numbers from information_schema./*M!100100 innodb_sys_tables*/ /*!80000 innodb_tables*/
+    where name = concat(place, '/', named) or left(name, char_length(place) + char_length(named) + 4) = concat(place, '/', named, '#p#');
+  return numbers;
 end//
 delimiter ;
 `
@@ -64,7 +78,7 @@ func (s *Source) DDL() (string, error) {
 	}
 	var b, removal strings.Builder
 	b.WriteString(logTables)
-	b.WriteString(triggersFunction)
+	b.WriteString(functions)
 	mode := ""
 	if strings.Contains(t.Name+t.Entry+t.Owner, `"`) {
 		mode = "ANSI_QUOTES"
@@ -87,8 +101,8 @@ func (s *Source) DDL() (string, error) {
 	}
 	b.WriteString("delimiter ;\nset sql_mode = @blockd_sql_mode;\n")
 	fmt.Fprintf(&b, "\n-- TRUNCATE fires no trigger. After one:\n--   %s\n", afterTruncate(t))
-	fmt.Fprintf(&b, "\n-- blockd's user needs no more than:\n--   grant select on %s to …;\n--   grant select on blockd_log to …;\n--   grant select on blockd_log_rev to …;\n--   grant execute on function blockd_triggers to …;\n", t.Name)
-	fmt.Fprintf(&b, "\n-- To remove all this again:\n%s--   delete from blockd_log where list = %s;\n-- and with the last list: drop table blockd_log, blockd_log_rev; drop function blockd_triggers;\n", removal.String(), t.List)
+	fmt.Fprintf(&b, "\n-- blockd's user needs no more than:\n--   grant select on %s to …;\n--   grant select on blockd_log to …;\n--   grant select on blockd_log_rev to …;\n--   grant execute on function blockd_triggers to …;\n--   grant execute on function blockd_tables to …;\n", t.Name)
+	fmt.Fprintf(&b, "\n-- To remove all this again:\n%s--   delete from blockd_log where list = %s;\n-- and with the last list: drop table blockd_log, blockd_log_rev; drop function blockd_triggers; drop function blockd_tables;\n", removal.String(), t.List)
 	return b.String(), nil
 }
 

@@ -56,6 +56,7 @@ func Open(o Options) (*Source, error) {
 		Text:     "char",
 		Now:      "now()",
 		Triggers: "blockd_triggers(?, ?, ?)",
+		Tables:   "blockd_tables(?, ?)",
 		Explain:  "explain ",
 		Class:    class,
 	})}, nil
@@ -96,7 +97,7 @@ func (s *Source) Fingerprint(ctx context.Context) (print string, err error) {
 			return class(err)
 		}
 		armed, err := s.reader.Triggers(ctx, conn)
-		if unlogged := s.unlogged(err); err != nil && unlogged == err {
+		if _, unlogged := errors.AsType[*mirror.Unlogged](err); err != nil && !unlogged { // of which a poll tells
 			return err
 		}
 		print = fmt.Sprintf("mysql %sdatabase %s made %s triggers%s query %s", server, database.String, made.String, armed, s.reader.Identity())
@@ -146,20 +147,10 @@ func (s *Source) idle(ctx context.Context, since mirror.Mark) (bool, error) {
 	}
 	defer conn.Close()
 	idle, err := s.reader.Idle(ctx, conn, since)
-	err = s.unlogged(err)
 	if err != nil {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
 	return idle, ofContext(ctx, err)
-}
-
-// unlogged is an error for want of the function that shows triggers, as what it means for a poll; any other stays.
-func (s *Source) unlogged(err error) error {
-	if err != nil && strings.Contains(err.Error(), ".blockd_triggers") {
-		return &mirror.Unlogged{Why: fmt.Sprintf("whether triggers log all changes is not known (%v)", err),
-			Hint: "blockd source ddl " + s.options.List + " prints the function and its grant"}
-	}
-	return err
 }
 
 // Wait returns with the context: these servers tell nobody of changes.
@@ -172,7 +163,7 @@ func (s *Source) Wait(ctx context.Context) error {
 func (s *Source) Plan(ctx context.Context) (plan string, err error) {
 	err = s.read(ctx, func(conn *sql.Conn) (err error) {
 		plan, err = s.reader.Plan(ctx, conn)
-		return s.unlogged(err)
+		return err
 	})
 	return plan, err
 }

@@ -11,10 +11,8 @@ import (
 	"blockd/sources/mirror/query"
 )
 
-const (
-	maxRows = 16 << 20 // octets of the rows that a poll reads again
-	askedAt = 1000     // entries in one statement
-)
+// askedAt is how many entries one statement asks for.
+const askedAt = 1000
 
 // position is how far a log has been read: everything that a snapshot saw. The newest row that it saw is the witness
 // that the log still reaches back so far, and that the server has not gone back to an earlier time.
@@ -113,11 +111,11 @@ const unseen = `from blockd_log where list = $1::text
 func (s *Source) logged(ctx context.Context, since position, yield func(mirror.Change) error) (mirror.Mark, error) {
 	at := []string{s.options.List, since.snapshot, since.rev}
 	const idle = `with recursive asked(table_name, list) as (select $5::text, $6::text)` + triggersSQL + `select exists (select ` + unseen + `), $3::bigint = 0
-		or exists (select from blockd_log where list = $1::text and rev = $3::bigint and ` + witnessTime + ` = $4::bigint), state, lacks
+		or exists (select from blockd_log where list = $1::text and rev = $3::bigint and ` + witnessTime + ` = $4::bigint), state, lacks, apart
 		from told`
 	fresh, reaches, now := false, false, triggers{}
-	_, err := rows(ctx, s.conn, idle, append(at, since.at, s.table, inText(s.options.List)), 4, func(v []string) error {
-		fresh, reaches, now = v[0] == "t", v[1] == "t", triggers{v[2], v[3]}
+	_, err := rows(ctx, s.conn, idle, append(at, since.at, s.table, inText(s.options.List)), 5, func(v []string) error {
+		fresh, reaches, now = v[0] == "t", v[1] == "t", triggers{v[2], v[3], v[4]}
 		return nil
 	})
 	if err == nil {
@@ -152,8 +150,11 @@ func (s *Source) loggedKeys(ctx context.Context, at []string) (now position, cha
 	_, err = rows(ctx, s.conn, fmt.Sprintf("select %s %s group by %[1]s order by min(rev) limit %[3]d", columns, unseen, query.MaxEntries+1), at, wide, func(v []string) error {
 		// An empty entry says that anything may have changed, as TRUNCATE does; an empty owner, that triggers are
 		// older than owners.
-		if slices.Contains(v, "") || len(changed) == query.MaxEntries {
-			return mirror.ErrTooOld
+		if slices.Contains(v, "") {
+			return query.ErrAnything
+		}
+		if len(changed) == query.MaxEntries {
+			return s.options.TooMany()
 		}
 		key := query.Key{Entry: v[0]}
 		if s.options.PerRecipient {
@@ -198,8 +199,8 @@ func (s *Source) rowsOf(ctx context.Context, keys []query.Key) (found []mirror.R
 			for _, text := range v {
 				size += len(text)
 			}
-			if size > maxRows {
-				return mirror.ErrTooOld
+			if size > query.MaxOctets {
+				return s.options.TooMany()
 			}
 			found = append(found, columns.Row(v))
 			return nil
@@ -209,7 +210,7 @@ func (s *Source) rowsOf(ctx context.Context, keys []query.Key) (found []mirror.R
 		}
 		if !slices.Equal(fields, s.fields) {
 			s.fields = nil // the fingerprint is another one from now on
-			return nil, mirror.ErrTooOld
+			return nil, mirror.TooOld("the columns of the query are others than were read")
 		}
 	}
 	return found, nil

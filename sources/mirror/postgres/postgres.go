@@ -23,18 +23,9 @@ import (
 	"blockd/sources/mirror/query"
 )
 
-// Options say what a source is.
-type Options struct {
-	DSN       string        // postgres://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETER=VALUE, with the parameters of libpq
-	Query     string        // a select with a column entry, and perhaps action, expires, reason and id
-	Changes   string        // query.Log, query.Watermark or query.None
-	Watermark string        // the column of query.Watermark, which the query must select
-	Overlap   time.Duration // rows that are older than the watermark by this much are read again
-	Notify    string        // the channel of NOTIFY; "" = none
-	List      string        // its name in the log
-
-	PerRecipient bool // entries have owners, whom the query must select
-}
+// Options are what a [list.source] of kind "postgres" says. DSN is
+// postgres://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETER=VALUE, with the parameters of libpq.
+type Options = query.Options
 
 const (
 	connectLimit = 10 * time.Second // if the URL does not say otherwise

@@ -15,6 +15,7 @@ type triggers struct {
 	// another one. "" = the query reads no table that could have triggers.
 	state string
 	lacks string // the tables that lack a trigger, and which; "" = none does
+	apart string // those on other servers, whose changes no trigger here sees; "" = there is none
 }
 
 // triggersSQL gives them as the row "told", for the table and the list of a row "asked". Partitions and children
@@ -25,7 +26,7 @@ const triggersSQL = `, tables(id) as (
 		select to_regclass(nullif(table_name, ''))::oid from asked
 		union select inhrelid from pg_inherits join tables on inhparent = id),
 	found as (
-		select c.oid as id, pg_relation_filenode(c.oid) as file,
+		select c.oid as id, c.relkind as kind, pg_relation_filenode(c.oid) as file,
 			coalesce(string_agg(t.oid::text || ' ' || t.xmin::text, ' ' order by t.oid), '') as those,
 			concat_ws(', ', case when bool_or(t.tgtype & 4 <> 0) then null else 'insert' end,
 				case when bool_or(t.tgtype & 16 <> 0) then null else 'update' end,
@@ -36,7 +37,8 @@ const triggersSQL = `, tables(id) as (
 			and strpos(p.prosrc, 'blockd_log') > 0 and (strpos(p.prosrc, list) > 0 or strpos(encode(t.tgargs, 'escape'), list) > 0)
 		group by c.oid),
 	told as (select coalesce(hashtextextended(string_agg(concat_ws(' ', id, file, those), ',' order by id), 0)::text, '') as state,
-		coalesce(left(string_agg(id::regclass || ' (' || lacks || ')', ', ' order by id) filter (where lacks <> ''), 200), '') as lacks
+		coalesce(left(string_agg(id::regclass || ' (' || lacks || ')', ', ' order by id) filter (where lacks <> ''), 200), '') as lacks,
+		coalesce(left(string_agg(id::regclass::text, ', ' order by id) filter (where kind = 'f'), 200), '') as apart
 		from found) `
 
 // triggers asks for them.
@@ -44,9 +46,9 @@ func (s *Source) triggers(ctx context.Context) (now triggers, err error) {
 	if s.options.Changes != query.Log {
 		return now, nil
 	}
-	const sql = "with recursive asked(table_name, list) as (select $1::text, $2::text)" + triggersSQL + "select state, lacks from told"
-	_, err = rows(ctx, s.conn, sql, []string{s.table, inText(s.options.List)}, 2, func(v []string) error {
-		now = triggers{v[0], v[1]}
+	const sql = "with recursive asked(table_name, list) as (select $1::text, $2::text)" + triggersSQL + "select state, lacks, apart from told"
+	_, err = rows(ctx, s.conn, sql, []string{s.table, inText(s.options.List)}, 3, func(v []string) error {
+		now = triggers{v[0], v[1], v[2]}
 		return nil
 	})
 	return now, err
@@ -61,6 +63,9 @@ func inText(text string) string {
 // was asked for.
 func (now triggers) judge(read string, o *Options) error {
 	switch {
+	case now.apart != "":
+		return &mirror.Unlogged{Why: "what changes on another server fires no trigger here, and " + now.apart + " is there",
+			Hint: "follow the tables where they are by a list of their own, or take changes = \"watermark\" or \"none\" for list " + o.List}
 	case now.lacks != "":
 		return &mirror.Unlogged{Why: "no trigger logs each change of " + now.lacks, Hint: "blockd source ddl " + o.List + " prints what is missing"}
 	case read != "" && now.state != read:

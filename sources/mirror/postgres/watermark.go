@@ -55,8 +55,8 @@ func (s *Source) column(ctx context.Context) (oid uint32, name, from string, err
 		from = "$1::timestamptz - interval '" + seconds + " seconds'"
 	case oidTimestamp:
 		from = "$1::timestamp - interval '" + seconds + " seconds'"
-	case oidInt8, oidInt4:
-		from = "$1::bigint - " + seconds
+	case oidInt8, oidInt4: // seconds, or milliseconds
+		from = fmt.Sprintf("$1::bigint - case when $1::bigint < 1000000000000 then %s else %d end", seconds, s.options.Overlap.Milliseconds())
 	default:
 		return 0, "", "", &mirror.Error{Class: mirror.ClassSchema, Err: fmt.Errorf("the watermark %q is neither a timestamp nor an integer", s.options.Watermark)}
 	}
@@ -127,7 +127,7 @@ func (s *Source) changedRows(ctx context.Context, since watermark) (changed []qu
 	sql := fmt.Sprintf("select * from %s where %s limit %d", s.inner(), from, query.MaxWindow+1)
 	_, err = rows(ctx, s.conn, sql, parameters, len(s.fields), func(v []string) error {
 		if window++; window > query.MaxWindow {
-			return mirror.ErrTooOld
+			return s.options.TooMany()
 		}
 		row := columns.Row(v)
 		if key := query.KeyOf(&row, s.options.PerRecipient); s.seen.New(v) && !asked[key] {
@@ -135,7 +135,7 @@ func (s *Source) changedRows(ctx context.Context, since watermark) (changed []qu
 			changed = append(changed, key)
 		}
 		if len(changed) > query.MaxEntries {
-			return mirror.ErrTooOld
+			return s.options.TooMany()
 		}
 		return nil
 	})

@@ -115,6 +115,14 @@ var (
 	clockByArgs = strings.Fields("date datetime julianday time unix_timestamp unixepoch")
 )
 
+// Texts that are times of their own, where a time is read: what stands before them there, and the functions that read
+// one, beside those whose names begin with date and time.
+var (
+	clockTexts   = strings.Fields("now today tomorrow yesterday")
+	clockTypes   = strings.Fields("date time timestamp timestamptz timetz zone between")
+	clockReaders = strings.Fields("julianday unixepoch strftime")
+)
+
 // Timed gives the first thing in a query that makes its rows come and go by the time alone, as "where valid_until >
 // now()" does; "" if there is none that can be seen. What a function or a view of the database does cannot be.
 func Timed(text string) string {
@@ -122,13 +130,32 @@ func Timed(text string) string {
 	if err != nil {
 		return ""
 	}
+	readers := []bool{false} // of the brackets that are open: whether what they are of reads a time
 	for i, t := range all {
 		text := strings.ToLower(t.text)
-		next := func(kind byte) bool { return i+1 < len(all) && all[i+1].kind == kind }
-		column := i > 0 && all[i-1].kind == '.' || next('.')
+		before, next := token{}, func(kind byte) bool { return i+1 < len(all) && all[i+1].kind == kind }
+		if i > 0 {
+			before = all[i-1]
+		}
+		column := before.kind == '.' || next('.')
 		switch {
-		case t.kind == 's' && (text == "'now'" || text == "'today'") && (next(':') || i > 0 && (all[i-1].kind == '(' || all[i-1].kind == ',' || all[i-1].is("date", "timestamp", "timestamptz", "time"))):
-			return text
+		case t.kind == '(':
+			name := strings.ToLower(before.text)
+			reads := before.kind == 'w' && (strings.HasPrefix(name, "date") || strings.HasPrefix(name, "time") || slices.Contains(clockReaders, name))
+			readers = append(readers, reads || readers[len(readers)-1] && !before.is("in"))
+		case t.kind == ')' && len(readers) > 1:
+			readers = readers[:len(readers)-1]
+		case t.kind == 's' && clockText(text):
+			var earlier token
+			if i > 1 {
+				earlier = all[i-2]
+			}
+			ordered := before.kind == '<' || before.kind == '>' && earlier.kind != '<' || before.kind == '=' && (earlier.kind == '<' || earlier.kind == '>') ||
+				before.is("and") && i > 2 && all[i-3].is("between")
+			cast := i+2 < len(all) && all[i+1].is("as") && all[i+2].is(clockTypes...)
+			if next(':') || cast || ordered || before.is(clockTypes...) || readers[len(readers)-1] {
+				return text
+			}
 		case t.kind != 'w' || column:
 		case slices.Contains(clocks, text), next('(') && slices.Contains(clockCalls, text):
 			return text
@@ -137,6 +164,12 @@ func Timed(text string) string {
 		}
 	}
 	return ""
+}
+
+// clockText reports whether a text in its quotes is a time that goes on, perhaps with an hour behind it.
+func clockText(text string) bool {
+	words := strings.Fields(strings.Trim(text, "'"))
+	return len(words) > 0 && slices.Contains(clockTexts, words[0])
 }
 
 // Followed is the *mirror.Unlogged of a query whose rows come and go by the time, so that no log and no watermark

@@ -32,8 +32,9 @@ func (r *Reader) Plan(ctx context.Context, conn *sql.Conn) (string, error) {
 		}
 		fmt.Fprintf(&b, "changes: blockd_log, last number %s, %s lines of this list\n", number, logged)
 	case Watermark:
-		fmt.Fprintf(&b, "changes: rows whose %s is at least %q, less %v\n", r.options.Watermark, string(mark), r.options.Overlap)
-		if err := r.explain(ctx, conn, &b, fmt.Sprintf("select * from (%s\n) q where %s >= '%s'", r.text, r.options.Watermark, strings.ReplaceAll(string(mark), "'", "''"))); err != nil {
+		at, _ := positionOf(mark)
+		fmt.Fprintf(&b, "changes: rows whose %s is at least %q, less %v\n", r.options.Watermark, at.value, r.options.Overlap)
+		if err := r.explain(ctx, conn, &b, fmt.Sprintf("select * from (%s\n) q where %s >= '%s'", r.text, r.options.Watermark, strings.ReplaceAll(at.value, "'", "''"))); err != nil {
 			return "", err
 		}
 	}

@@ -21,6 +21,9 @@ const (
 // MaxEntries bounds the entries that one poll of changes reads again. More of them are better read as a whole.
 const MaxEntries = 50_000
 
+// MaxOctets bounds the rows of such entries. A copy takes no more changes at once.
+const MaxOctets = 4 << 20
+
 // MaxWindow bounds the rows behind a watermark that one poll reads, to see which of them are new.
 const MaxWindow = 4 * MaxEntries
 
@@ -149,6 +152,20 @@ func Changes(asked []Key, rows []mirror.Row, perRecipient bool, yield func(mirro
 	}
 	return nil
 }
+
+// TooMany is the error for more changes than one poll reads again: a full read sees them. With a watermark they are
+// there again at the next poll, so that it is an *mirror.Unlogged.
+func (o *Options) TooMany() error {
+	if o.Changes != Watermark {
+		return mirror.TooOld("more than %d entries have changed, or their rows have more than %d MiB", MaxEntries, MaxOctets>>20)
+	}
+	return &mirror.Unlogged{Why: fmt.Sprintf("too many rows have no %s, or one within %v before the highest, or later than now: more than %d rows, or %d entries, or %d MiB",
+		o.Watermark, o.Overlap, MaxWindow, MaxEntries, MaxOctets>>20),
+		Hint: "give each row its time, in UTC if it has no zone; take a shorter overlap, or changes = \"log\" for list " + o.List}
+}
+
+// ErrAnything is the error for a row of the log without an entry.
+var ErrAnything = mirror.TooOld("blockd_log says that anything may have changed, as after TRUNCATE, where a trigger has failed, or where triggers are older than per_recipient")
 
 // Seen knows the rows that the poll before has read. With a watermark every poll reads the last rows again, and nearly
 // always they are the same. The zero Seen knows nothing.

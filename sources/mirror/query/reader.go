@@ -15,13 +15,8 @@ import (
 	"blockd/sources/mirror"
 )
 
-const (
-	// atOnce is how many entries one query asks for.
-	atOnce = 200
-
-	// maxOctets bounds the rows that such a query may give. A copy takes no more changes at once.
-	maxOctets = 4 << 20
-)
+// atOnce is how many entries one query asks for.
+const atOnce = 200
 
 // Options are what a [list.source] says, for a database behind package database/sql.
 type Options struct {
@@ -30,7 +25,7 @@ type Options struct {
 	Changes   string        // Log, Watermark or None
 	Watermark string        // the column, with Changes = Watermark
 	Overlap   time.Duration // rows that are older than the watermark by this are read again; whole seconds count
-	Notify    string        // such databases do not have it: it must be ""
+	Notify    string        // the channel of NOTIFY, with PostgreSQL; "" = none
 	List      string        // the list's name, as it stands in the log
 
 	PerRecipient bool // entries have owners, and an entry that has changed is one of an owner
@@ -69,6 +64,7 @@ type Dialect struct {
 	Last string // the query for the number that the log gave out last: one row, or none for 0
 	// Triggers is an expression of three parameters: schema ("" = the one that is used), table and list. See triggers.
 	Triggers string
+	Tables   string            // of schema and table: which tables these are, beyond what Triggers tells at each poll; "" = nothing
 	Text     string            // the type that CAST makes a text of
 	Octets   bool              // values have types of their own: []byte is no text, and equals none
 	Now      string            // the time of now, as a text in the first form of watermarks
@@ -145,15 +141,33 @@ func (r *Reader) mark(ctx context.Context, conn *sql.Conn) (mirror.Mark, error) 
 	case Watermark:
 		text, err := r.one(ctx, conn, fmt.Sprintf("select cast(max(%s) as %s) from (%s\n) q", r.options.Watermark, r.dialect.Text, r.text))
 		if err != nil || text == "" {
-			return "", err
+			return position{}.mark(), err
 		}
 		now, err := r.one(ctx, conn, fmt.Sprintf("select cast(%s as %s)", r.dialect.Now, r.dialect.Text))
 		if err != nil {
 			return "", err
 		}
-		return mirror.Mark(atMost(text, now, time.Now())), nil
+		return position{atMost(text, now, time.Now()), 0}.mark(), nil
 	}
 	return "", nil
+}
+
+// position is how far changes were read by a watermark.
+type position struct {
+	value string // the highest that was there; "" = there was none
+	polls uint64 // that have found something; it tells a poll that was taken in from one that was not
+}
+
+func (p position) mark() mirror.Mark {
+	return mirror.Mark(Watermark + " " + strconv.FormatUint(p.polls, 10) + " " + p.value)
+}
+
+// positionOf reads a mark; false for one of another way to find changes.
+func positionOf(m mirror.Mark) (position, bool) {
+	word, rest, _ := strings.Cut(string(m), " ")
+	polls, value, ok := strings.Cut(rest, " ")
+	n, err := strconv.ParseUint(polls, 10, 64)
+	return position{value, n}, ok && err == nil && word == Watermark
 }
 
 // Idle reports whether the log has nothing new after a mark, by one query, which may be outside of a transaction. The
@@ -171,6 +185,9 @@ func (r *Reader) Idle(ctx context.Context, conn *sql.Conn, since mirror.Mark) (b
 	armed, args := r.triggers()
 	text := fmt.Sprintf("select cast((%s) as %s), cast((select at from blockd_log where rev = ?) as %[2]s), %[3]s", r.dialect.Last, r.dialect.Text, armed)
 	if err := conn.QueryRowContext(ctx, text, append([]any{number}, args...)...).Scan(&last, &at, &now); err != nil {
+		if _, shown := r.Triggers(ctx, conn); errors.As(shown, new(*mirror.Unlogged)) { // and the log may be all right
+			return false, shown
+		}
 		return false, r.ofLog(r.dialect.Class(err))
 	}
 	if err := now.judge(r); err != nil {
@@ -267,11 +284,11 @@ func (r *Reader) keys(ctx context.Context, conn *sql.Conn, args ...any) (all []k
 			return nil, r.dialect.Class(err)
 		}
 		if len(all) == MaxEntries {
-			return nil, mirror.ErrTooOld
+			return nil, r.options.TooMany()
 		}
 		k.entry, k.owner = r.typed(k.entry), r.typed(k.owner)
 		if k.entry == "" || k.owner == "" { // anything may have changed, or the triggers are of a time when owners were not noted
-			return nil, mirror.ErrTooOld
+			return nil, ErrAnything
 		}
 		all = append(all, k)
 	}
@@ -289,21 +306,15 @@ func (r *Reader) typed(value any) any {
 // newer gives the keys of rows whose watermark is not older than a mark, less the overlap, and that are not as the
 // poll before had them.
 func (r *Reader) newer(ctx context.Context, conn *sql.Conn, since mirror.Mark) (keys []key, next mirror.Mark, err error) {
-	next, err = r.mark(ctx, conn)
-	if err != nil {
-		return nil, "", err
+	was, ok := positionOf(since)
+	if !ok {
+		return nil, "", mirror.TooOld("the mark is of another source")
 	}
 	r.seen.Begin(since)
-	switch {
-	case since == "" && next != "": // there was no row, or none with a watermark
-		return nil, "", mirror.ErrTooOld
-	case next == "":
-		next = since // no row has a watermark now
-	}
 	// Rows without a watermark may have changed at any time.
 	text, args, window := fmt.Sprintf("select * from (%s\n) q", r.text), []any(nil), 0
-	if since != "" {
-		from, err := earlier(string(since), r.options.Overlap)
+	if was.value != "" {
+		from, err := earlier(was.value, r.options.Overlap)
 		if err != nil {
 			return nil, "", err
 		}
@@ -311,13 +322,13 @@ func (r *Reader) newer(ctx context.Context, conn *sql.Conn, since mirror.Mark) (
 	}
 	err = r.rows(ctx, conn, fmt.Sprintf("%s limit %d", text, MaxWindow+1), args, func(c Columns, values []string) error {
 		if window++; window > MaxWindow {
-			return mirror.ErrTooOld
+			return r.options.TooMany()
 		}
 		if !r.seen.New(values) {
 			return nil
 		}
 		if len(keys) == MaxEntries {
-			return mirror.ErrTooOld
+			return r.options.TooMany()
 		}
 		row := c.Row(values)
 		k := key{entry: row.Entry}
@@ -327,7 +338,12 @@ func (r *Reader) newer(ctx context.Context, conn *sql.Conn, since mirror.Mark) (
 		keys = append(keys, k)
 		return nil
 	})
-	return keys, next, err
+	if err != nil || len(keys) == 0 {
+		return nil, since, err
+	}
+	mark, err := r.mark(ctx, conn)
+	now, _ := positionOf(mark)
+	return keys, position{now.value, was.polls + 1}.mark(), err
 }
 
 // watermarks are the forms of a watermark that is a time.
@@ -386,8 +402,8 @@ func (r *Reader) now(ctx context.Context, conn *sql.Conn, keys []key, yield func
 		for _, v := range values {
 			size += len(v)
 		}
-		if size > maxOctets {
-			return mirror.ErrTooOld
+		if size > MaxOctets {
+			return r.options.TooMany()
 		}
 		if !c.Gone(values) {
 			rows = append(rows, c.Row(values))

@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -30,8 +31,8 @@ func (now triggers) judge(r *Reader) error {
 	}
 	if _, key, cascades := strings.Cut(now.String, " cascade "); cascades {
 		key, _, _ = strings.Cut(key, " ")
-		return &mirror.Unlogged{Why: fmt.Sprintf("the foreign key %s deletes rows of %s, and this database fires no trigger then", key, r.form.Table),
-			Hint: "a key without on delete cascade, or changes = \"none\" for list " + r.options.List}
+		return &mirror.Unlogged{Why: fmt.Sprintf("the foreign key %s deletes or changes rows of %s, and this database fires no trigger then", key, r.form.Table),
+			Hint: "a key without cascade and set null, or changes = \"none\" for list " + r.options.List}
 	}
 	if r.armed != "" && r.armed != now.String {
 		return mirror.TooOld("its triggers are others than were read")
@@ -39,12 +40,22 @@ func (now triggers) judge(r *Reader) error {
 	return nil
 }
 
-// Triggers tells the triggers that fill the log from any others, for a fingerprint; "" if they are not known.
+// Triggers tells the table and the triggers that fill its log from any others, for a fingerprint; "" if they are not
+// known. The error is an *mirror.Unlogged where the database refuses to tell.
 func (r *Reader) Triggers(ctx context.Context, conn *sql.Conn) (string, error) {
 	text, args := r.triggers()
 	var now triggers
 	err := r.classed(conn.QueryRowContext(ctx, "select "+text, args...).Scan(&now))
 	r.armed = now.String
+	if err == nil && r.dialect.Tables != "" && len(args) > 0 {
+		var tables sql.NullString
+		err = r.classed(conn.QueryRowContext(ctx, "select "+r.dialect.Tables, args[:2]...).Scan(&tables))
+		now.String += " tables " + tables.String
+	}
+	if e, ok := errors.AsType[*mirror.Error](err); ok && (e.Class == mirror.ClassAuth || e.Class == mirror.ClassSchema || e.Class == mirror.ClassQuery) {
+		return "", &mirror.Unlogged{Why: fmt.Sprintf("whether triggers log all changes is not known (%v)", e.Err),
+			Hint: "blockd source ddl " + r.options.List + " prints what is missing, and its grants"}
+	}
 	return now.String, err
 }
 

@@ -67,8 +67,8 @@ func readMarks(text mirror.Mark, shards int) (all marks, ok bool) {
 	return all, len(all) == shards
 }
 
-// Changes yields the entries that the log tells of, with what the hash has of them now. All of a shard are as of one
-// moment, which is at or after that of the call.
+// Changes yields the entries that the log tells of, with what the hash has of them now: those of a page as of one moment,
+// which is after that of the call. An entry that changes between two pages comes again with the second one.
 func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirror.Change) error) (mirror.Mark, error) {
 	if !s.log {
 		return "", mirror.ErrTooOld

@@ -29,7 +29,6 @@ type head struct {
 	rev     int64
 	size    int64 // entries
 	changes int64 // that the stream holds
-	there   bool  // the stream is there
 	known   bool  // it has the change that was asked for
 }
 
@@ -37,10 +36,10 @@ type head struct {
 func readHead(ctx context.Context, c goredis.Cmdable, k keys, known string) (h head, err error) {
 	var last, found *goredis.XMessageSliceCmd
 	var rev *goredis.StringCmd
-	var size, changes, there *goredis.IntCmd
+	var size, changes *goredis.IntCmd
 	cmds, err := c.TxPipelined(ctx, func(p goredis.Pipeliner) error {
 		last, rev = p.XRevRangeN(ctx, k.log, "+", "-", 1), p.Get(ctx, k.rev)
-		size, changes, there = p.HLen(ctx, k.entries), p.XLen(ctx, k.log), p.Exists(ctx, k.log)
+		size, changes = p.HLen(ctx, k.entries), p.XLen(ctx, k.log)
 		found = p.XRange(ctx, k.log, known, known)
 		return nil
 	})
@@ -52,7 +51,7 @@ func readHead(ctx context.Context, c goredis.Cmdable, k keys, known string) (h h
 	if err != nil && !errors.Is(err, goredis.Nil) {
 		return h, err
 	}
-	h = head{id: noID, size: size.Val(), changes: changes.Val(), there: there.Val() > 0, known: known == noID || len(found.Val()) == 1}
+	h = head{id: noID, size: size.Val(), changes: changes.Val(), known: known == noID || len(found.Val()) == 1}
 	if all := last.Val(); len(all) > 0 {
 		h.id = all[0].ID
 	}

@@ -55,11 +55,7 @@ func (f file) still() bool { return f.ahead && f.log == nil }
 
 // same reports that nothing has been written between f and now, as far as times of files tell.
 func (f file) same(now file) bool {
-	return f.info != nil && f.ahead == now.ahead && unwritten(f.info, now.info) && (f.log == nil) == (now.log == nil) && (f.log == nil || unwritten(f.log, now.log))
-}
-
-func unwritten(before, now fs.FileInfo) bool {
-	return stamp.Same(before, now)
+	return f.info != nil && f.ahead == now.ahead && stamp.Same(f.info, now.info) && stamp.Same(f.log, now.log)
 }
 
 // written is when the database was written last.
