@@ -37,11 +37,11 @@ the new end. The live entries are the list "live".`,
 				return err
 			}
 			q.Author = userName()
-			done, running, err := control.Pause(cmd.Context(), c, args[0], q)
+			done, alone, err := control.Pause(cmd.Context(), c, args[0], q)
 			if err != nil {
 				return err
 			}
-			noDaemon(cmd, running)
+			noDaemon(cmd, alone)
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "paused: %s does not count until %s, or: blockd resume %s\n",
 				term.Visible(done.List), term.Moment(done.Pause.Until), term.Word(done.List))
 			return err
@@ -69,11 +69,11 @@ second at all doors.`,
 				return err
 			}
 			q.Author = userName()
-			running, err := control.Resume(cmd.Context(), c, args[0], q)
+			alone, err := control.Resume(cmd.Context(), c, args[0], q)
 			if err != nil {
 				return err
 			}
-			noDaemon(cmd, running)
+			noDaemon(cmd, alone)
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "resumed: %s counts\n", term.Visible(args[0]))
 			return err
 		},
@@ -91,8 +91,8 @@ func oneList(_ *cobra.Command, args []string) error {
 }
 
 // noDaemon says that nothing serves which could feel the change.
-func noDaemon(cmd *cobra.Command, running bool) {
-	if !running {
+func noDaemon(cmd *cobra.Command, alone bool) {
+	if alone {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: no daemon runs; the next one keeps to it\n", cmd.CommandPath())
 	}
 }

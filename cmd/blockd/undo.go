@@ -246,12 +246,12 @@ senders who wrote lately are held back as ever. Live entries stay as they are.`,
 				return err
 			}
 			q.Author = userName()
-			done, running, err := control.Rollback(cmd.Context(), c, args[0], q)
+			done, alone, err := control.Rollback(cmd.Context(), c, args[0], q)
 			if err != nil {
 				return err
 			}
-			noDaemon(cmd, running)
-			if running && !done.Serves {
+			noDaemon(cmd, alone)
+			if !alone && !done.Serves {
 				return fmt.Errorf("noted, but %s", done.Text)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "rolled back: %s serves what it had at %s, until: blockd adopt %s\n", term.Visible(args[0]), term.Moment(done.Served), term.Word(args[0]))
@@ -285,12 +285,12 @@ nothing is adopted but the content that was looked at, as blockd diff names it.`
 				return err
 			}
 			q.Author = userName()
-			done, running, err := control.Adopt(cmd.Context(), c, args[0], q)
+			done, alone, err := control.Adopt(cmd.Context(), c, args[0], q)
 			if err != nil {
 				return err
 			}
-			noDaemon(cmd, running)
-			if running && !done.Serves {
+			noDaemon(cmd, alone)
+			if !alone && !done.Serves {
 				return fmt.Errorf("noted, but %s", done.Text)
 			}
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "adopted: %s\n", term.Visible(args[0])); err != nil {

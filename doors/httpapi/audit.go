@@ -72,8 +72,8 @@ func ParseAuditQuery(values url.Values) (q audit.Query, err error) {
 	return q, nil
 }
 
-// NewAuditList returns the answer for found lines.
-func NewAuditList(f audit.Found) AuditList {
+// newAuditList returns the answer for found lines.
+func newAuditList(f audit.Found) AuditList {
 	l := AuditList{Lines: f.Lines, Next: f.Next, Damaged: f.Damaged}
 	if l.Lines == nil {
 		l.Lines = []audit.Line{}
@@ -106,7 +106,7 @@ func (s *Server) audit(w http.ResponseWriter, r *http.Request) {
 		s.log.Error("audit journal cannot be searched", "error", err)
 		fail(w, http.StatusServiceUnavailable, "the audit journal cannot be read now")
 	default:
-		send(w, http.StatusOK, typeJSON, NewAuditList(found))
+		send(w, http.StatusOK, typeJSON, newAuditList(found))
 	}
 }
 

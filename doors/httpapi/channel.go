@@ -109,7 +109,7 @@ func (s *Server) haltChannel(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	life, err := usualHalt, checkWhy(q.Why, maxWhy)
+	life, err := usualHalt, checkWhy(q.Why)
 	if err == nil && strings.TrimSpace(q.Why) == "" {
 		err = errors.New("why: want a line that says why; whoever looks at the fleet next asks that")
 	}
@@ -137,7 +137,7 @@ func (s *Server) publishAgain(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if err := checkWhy(q.Why, maxWhy); err != nil {
+	if err := checkWhy(q.Why); err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}

@@ -94,8 +94,8 @@ type RevisionProblem struct {
 	Was    *LiveEntry `json:"was" doc:"what there is; null: nothing"`
 }
 
-// NewChangeResult says what an outcome is.
-func NewChangeResult(o live.Outcome) ChangeResult {
+// newChangeResult says what an outcome is.
+func newChangeResult(o live.Outcome) ChangeResult {
 	r := ChangeResult{Entry: NewLiveEntry(o.Entry), Was: NewLiveEntry(o.Was)}
 	switch {
 	case o.Entry == nil && o.Was == nil:
@@ -293,7 +293,7 @@ func (s *Server) apply(w http.ResponseWriter, r *http.Request, owner *addr.Key, 
 	}
 	answer := ChangeResults{Results: make([]ChangeResult, len(outcomes)), Replicas: replicasOf(outcomes)}
 	for i, o := range outcomes {
-		answer.Results[i] = NewChangeResult(o)
+		answer.Results[i] = newChangeResult(o)
 		s.mark(answer.Results[i].Entry, answer.Results[i].Was)
 	}
 	send(w, http.StatusOK, typeJSON, answer)
@@ -396,7 +396,7 @@ func (s *Server) commitBy(w http.ResponseWriter, r *http.Request, changes []live
 	}
 	for i, o := range outcomes {
 		if o.Changed() {
-			s.log.Info("live entry "+NewChangeResult(o).Result, slog.String("by", changes[i].Author), slog.Any("entry", cmp.Or(o.Entry, o.Was)))
+			s.log.Info("live entry "+newChangeResult(o).Result, slog.String("by", changes[i].Author), slog.Any("entry", cmp.Or(o.Entry, o.Was)))
 		}
 	}
 	return outcomes, true

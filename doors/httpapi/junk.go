@@ -58,12 +58,12 @@ const (
 // maxMoved bounds a message in Junk, of which the header is read: what mail servers take at most.
 const maxMoved = 256 << 20
 
-// NewJunkAnswer says what has become of a message. Errors that are no answer it returns.
-func NewJunkAnswer(m junk.Message, o live.Outcome, err error) (JunkAnswer, error) {
+// newJunkAnswer says what has become of a message. Errors that are no answer it returns.
+func newJunkAnswer(m junk.Message, o live.Outcome, err error) (JunkAnswer, error) {
 	a := JunkAnswer{Sender: m.Key.Text}
 	switch {
 	case err == nil:
-		c := NewChangeResult(o)
+		c := newChangeResult(o)
 		a.Result, a.Entry, a.Was = c.Result, c.Entry, c.Was
 		return a, nil
 	case errors.Is(err, junk.ErrAsk):
@@ -149,7 +149,7 @@ func (s *Server) moved(w http.ResponseWriter, r *http.Request) {
 	if said == nil {
 		outcomes, ok := s.commitBy(w, r, []live.Change{{Author: q.Author}}, func() ([]live.Outcome, error) {
 			o, err := desk.Move(m, q, now)
-			if _, is := NewJunkAnswer(m, o, err); is == nil && err != nil {
+			if _, is := newJunkAnswer(m, o, err); is == nil && err != nil {
 				said, err = err, nil // an answer, and no fault
 			}
 			return []live.Outcome{o}, err
@@ -164,15 +164,15 @@ func (s *Server) moved(w http.ResponseWriter, r *http.Request) {
 			s.log.Error("proposals cannot be read or changed", slog.Any("error", err))
 		}
 	}
-	answer, _ := NewJunkAnswer(m, outcome, said)
+	answer, _ := newJunkAnswer(m, outcome, said)
 	s.junked.WithLabelValues(answer.Result).Inc()
 	send(w, http.StatusOK, typeJSON, answer)
 }
 
-// TakeComplaint counts what a complaint says for the users who are found in the history since a time: for the mailboxes that mailbox says their
+// takeComplaint counts what a complaint says for the users who are found in the history since a time: for the mailboxes that mailbox says their
 // addresses belong to. It counts from the time of the message, so that one that is handed in again says nothing new. A complaint takes back complaints alone: its sender may
 // have written it. record writes a line before.
-func TakeComplaint(ctx context.Context, box *junk.Box, text io.Reader, mailbox func(addr.Addr) addr.Addr, search junk.Search, since time.Time, by string, record func(audit.Line) error) (a ComplaintAnswer, err error) {
+func takeComplaint(ctx context.Context, box *junk.Box, text io.Reader, mailbox func(addr.Addr) addr.Addr, search junk.Search, since time.Time, by string, record func(audit.Line) error) (a ComplaintAnswer, err error) {
 	a.Users = []string{}
 	report, err := junk.ReadReport(text)
 	a.Sender = report.Sender.Key.Text
@@ -243,7 +243,7 @@ func (s *Server) complain(w http.ResponseWriter, r *http.Request) {
 	desk := s.settings.Junk
 	ctx, cancel := context.WithTimeout(r.Context(), complaintTime)
 	defer cancel()
-	a, err := TakeComplaint(ctx, desk.Box, bytes.NewReader(text), s.settings.Mailbox, s.settings.History.Search, time.Now().Add(-desk.Life), s.callerOf(r).author(v["author"], r), func(l audit.Line) error {
+	a, err := takeComplaint(ctx, desk.Box, bytes.NewReader(text), s.settings.Mailbox, s.settings.History.Search, time.Now().Add(-desk.Life), s.callerOf(r).author(v["author"], r), func(l audit.Line) error {
 		if s.settings.Audit == nil {
 			return nil
 		}

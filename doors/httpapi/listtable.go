@@ -218,7 +218,7 @@ func (t *ListTable) SetPins(pins []kept.Pin) {
 		}
 	}
 	for i := range t.Worth {
-		t.Worth[i].Pinned = NewPinned(pins, t.Worth[i].List)
+		t.Worth[i].Pinned = newPinned(pins, t.Worth[i].List)
 	}
 }
 

@@ -377,7 +377,7 @@ func TestComplaintsCountOnce(t *testing.T) {
 			rcpt += "Original-Rcpt-To: " + u + "\n"
 		}
 		text := fmt.Sprintf("Content-Type: multipart/report; report-type=feedback-report; boundary=b\n\n--b\nContent-Type: message/feedback-report\n\nFeedback-Type: %s\nUser-Agent: x/1\nVersion: 1\nOriginal-Mail-From: promo@bulk.example\nSource-IP: 192.0.2.1\n%s\n--b--\n", kind, rcpt)
-		a := testkit.Value(TakeComplaint(t.Context(), box, strings.NewReader(text), mailbox, search, now.Add(-24*time.Hour), "op", func(audit.Line) error { lines++; return nil }))(t)
+		a := testkit.Value(takeComplaint(t.Context(), box, strings.NewReader(text), mailbox, search, now.Add(-24*time.Hour), "op", func(audit.Line) error { lines++; return nil }))(t)
 		return a
 	}
 	users := func() (n int) {

@@ -53,8 +53,8 @@ func newListPause(s *pause.Set, list string, now time.Time) *ListPause {
 	return &ListPause{p.Since.UTC(), p.Until.UTC(), p.By, p.Why}
 }
 
-// NewPause makes a pause of what is asked for.
-func NewPause(list string, q PauseQuestion, by string, now time.Time) (p pause.Pause, err error) {
+// newPause makes a pause of what is asked for.
+func newPause(list string, q PauseQuestion, by string, now time.Time) (p pause.Pause, err error) {
 	life, err := live.ParseLife(cmp.Or(q.For, UsualPause))
 	if err != nil {
 		return p, fmt.Errorf("for: %w", err)
@@ -62,8 +62,8 @@ func NewPause(list string, q PauseQuestion, by string, now time.Time) (p pause.P
 	return pause.Pause{List: list, Since: now, Until: now.Add(life), By: by, Why: q.Why}, nil
 }
 
-// MayPause says why a list with this row cannot be paused; nil if it can.
-func MayPause(w *ListWorth) error {
+// mayPause says why a list with this row cannot be paused; nil if it can.
+func mayPause(w *ListWorth) error {
 	switch {
 	case w.Mode == "shadow":
 		return errors.New("the list is in shadow mode and refuses nobody; there is nothing to pause")
@@ -83,7 +83,7 @@ func (s *Server) pausing(w http.ResponseWriter, r *http.Request) (list *ListWort
 		}
 	}
 	if list == nil {
-		fail(w, http.StatusNotFound, fmt.Sprintf("no list %q serves; /v1/lists has those that do", name))
+		fail(w, http.StatusNotFound, fmt.Sprintf("there is no list %q; /v1/lists has those that serve", name))
 		return nil, q, false
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPause))
@@ -106,11 +106,11 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if err := MayPause(list); err != nil {
+	if err := mayPause(list); err != nil {
 		fail(w, http.StatusConflict, err.Error())
 		return
 	}
-	p, err := NewPause(list.List, q, q.Author, time.Now())
+	p, err := newPause(list.List, q, q.Author, time.Now())
 	if err == nil {
 		err = p.Check()
 	}
@@ -139,7 +139,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, paused := s.settings.Pauses.Of(list.List, time.Now()); !paused {
-		fail(w, http.StatusConflict, "the list is not paused")
+		fail(w, http.StatusConflict, fmt.Sprintf("list %q is not paused", list.List))
 		return
 	}
 	if !s.record(w, audit.Line{By: q.Author, Action: audit.ListResume, Subject: list.List, Why: q.Why}) {

@@ -44,8 +44,8 @@ type Learned struct {
 	Known      int `json:"known"`      // correspondents, in all
 }
 
-// LearnFrom notes messages in a set.
-func LearnFrom(set *correspondents.Set, all []SentMessage) (l Learned) {
+// learnFrom notes messages in a set.
+func learnFrom(set *correspondents.Set, all []SentMessage) (l Learned) {
 	for _, m := range all {
 		sender, err := addr.Parse(m.Sender)
 		recipient, failed := addr.Parse(m.Recipient)
@@ -80,10 +80,10 @@ func (s *Server) learn(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, fmt.Sprintf("sent: %d messages, want %d at most", len(q.Sent), MostLearned))
 		return
 	}
-	if !s.record(w, LearnLine(s.callerOf(r).author(q.Author, r), len(q.Sent))) {
+	if !s.record(w, learnLine(s.callerOf(r).author(q.Author, r), len(q.Sent))) {
 		return
 	}
-	l := LearnFrom(s.settings.Person.Correspondents, q.Sent)
+	l := learnFrom(s.settings.Person.Correspondents, q.Sent)
 	if err := s.settings.Person.Correspondents.Save(); err != nil {
 		s.log.Error("correspondents not saved", slog.Any("error", err))
 		fail(w, http.StatusInternalServerError, "learned, and not saved: "+err.Error())
@@ -92,8 +92,8 @@ func (s *Server) learn(w http.ResponseWriter, r *http.Request) {
 	send(w, http.StatusOK, typeJSON, l)
 }
 
-// LearnLine is the line of the journal about messages that are learned from.
-func LearnLine(by string, messages int) audit.Line {
+// learnLine is the line of the journal about messages that are learned from.
+func learnLine(by string, messages int) audit.Line {
 	return audit.Line{By: by, Action: audit.CorrespondentsAdd, Subject: fmt.Sprintf("%d messages of users", messages)}
 }
 
@@ -117,7 +117,7 @@ func (s *Server) forget(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	author := s.callerOf(r).author(q.Author, r)
-	if !s.record(w, ForgetLine(s.settings.Person, a, author, q.Why)) {
+	if !s.record(w, forgetLine(s.settings.Person, a, author, q.Why)) {
 		return
 	}
 	f, err := s.settings.Person.Forget(r.Context(), a, forget.Wish{Entries: q.Entries, Quarantine: q.Quarantine, Author: author})
@@ -139,9 +139,9 @@ func ParsePerson(text string) (addr.Addr, error) {
 	return a, err
 }
 
-// ForgetLine is the line of the journal about a person that is forgotten: by a keyed hash, since the journal forgets
+// forgetLine is the line of the journal about a person that is forgotten: by a keyed hash, since the journal forgets
 // nobody.
-func ForgetLine(p *forget.Places, a addr.Addr, by, why string) audit.Line {
+func forgetLine(p *forget.Places, a addr.Addr, by, why string) audit.Line {
 	return audit.Line{By: by, Action: audit.PersonForget, Subject: "person " + p.Correspondents.Pseudonym(a), Why: why}
 }
 

@@ -40,8 +40,8 @@ type ProposalAdoption struct {
 	Change ChangeResult `json:"change"` // the live entry that blocks the sender
 }
 
-// NewProposalList shows the proposals of a state, of all states for "". known may be nil.
-func NewProposalList(box *junk.Box, known *correspondents.Set, state junk.State, now time.Time) (ProposalList, error) {
+// newProposalList shows the proposals of a state, of all states for "". known may be nil.
+func newProposalList(box *junk.Box, known *correspondents.Set, state junk.State, now time.Time) (ProposalList, error) {
 	l := ProposalList{Proposals: []Proposal{}}
 	all, damaged, err := box.All(state, now)
 	for _, p := range all {
@@ -78,7 +78,7 @@ func (s *Server) proposals(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	l, err := NewProposalList(s.settings.Junk.Box, s.settings.Junk.Correspondents, state, time.Now())
+	l, err := newProposalList(s.settings.Junk.Box, s.settings.Junk.Correspondents, state, time.Now())
 	if err != nil {
 		s.proposalFault(w, err)
 		return
@@ -163,7 +163,7 @@ func (s *Server) adoptProposal(w http.ResponseWriter, r *http.Request) {
 	}
 	s.log.Info("proposal adopted", slog.String("entry", p.Entry), slog.String("by", by), slog.Time("until", change.Expires))
 	shown.Proposal = p
-	send(w, http.StatusOK, typeJSON, ProposalAdoption{shown, NewChangeResult(outcomes[0])})
+	send(w, http.StatusOK, typeJSON, ProposalAdoption{shown, newChangeResult(outcomes[0])})
 }
 
 func (s *Server) declineProposal(w http.ResponseWriter, r *http.Request) {

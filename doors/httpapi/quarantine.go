@@ -50,8 +50,8 @@ const releaseTimeout = 10 * time.Minute
 
 var quarantineParameters = [...]string{"sender", "recipient", "list", "since", "before", "cursor", "limit"}
 
-// ParseQuarantineQuery reads the parameters of GET. Its errors begin with the name of one.
-func ParseQuarantineQuery(values map[string][]string) (quarantine.Query, error) {
+// parseQuarantineQuery reads the parameters of GET. Its errors begin with the name of one.
+func parseQuarantineQuery(values map[string][]string) (quarantine.Query, error) {
 	v, err := onlyOnce(values, quarantineParameters[:])
 	if err != nil {
 		return quarantine.Query{}, err
@@ -87,8 +87,8 @@ func onlyOnce(values map[string][]string, known []string) (map[string]string, er
 	return once, nil
 }
 
-// NewQuarantineList is the answer for what was found.
-func NewQuarantineList(found quarantine.Found, fill QuarantineFill) QuarantineList {
+// newQuarantineList is the answer for what was found.
+func newQuarantineList(found quarantine.Found, fill QuarantineFill) QuarantineList {
 	l := QuarantineList{Messages: found.Messages, QuarantineFill: fill}
 	if found.More {
 		l.Next = found.Messages[len(found.Messages)-1].ID
@@ -101,7 +101,7 @@ func (s *Server) quarantined(w http.ResponseWriter, r *http.Request) {
 	values, err := parseQuery(r.URL.RawQuery)
 	q := quarantine.Query{}
 	if err == nil {
-		q, err = ParseQuarantineQuery(values)
+		q, err = parseQuarantineQuery(values)
 	}
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
@@ -120,7 +120,7 @@ func (s *Server) quarantined(w http.ResponseWriter, r *http.Request) {
 		s.quarantineFault(w, err)
 		return
 	}
-	send(w, http.StatusOK, typeJSON, NewQuarantineList(found, s.settings.Quarantine.Fill()))
+	send(w, http.StatusOK, typeJSON, newQuarantineList(found, s.settings.Quarantine.Fill()))
 }
 
 // oneMessage are the parameters of a request about one message. If they are wrong, oneMessage has answered.

@@ -32,8 +32,8 @@ type RequestGrant struct {
 	Change ChangeResult `json:"change"` // the live entry that lets the mail in
 }
 
-// NewRequestList shows the requests of a state, of all states for "".
-func NewRequestList(store *receipt.Store, state receipt.State) (RequestList, error) {
+// newRequestList shows the requests of a state, of all states for "".
+func newRequestList(store *receipt.Store, state receipt.State) (RequestList, error) {
 	l := RequestList{Requests: []receipt.Request{}}
 	all, damaged, err := store.All()
 	for _, q := range all {
@@ -67,7 +67,7 @@ func (s *Server) requests(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	l, err := NewRequestList(s.settings.Requests, state)
+	l, err := newRequestList(s.settings.Requests, state)
 	if err != nil {
 		s.requestFault(w, err)
 		return
@@ -149,7 +149,7 @@ func (s *Server) grant(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.log.Info("request granted", slog.String("ref", q.Ref), slog.String("by", by), slog.String("sender", q.Sender), slog.Time("until", change.Expires))
-	send(w, http.StatusOK, typeJSON, RequestGrant{q.Shown(), NewChangeResult(outcomes[0])})
+	send(w, http.StatusOK, typeJSON, RequestGrant{q.Shown(), newChangeResult(outcomes[0])})
 }
 
 // proofOf is what showed that the mail of a request was its sender's. A request that came before that was asked, or whose DNS

@@ -124,10 +124,12 @@ func (s *Server) routes(metrics http.Handler) []route {
 			route{path: "/v1/quarantine/release", about: "POST ?id= sends one on to its recipients", methods: []method{
 				{name: http.MethodPost, serve: s.writing(s.release), doc: describeRelease, writes: true}}})
 	}
+	if s.settings.Requests != nil {
+		all = append(all, route{path: "/v1/requests", about: "requests of refused people to be let in: ?state=", methods: []method{
+			{name: http.MethodGet, serve: compressed(s.privately(s.requests)), doc: describeRequests, private: true}}})
+	}
 	if s.settings.Requests != nil && s.settings.Entries != nil {
 		all = append(all,
-			route{path: "/v1/requests", about: "requests of refused people to be let in: ?state=", methods: []method{
-				{name: http.MethodGet, serve: compressed(s.privately(s.requests)), doc: describeRequests, private: true}}},
 			route{path: "/v1/requests/grant", about: "POST ?ref= lets the sender in, for=30d", methods: []method{
 				{name: http.MethodPost, serve: s.writing(s.grant), doc: describeGrant, writes: true}}},
 			route{path: "/v1/requests/decline", about: "POST ?ref= declines one", methods: []method{
@@ -136,16 +138,18 @@ func (s *Server) routes(metrics http.Handler) []route {
 	if s.settings.Junk != nil && s.settings.Entries != nil {
 		all = append(all, route{path: "/v1/owners/{owner}/junk", about: "POST a message that the owner has moved to Junk: its sender is blocked, for=30d; undo=1, force=1", methods: []method{
 			{name: http.MethodPost, serve: s.writing(s.moved), doc: describeMoved, writes: true, owners: true}}})
-		if s.settings.Junk.Box != nil {
+	}
+	if s.settings.Junk != nil && s.settings.Junk.Box != nil {
+		all = append(all, route{path: "/v1/proposals", about: "senders whom several users do not want: ?state=", methods: []method{
+			{name: http.MethodGet, serve: compressed(s.privately(s.proposals)), doc: describeProposals, private: true}}})
+		if s.settings.Entries != nil {
 			all = append(all,
-				route{path: "/v1/proposals", about: "senders whom several users do not want: ?state=", methods: []method{
-					{name: http.MethodGet, serve: compressed(s.privately(s.proposals)), doc: describeProposals, private: true}}},
 				route{path: "/v1/proposals/adopt", about: "POST ?entry= blocks one for everybody, for=90d", methods: []method{
 					{name: http.MethodPost, serve: s.writing(s.adoptProposal), doc: describeAdoptProposal, writes: true}}},
 				route{path: "/v1/proposals/decline", about: "POST ?entry= declines one", methods: []method{
 					{name: http.MethodPost, serve: s.writing(s.declineProposal), doc: describeDeclineProposal, writes: true}}})
 		}
-		if s.settings.Junk.Box != nil && s.settings.History != nil {
+		if s.settings.History != nil {
 			all = append(all, route{path: "/v1/complaints", about: "POST a complaint (RFC 5965): it counts for a proposal", methods: []method{
 				{name: http.MethodPost, serve: s.writing(s.complain), doc: describeComplain, writes: true}}})
 		}

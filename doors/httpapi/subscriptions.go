@@ -162,7 +162,7 @@ func (s *Server) changeSubscription(w http.ResponseWriter, r *http.Request, c Su
 		fail(w, http.StatusBadRequest, "If-Match: want the ETag of an answer")
 		return
 	}
-	if err := CheckWhy(why); err != nil {
+	if err := checkWhy(why); err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}

@@ -57,8 +57,8 @@ type ListCount struct {
 	Removed *int   `json:"removed"`
 }
 
-// NewGenerations shows generations, the newest first.
-func NewGenerations(all []kept.Generation) Generations {
+// newGenerations shows generations, the newest first.
+func newGenerations(all []kept.Generation) Generations {
 	shown := Generations{Generations: []ListGeneration{}}
 	for i := len(all) - 1; i >= 0; i-- {
 		g := ListGeneration{Generation: all[i].ID, Time: all[i].Time, How: all[i].How, By: all[i].By, Why: all[i].Why, Lists: []ListCount{}}
@@ -103,8 +103,8 @@ type ListProposal struct {
 	Weighed *kept.Weighed `json:"weighed" doc:"what an adoption would do; null: not known yet"`
 }
 
-// NewPinned shows a pin; nil for a list that follows its file.
-func NewPinned(pins []kept.Pin, list string) *PinnedList {
+// newPinned shows a pin; nil for a list that follows its file.
+func newPinned(pins []kept.Pin, list string) *PinnedList {
 	for _, p := range pins {
 		if p.List != list {
 			continue
@@ -136,7 +136,7 @@ func (s *Server) generations(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	shown := NewGenerations(all)
+	shown := newGenerations(all)
 	if !s.mayKnow(r) {
 		for i := range shown.Generations {
 			shown.Generations[i].By, shown.Generations[i].Why = "", ""
@@ -162,7 +162,7 @@ func (s *Server) undoing(w http.ResponseWriter, r *http.Request) (list string, q
 			return list, q, false
 		}
 	}
-	if err := CheckWhy(q.Why); err != nil {
+	if err := checkWhy(q.Why); err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return list, q, false
 	}
@@ -170,13 +170,10 @@ func (s *Server) undoing(w http.ResponseWriter, r *http.Request) (list string, q
 	return list, q, true
 }
 
-// CheckWhy says what is wrong with a reason, in a line.
-func CheckWhy(text string) error { return checkWhy(text, 200) }
-
-// checkWhy is CheckWhy for at most so many octets.
-func checkWhy(text string, most int) error {
-	if len(text) > most || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return fmt.Errorf("why: want one line of at most %d octets", most)
+// checkWhy says what is wrong with a reason, in a line.
+func checkWhy(text string) error {
+	if len(text) > maxWhy || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return fmt.Errorf("why: want one line of at most %d octets", maxWhy)
 	}
 	return nil
 }
@@ -198,7 +195,7 @@ func (s *Server) rollback(w http.ResponseWriter, r *http.Request) {
 	}
 	answered := false
 	pin, err := s.settings.Undo.Kept.Rollback(r.Context(), list, q.To, kept.Who{By: q.Author, Why: q.Why}, time.Now(), func(p kept.Point) error {
-		if s.record(w, RollbackLine(list, q, p)) {
+		if s.record(w, rollbackLine(list, q, p)) {
 			return nil
 		}
 		answered = true
@@ -227,7 +224,7 @@ func (s *Server) adopt(w http.ResponseWriter, r *http.Request) {
 				return err
 			}
 		}
-		if s.record(w, AdoptLine(list, q, id)) {
+		if s.record(w, adoptLine(list, q, id)) {
 			return nil
 		}
 		answered = true
@@ -246,14 +243,14 @@ func (s *Server) adopt(w http.ResponseWriter, r *http.Request) {
 
 var errNotRecorded = errors.New("not recorded")
 
-// RollbackLine is the audit line of a rollback that is about to be done.
-func RollbackLine(list string, q UndoQuestion, p kept.Point) audit.Line {
+// rollbackLine is the audit line of a rollback that is about to be done.
+func rollbackLine(list string, q UndoQuestion, p kept.Point) audit.Line {
 	return audit.Line{By: q.Author, Action: audit.ListRollback, Subject: list, Why: q.Why,
 		Detail: fmt.Sprintf("to what served from %s on, generation %s", p.Time.Format(time.RFC3339), p.Generation)}
 }
 
-// AdoptLine is the audit line of an adoption that is about to be done.
-func AdoptLine(list string, q UndoQuestion, id string) audit.Line {
+// adoptLine is the audit line of an adoption that is about to be done.
+func adoptLine(list string, q UndoQuestion, id string) audit.Line {
 	return audit.Line{By: q.Author, Action: audit.ListAdopt, Subject: list, Why: q.Why, Detail: "content " + id}
 }
 
@@ -267,7 +264,7 @@ func (s *Server) undone(w http.ResponseWriter, r *http.Request, list string, ser
 	}
 	pins, err := s.settings.Undo.Kept.Pins()
 	if err == nil {
-		done.Held = NewPinned(pins, list)
+		done.Held = newPinned(pins, list)
 	}
 	n, first := s.settings.Undo.HeldBack(list)
 	done.HeldBack, done.HeldFirst = n, append(done.HeldFirst, first...)
@@ -287,7 +284,7 @@ func (s *Server) undoFault(w http.ResponseWriter, what, list string, err error) 
 	fail(w, http.StatusInsufficientStorage, err.Error())
 }
 
-// diff answers as WriteDiff does.
+// diff answers as writeDiff does.
 func (s *Server) diff(w http.ResponseWriter, r *http.Request) {
 	list := r.PathValue("list")
 	if !s.hasList(w, list) {
@@ -315,15 +312,15 @@ func (s *Server) diff(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header()["Content-Type"] = typeJSON
-	if err := WriteDiff(r.Context(), w, store, list, from, to, waits, limit); err != nil {
+	if err := writeDiff(r.Context(), w, store, list, from, to, waits, limit); err != nil {
 		s.log.Error("diff ended early", slog.String("list", list), slog.Any("error", err))
 		panic(http.ErrAbortHandler) // a half answer must not look like a whole one
 	}
 }
 
-// WriteDiff writes one JSON object with what differs, entry by entry, so that it takes no memory for them. Where what waits is one
+// writeDiff writes one JSON object with what differs, entry by entry, so that it takes no memory for them. Where what waits is one
 // side, "content" names it. At most limit entries are named that came, and as many that went; all are counted.
-func WriteDiff(ctx context.Context, w io.Writer, store *kept.Store, list string, from, to kept.Point, waits bool, limit int) error {
+func writeDiff(ctx context.Context, w io.Writer, store *kept.Store, list string, from, to kept.Point, waits bool, limit int) error {
 	out := bufio.NewWriter(w)
 	head := struct {
 		List string    `json:"list"`
@@ -373,7 +370,7 @@ func WriteDiff(ctx context.Context, w io.Writer, store *kept.Store, list string,
 	return out.Flush()
 }
 
-// ListDiff is what WriteDiff writes.
+// ListDiff is what writeDiff writes.
 type ListDiff struct {
 	List     string    `json:"list"`
 	From     time.Time `json:"from" doc:"when the one content began to serve"`

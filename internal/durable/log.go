@@ -31,7 +31,8 @@ type Log[R any] struct {
 type Extent struct {
 	Bytes   int64 // to the end of the last line
 	Lines   int
-	Damaged int // of them; 1 of a file that has text and no line
+	Damaged int  // of them; 1 of a file that has text and no line
+	Old     bool // it is of the form before, and is written anew before the next change
 }
 
 // LogSettings of a Log. Its functions are called under its lock.
@@ -46,7 +47,7 @@ type LogSettings[R any] struct {
 	Begin func()                         // forgets everything: the file is read from its beginning, or is not there
 	Take  func(R) bool                   // takes up a record; false: it is none
 	Done  func()                         // is told when all that was there is taken up; nil = nobody is
-	Old   func(line []byte) ([]R, error) // reads a line of the form that the file had before; nil = there was none
+	Old   func(text []byte) ([]R, error) // reads a whole file of the form before; nil = there was none
 }
 
 // errFull is the error of a Log that has reached Max.
@@ -73,7 +74,8 @@ func (l *Log[R]) Damaged() int {
 }
 
 // Change adds the records that make returns, while no other process changes the file, and takes them up. When it returns they are on
-// the disk. tidy is called after that: if it returns records, these take the place of all. After an error nothing is added, or a change is there that could not be tidied.
+// the disk. tidy is called after that: if it returns records, these take the place of all,
+// as it must of a file of the form before. After an error nothing is added, or a change is there that could not be tidied.
 func (l *Log[R]) Change(make func() ([]R, error), tidy func(Extent) iter.Seq[R]) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,6 +86,11 @@ func (l *Log[R]) Change(make func() ([]R, error), tidy func(Extent) iter.Seq[R])
 	defer lock.Close()
 	if err := l.follow(); err != nil {
 		return err
+	}
+	if l.read.Old {
+		if err := l.rewrite(tidy(l.read)); err != nil {
+			return err
+		}
 	}
 	records, err := make()
 	if err != nil {
@@ -196,6 +203,17 @@ func (l *Log[R]) follow() error {
 	if err != nil || same && len(text) == 0 {
 		return err
 	}
+	if !same && l.s.Old != nil && len(text) > 0 {
+		if old, err := l.s.Old(text); err == nil {
+			l.read = Extent{Bytes: int64(len(text)), Lines: 1, Old: true}
+			for _, r := range old {
+				if !l.s.Take(r) {
+					l.read.Damaged = 1
+				}
+			}
+			text = nil
+		}
+	}
 	for {
 		line, rest, ended := bytes.Cut(text, []byte("\n"))
 		if !ended {
@@ -225,16 +243,6 @@ func (l *Log[R]) done() {
 
 // take takes up a line, and reports whether it is one.
 func (l *Log[R]) take(line []byte) bool {
-	if l.s.Old != nil {
-		if old, err := l.s.Old(line); err == nil {
-			for _, r := range old {
-				if !l.s.Take(r) {
-					return false
-				}
-			}
-			return true
-		}
-	}
 	var r R
 	return len(line) <= l.s.MaxLine && json.Unmarshal(line, &r) == nil && l.s.Take(r)
 }

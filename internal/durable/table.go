@@ -31,7 +31,7 @@ type TableSettings[K comparable, V any] struct {
 	Key   func(V) K
 	Check func(V) error                  // what is wrong with a row; such a line of the file is damaged
 	Over  func(V) bool                   // a row that has ended: it goes with the next change; nil = none does
-	Old   func(line []byte) ([]V, error) // reads a line of the form that the file had before; nil = there was none
+	Old   func(text []byte) ([]V, error) // reads a whole file of the form before; nil = there was none
 	Now   func(rows map[K]V)             // is told after every change, of others too; what it gets is not to be changed or kept. It may be nil
 }
 
@@ -50,8 +50,8 @@ func NewTable[K comparable, V any](s TableSettings[K, V]) *Table[K, V] {
 	ls := LogSettings[change[K, V]]{Path: s.Path, Mode: s.Mode, MaxLine: s.MaxLine, Max: int64(2*s.Most+2*tableSlack) * int64(s.MaxLine),
 		Wait: s.Wait, Busy: s.Busy, Begin: func() { t.last, t.rows = t.rows, map[K]V{} }, Take: t.take, Done: t.done}
 	if s.Old != nil {
-		ls.Old = func(line []byte) (all []change[K, V], err error) {
-			old, err := s.Old(line)
+		ls.Old = func(text []byte) (all []change[K, V], err error) {
+			old, err := s.Old(text)
 			for i := range old {
 				all = append(all, change[K, V]{Row: &old[i]})
 			}
@@ -138,7 +138,7 @@ func (t *Table[K, V]) tidy(has Extent) iter.Seq[change[K, V]] {
 	if t.s.Over != nil {
 		maps.DeleteFunc(t.rows, func(_ K, row V) bool { return t.s.Over(row) })
 	}
-	if has.Damaged == 0 && has.Lines < 2*len(t.rows)+tableSlack {
+	if !has.Old && has.Damaged == 0 && has.Lines < 2*len(t.rows)+tableSlack {
 		return nil
 	}
 	return t.all()
@@ -157,10 +157,10 @@ func (t *Table[K, V]) all() iter.Seq[change[K, V]] {
 // Erase removes the rows that whose accepts, so that the file has nothing of them any more, and returns how many they were.
 func (t *Table[K, V]) Erase(whose func(V) bool) (gone int, err error) {
 	none := func() ([]change[K, V], error) { return nil, nil }
-	err = t.log.Change(none, func(Extent) iter.Seq[change[K, V]] {
+	err = t.log.Change(none, func(has Extent) iter.Seq[change[K, V]] {
 		before := len(t.rows)
 		maps.DeleteFunc(t.rows, func(_ K, row V) bool { return whose(row) })
-		if gone = before - len(t.rows); gone == 0 {
+		if gone += before - len(t.rows); before == len(t.rows) && !has.Old {
 			return nil
 		}
 		return t.all()

@@ -36,7 +36,7 @@ func settings(path string) TableSettings[string, row] {
 			}
 			return nil
 		},
-		Old: func(line []byte) (all []row, err error) { return all, json.Unmarshal(line, &all) }}
+		Old: func(text []byte) (all []row, err error) { return all, json.Unmarshal(text, &all) }}
 }
 
 func put(t *Table[string, row], rows ...row) error {
@@ -53,22 +53,28 @@ func holding(t *testing.T, what string, table *Table[string, row], want map[stri
 	var got map[string]row
 	testkit.Must(t, table.View(func(rows map[string]row) { got = maps.Clone(rows) }))
 	if !maps.Equal(got, want) {
-		t.Fatalf("%s: %v, want %v", what, got, want)
+		t.Fatalf("%s: %.300v, want %.300v", what, got, want)
 	}
+}
+
+// readIf is what a file has; nothing if it is not there.
+func readIf(path string) []byte {
+	text, _ := os.ReadFile(path)
+	return text
 }
 
 // TestTable changes a table by two processes' eyes at random, cuts and damages its file as crashes do, and compares it with a map.
 func TestTable(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(16) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		path := filepath.Join(t.TempDir(), "table")
 		model := map[string]row{}
 		if seed%2 == 0 { // of the program before
-			testkit.Write(t, path, `[{"name":"old","n":1},{"name":"k3","n":2}]`+"\n")
+			testkit.Write(t, path, "[{\"name\":\"old\",\"n\":1},\n {\"name\":\"k3\",\"n\":2}]")
 			model["old"], model["k3"] = row{"old", 1, ""}, row{"k3", 2, ""}
 		}
 		tables := []*Table[string, row]{NewTable(settings(path)), NewTable(settings(path))}
-		for step := range 200 {
+		for step := range 100 {
 			table, key := tables[rng.IntN(2)], fmt.Sprintf("k%d", rng.IntN(20))
 			switch what := rng.IntN(20); {
 			case what < 10:
@@ -78,7 +84,7 @@ func TestTable(t *testing.T) {
 			case what < 15:
 				testkit.Must(t, drop(table, key))
 				delete(model, key)
-			case what < 16: // a crash in the middle of a line
+			case what < 16 && !strings.HasPrefix(string(readIf(path)), "["): // a crash in the middle of a line
 				f := testkit.Value(os.OpenFile(path, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600))(t)
 				io.WriteString(f, `{"row":{"name":"torn","n":1}}`[:1+rng.IntN(28)])
 				testkit.Must(t, f.Close())
@@ -169,7 +175,7 @@ func TestTableKilled(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "table")
 	told := map[string]int{}
-	for round := range 10 {
+	for round := range 4 {
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		for _, name := range []string{"p", "q", "r"} {

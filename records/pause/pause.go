@@ -86,7 +86,7 @@ func Open(path string) (*Set, error) {
 	s := &Set{path: path}
 	s.table = durable.NewTable(durable.TableSettings[string, Pause]{Path: path, Mode: 0o640, Most: most, MaxLine: maxLine, Wait: 5 * time.Second, Busy: errBusy,
 		Key: func(p Pause) string { return p.List }, Check: Pause.Check,
-		Old: func(line []byte) (all []Pause, err error) { return all, json.Unmarshal(line, &all) },
+		Old: func(text []byte) (all []Pause, err error) { return all, json.Unmarshal(text, &all) },
 		Now: func(rows map[string]Pause) {
 			s.now.Store(newState(slices.SortedFunc(maps.Values(rows), func(a, b Pause) int { return strings.Compare(a.List, b.List) })))
 		}})

@@ -94,50 +94,23 @@ func OwnerEntries(ctx context.Context, c config.Config, owner addr.Key) (all htt
 // ChangeEntries adds live entries, or removes some of an owner ("" = everybody's) in the name of author, with why in the journal: in their file if
 // no daemon holds it, which it reports as alone, and else by the daemon.
 func ChangeEntries(ctx context.Context, c config.Config, add []httpapi.EntryChange, remove []string, owner, why, author string) (answer httpapi.ChangeResults, alone bool, err error) {
-	alone, err = change(ctx, c, func(set *live.Set) (err error) {
-		answer, err = apply(set, add, remove, owner, why, author)
-		return err
-	}, func() error {
-		if len(remove) == 0 {
-			return Ask(ctx, c, http.MethodPost, "/v1/entries", map[string]any{"entries": add}, &answer)
-		}
+	q, err := newQuestion(http.MethodPost, "/v1/entries", map[string]any{"entries": add})
+	if len(remove) > 0 {
 		ask := url.Values{"entry": remove, "author": {author}, "why": {why}}
 		if owner != "" {
 			ask.Set("owner", owner)
 		}
-		return Ask(ctx, c, http.MethodDelete, "/v1/entries?"+query(ask), nil, &answer)
-	})
+		q, err = newQuestion(http.MethodDelete, "/v1/entries?"+query(ask), nil)
+	}
+	if err != nil {
+		return answer, false, err
+	}
+	alone, err = change(ctx, c, q, &answer, (*files).withEntries)
 	return answer, alone, err
 }
 
 // query encodes values with a blank as %20: /v1 takes "+" for a plus.
 func query(values url.Values) string { return strings.ReplaceAll(values.Encode(), "+", "%20") }
-
-// apply does what the daemon would.
-func apply(set *live.Set, add []httpapi.EntryChange, remove []string, owner, why, author string) (answer httpapi.ChangeResults, err error) {
-	var changes []live.Change
-	for _, a := range add {
-		change, err := a.Change(set.Now())
-		if err != nil {
-			return answer, err
-		}
-		changes = append(changes, change)
-	}
-	for _, text := range remove {
-		changes = append(changes, live.Change{Owner: owner, Entry: text, Remove: true, Why: why, Author: author})
-	}
-	outcomes, err := set.Apply(changes...)
-	if errors.Is(err, live.ErrGuarded) {
-		err = fmt.Errorf("%w; if that is meant, add --force", err)
-	}
-	if err != nil {
-		return answer, err
-	}
-	for _, o := range outcomes {
-		answer.Results = append(answer.Results, httpapi.NewChangeResult(o))
-	}
-	return answer, set.Tidy()
-}
 
 // Decisions asks the daemon for past decisions, or reads its files if none answers.
 func Decisions(ctx context.Context, c config.Config, ask url.Values) (found httpapi.DecisionList, err error) {

@@ -45,11 +45,32 @@ const maxAnswer = 64 << 20
 // the environment, of http.token_file or of the file that the first start has made. A token
 // goes only to who shows the certificate of http.tls_cert or is the daemon's user.
 func Ask(ctx context.Context, c config.Config, method, path string, body, answer any) error {
-	resp, err := send(ctx, c, method, path, body)
+	q, err := newQuestion(method, path, body)
+	if err != nil {
+		return err
+	}
+	resp, err := q.ask(ctx, c)
 	if err != nil {
 		return err
 	}
 	return decodeAnswer(c, resp, answer)
+}
+
+// question is one for the daemon's HTTP door.
+type question struct {
+	method, path string
+	body         []byte // nil = none
+	header       http.Header
+}
+
+// newQuestion is a question with a body in JSON; nil = none.
+func newQuestion(method, path string, body any) (q question, err error) {
+	q = question{method: method, path: path, header: http.Header{}}
+	if body != nil {
+		q.header.Set("Content-Type", "application/json")
+		q.body, err = json.Marshal(body)
+	}
+	return q, err
 }
 
 // decodeAnswer takes an answer, or what the daemon says against a question.
@@ -67,7 +88,7 @@ func decodeAnswer(c config.Config, resp *http.Response, answer any) error {
 
 // Text is the daemon's answer as it is, whatever its status.
 func Text(ctx context.Context, c config.Config, path string) (status int, body string, err error) {
-	resp, err := send(ctx, c, http.MethodGet, path, nil)
+	resp, err := question{method: http.MethodGet, path: path}.ask(ctx, c)
 	if err != nil {
 		return 0, "", err
 	}
@@ -76,72 +97,66 @@ func Text(ctx context.Context, c config.Config, path string) (status int, body s
 	return resp.StatusCode, string(text), err
 }
 
-func send(ctx context.Context, c config.Config, method, path string, body any) (*http.Response, error) {
-	return sendWith(ctx, c, method, path, body, nil)
-}
-
-// sendWith is send with fields of a header.
-func sendWith(ctx context.Context, c config.Config, method, path string, body any, header http.Header) (*http.Response, error) {
-	if body == nil {
-		return sendRaw(ctx, c, method, path, nil, header)
-	}
-	text, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	if header == nil {
-		header = http.Header{}
-	}
-	header.Set("Content-Type", "application/json")
-	return sendRaw(ctx, c, method, path, text, header)
-}
-
-// sendRaw is send of a body as it is; nil = none.
-func sendRaw(ctx context.Context, c config.Config, method, path string, body []byte, header http.Header) (*http.Response, error) {
+// ask asks the daemon.
+func (q question) ask(ctx context.Context, c config.Config) (*http.Response, error) {
 	socket := c.HTTPSocket()
 	conn, socketErr := dialSocket(ctx, socket)
-	address := Reachable(c.HTTP.Listen)
-	if conn == nil && c.HTTP.Listen == "" {
+	if conn != nil {
+		return q.send(ctx, "http://localhost", term.Path(socket), &http.Transport{DialContext: only(conn)}, nil)
+	}
+	if c.HTTP.Listen == "" {
 		return nil, fmt.Errorf("%w at %s: %w", ErrNoDaemon, term.Path(socket), socketErr)
 	}
-	server := c.HTTP.Scheme() + "://" + address
-	if conn != nil {
-		server = "http://localhost"
-	}
-	req, err := http.NewRequestWithContext(ctx, method, server+path, bytes.NewReader(body))
+	address := Reachable(c.HTTP.Listen)
+	transport := &http.Transport{}
+	return q.send(ctx, c.HTTP.Scheme()+"://"+address, address, transport, func(req *http.Request) (err error) {
+		if err := authorize(c, req); err != nil {
+			return err
+		}
+		if transport.TLSClientConfig, err = trust(c.HTTP); err == nil && transport.TLSClientConfig == nil && req.Header.Get("Authorization") != "" {
+			transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+				return dialDaemon(ctx, c, network, address)
+			}
+		}
+		return err
+	})
+}
+
+// over asks at the other end of a connection, which is this process.
+func (q question) over(ctx context.Context, conn net.Conn) (*http.Response, error) {
+	return q.send(ctx, "http://"+aloneHost, "this process", &http.Transport{DialContext: only(conn)}, nil)
+}
+
+func only(conn net.Conn) func(context.Context, string, string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+}
+
+// send sends the question to a server, which people are told of as at. prepare may change the request; nil = it is as it is.
+func (q question) send(ctx context.Context, server, at string, transport *http.Transport, prepare func(*http.Request) error) (*http.Response, error) {
+	var reached atomic.Bool // a server that is ours: before that nobody has heard the question
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { reached.Store(true) }})
+	req, err := http.NewRequestWithContext(ctx, q.method, server+q.path, bytes.NewReader(q.body))
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(req.Header, header)
-	// The token goes to that address and nowhere else: neither to a proxy that the
-	// environment names, nor where a redirect leads.
-	transport := &http.Transport{DisableKeepAlives: true}
-	var reached atomic.Bool // a server that is ours: before that nobody has heard the question
-	trace := &httptrace.ClientTrace{WroteHeaders: func() { reached.Store(true) }}
-	req = req.WithContext(httptrace.WithClientTrace(ctx, trace))
-	if conn != nil {
-		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
-	} else if err := authorize(c, req); err != nil {
-		return nil, err
-	} else if transport.TLSClientConfig, err = trust(c.HTTP); err != nil {
-		return nil, err
-	} else if transport.TLSClientConfig == nil && req.Header.Get("Authorization") != "" {
-		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-			return dialDaemon(ctx, c, network, address)
+	maps.Copy(req.Header, q.header)
+	if prepare != nil {
+		if err := prepare(req); err != nil {
+			return nil, err
 		}
 	}
+	// The token goes to that address and nowhere else: neither to a proxy that the
+	// environment names, nor where a redirect leads.
+	transport.DisableKeepAlives = true
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
-	if err == nil {
+	switch {
+	case err == nil:
 		return resp, nil
+	case !reached.Load():
+		return nil, fmt.Errorf("%w at %s: %w", ErrNoDaemon, at, Cause(err))
 	}
-	if conn != nil {
-		address = term.Path(socket)
-	}
-	if !reached.Load() {
-		return nil, fmt.Errorf("%w at %s: %w", ErrNoDaemon, address, Cause(err))
-	}
-	return nil, fmt.Errorf("the daemon at %s has not answered, and may have done it: %w", address, Cause(err))
+	return nil, fmt.Errorf("the daemon at %s has not answered, and may have done it: %w", at, Cause(err))
 }
 
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
@@ -205,6 +220,9 @@ func refusal(c config.Config, resp *http.Response, text *json.Decoder) error {
 			}
 			detail = fmt.Sprintf("it wants a token: %s, or use its socket %s as a user who may open it", how, term.Path(c.HTTPSocket()))
 		}
+	}
+	if resp.Request.URL.Host == aloneHost {
+		return errors.New(detail)
 	}
 	return fmt.Errorf("the daemon refuses: %s", detail)
 }

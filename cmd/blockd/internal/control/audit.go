@@ -20,17 +20,10 @@ func Audit(ctx context.Context, c config.Config, ask url.Values) (found httpapi.
 	if c.Audit.Folder == config.None {
 		return found, errNoAudit
 	}
-	asking, cancel := context.WithTimeout(ctx, changeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	if err = Ask(asking, c, http.MethodGet, "/v1/audit?"+query(ask), nil, &found); !errors.Is(err, ErrNoDaemon) {
-		return found, err
-	}
-	q, err := httpapi.ParseAuditQuery(ask)
-	if err != nil {
-		return found, err
-	}
-	lines, err := audit.Search(ctx, c.AuditFolder(), q)
-	return httpapi.NewAuditList(lines), auditError(err)
+	_, err = Do(ctx, c, http.MethodGet, "/v1/audit?"+query(ask), nil, &found)
+	return found, err
 }
 
 // VerifyAudit looks through the whole journal, by its files. known is a hash that it is to have, or "".

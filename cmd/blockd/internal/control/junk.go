@@ -1,12 +1,9 @@
 package control
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,9 +14,6 @@ import (
 	"blockd/index/live"
 	"blockd/mail/addr"
 	"blockd/policy/junk"
-	"blockd/records/audit"
-	"blockd/records/correspondents"
-	"blockd/records/history"
 )
 
 var errNoProposals = errors.New("junk.agree is 0: nothing is proposed (docs/recipients.md)")
@@ -38,46 +32,27 @@ func Move(ctx context.Context, c config.Config, q junk.Question, life string, he
 			ask.Set(name, text)
 		}
 	}
-	alone, err = change(ctx, c, func(set *live.Set) error {
-		m, err := junk.Read(bytes.NewReader(header))
-		var o live.Outcome
-		if err == nil {
-			desk, done := desk(c, set)
-			defer done()
-			now := time.Now()
-			if life != "" {
-				q.Life, err = live.ParseLife(life)
-			}
-			if err == nil {
-				o, err = desk.Move(m, q, now)
-			}
-			if err == nil || q.Undo && errors.Is(err, junk.ErrOwn) {
-				err = cmp.Or(err, desk.Note(m, q, now))
-			}
-		}
-		a, err = httpapi.NewJunkAnswer(m, o, err)
-		return err
-	}, func() error {
-		return AskMail(ctx, c, "/v1/owners/"+url.PathEscape(q.User.Text)+"/junk?"+query(ask), header, &a)
-	})
+	alone, err = change(ctx, c, mailQuestion("/v1/owners/"+url.PathEscape(q.User.Text)+"/junk?"+query(ask), header), &a, (*files).withDesk)
 	return a, alone, err
 }
 
-// desk is what the daemon has, with the files. done gives them back.
-func desk(c config.Config, set *live.Set) (d *junk.Desk, done func()) {
-	d = c.JunkDesk()
-	d.Entries = set
-	known, _, err := correspondents.Open(c.CorrespondentSettings())
-	if err != nil {
-		return d, func() {} // a guard less; the entry is this user's own
+// withDesk opens what a message in Junk needs: without the correspondents there is a guard less, and the entry is this user's own.
+func (f *files) withDesk() error {
+	if err := f.withEntries(); err != nil {
+		return err
 	}
-	d.Correspondents = known
-	return d, known.Close
+	_ = f.withCorrespondents()
+	return nil
+}
+
+// mailQuestion is a POST with a body that is mail.
+func mailQuestion(path string, mail []byte) question {
+	return question{method: http.MethodPost, path: path, body: mail, header: http.Header{"Content-Type": {"message/rfc822"}}}
 }
 
 // AskMail is Ask by POST with a body that is mail.
 func AskMail(ctx context.Context, c config.Config, path string, mail []byte, answer any) error {
-	resp, err := sendRaw(ctx, c, http.MethodPost, path, mail, http.Header{"Content-Type": {"message/rfc822"}})
+	resp, err := mailQuestion(path, mail).ask(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -86,43 +61,29 @@ func AskMail(ctx context.Context, c config.Config, path string, mail []byte, ans
 
 // Complain hands in a complaint, to the daemon or else to the files.
 func Complain(ctx context.Context, c config.Config, complaint []byte, author string) (a httpapi.ComplaintAnswer, err error) {
-	box := c.JunkBox()
 	switch {
-	case box == nil:
+	case c.JunkBox() == nil:
 		return a, errNoProposals
 	case c.History.Folder == config.None:
 		return a, fmt.Errorf("%w, so that no complaint can be proven", errNoHistory)
 	}
-	err = AskMail(ctx, c, "/v1/complaints?"+query(url.Values{"author": {author}}), complaint, &a)
-	if !errors.Is(err, ErrNoDaemon) {
+	resp, _, err := do(ctx, c, mailQuestion("/v1/complaints?"+query(url.Values{"author": {author}}), complaint), nil)
+	if err != nil {
 		return a, err
 	}
-	search := func(ctx context.Context, q history.Query) (history.Found, error) {
-		found, err := history.Search(ctx, c.HistoryFolder(), q)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil // nothing was decided yet
-		}
-		return found, err
-	}
-	owners := c.Policy().Owners // without aliases, which the daemon reads
-	return httpapi.TakeComplaint(ctx, box, bytes.NewReader(complaint), owners.Mailbox, search, time.Now().Add(-time.Duration(c.Junk.For)), author,
-		func(l audit.Line) error { return c.Journal().Add(l) })
+	return a, decodeAnswer(c, resp, &a)
 }
 
 // Proposals are those of a state, of all for "", by the daemon or else by the file.
 func Proposals(ctx context.Context, c config.Config, state junk.State) (all httpapi.ProposalList, err error) {
-	box := c.JunkBox()
-	if box == nil {
+	if c.JunkBox() == nil {
 		return all, errNoProposals
 	}
 	ask := url.Values{}
 	if state != "" {
 		ask.Set("state", string(state))
 	}
-	err = Ask(ctx, c, http.MethodGet, "/v1/proposals?"+query(ask), nil, &all)
-	if errors.Is(err, ErrNoDaemon) {
-		return httpapi.NewProposalList(box, nil, state, time.Now())
-	}
+	_, err = Do(ctx, c, http.MethodGet, "/v1/proposals?"+query(ask), nil, &all)
 	return all, err
 }
 
@@ -160,33 +121,32 @@ func Untagged(c config.Config, owner addr.Key) addr.Key {
 	return owner
 }
 
-// change changes the live entries: in their file if no daemon holds it, which it reports as alone, and else by the daemon.
-func change(ctx context.Context, c config.Config, here func(*live.Set) error, ask func() error) (alone bool, err error) {
+// change changes the live entries: over their file if no daemon holds it, which it reports as alone, and else by the daemon.
+func change(ctx context.Context, c config.Config, q question, answer any, open func(*files) error) (alone bool, err error) {
 	if c.Live.Folder == config.None {
 		return false, errNoEntries
 	}
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	for {
-		set, err := live.Open(c.LiveSettings(c.Journal()))
-		if err == nil {
-			defer set.Close()
-			node, err := shareAlone(c, set)
+		f := &files{config: c}
+		var resp *http.Response
+		if err = open(f); err == nil {
+			resp, err = f.answer(ctx, q)
 			if err != nil {
 				return true, err
 			}
-			defer node.Close()
-			if err := here(set); err != nil {
-				return true, err
-			}
-			set.Tidy() // or the daemon's next start would read each change; the journal has all if it fails
-			return true, nil
+			return true, decodeAnswer(c, resp, answer)
 		}
+		f.close()
 		locked := errors.Is(err, live.ErrLocked)
 		if !locked && !errors.Is(err, os.ErrPermission) {
 			return false, err
 		}
-		if err = ask(); !locked || !errors.Is(err, ErrNoDaemon) {
+		if resp, err = q.ask(ctx, c); err == nil {
+			return false, decodeAnswer(c, resp, answer)
+		}
+		if !locked || !errors.Is(err, ErrNoDaemon) {
 			return false, err
 		}
 		select { // another blockd add holds the file for a moment, or the daemon is about to start

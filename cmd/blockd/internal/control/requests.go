@@ -16,18 +16,14 @@ var errNoReceipts = errors.New(`receipts.listen is "", so that nobody can ask to
 
 // Requests are those of refused people with a state, all of them for "". Where no daemon runs, the files are read.
 func Requests(ctx context.Context, c config.Config, state receipt.State) (all httpapi.RequestList, err error) {
-	folder := c.ReceiptsFolder()
-	if folder == "" {
+	if c.ReceiptsFolder() == "" {
 		return all, errNoReceipts
 	}
 	ask := url.Values{}
 	if state != "" {
 		ask.Set("state", string(state))
 	}
-	err = Ask(ctx, c, http.MethodGet, "/v1/requests?"+query(ask), nil, &all)
-	if errors.Is(err, ErrNoDaemon) {
-		return httpapi.NewRequestList(receipt.NewStore(folder, nil), state)
-	}
+	_, err = Do(ctx, c, http.MethodGet, "/v1/requests?"+query(ask), nil, &all)
 	return all, err
 }
 
