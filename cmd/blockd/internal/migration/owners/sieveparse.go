@@ -1,7 +1,9 @@
 package owners
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"blockd/cmd/blockd/internal/migration/internal/original"
@@ -18,7 +20,7 @@ type command struct {
 	header   string // of drops
 }
 
-// test is a test without tests below it; one with some has the name "anyof" and so on, and no arguments.
+// test is a test without tests below it; one with some has the name "several tests" or that of both, and no arguments.
 type test struct {
 	name string
 	args []argument
@@ -34,240 +36,167 @@ type argument struct {
 // maxNesting bounds blocks and tests within one another.
 const maxNesting = 32
 
+// sieveToken is a blank or a comment, a string, a text of several lines, a tag or name, a number, or one sign.
+var sieveToken = regexp.MustCompile(`(?s)^(?:(\s+|#[^\n]*|/\*.*?\*/)|"(?:[^"\\]|\\.)*"|(?i:text:)[ \t]*(?:#[^\n]*)?\r?\n(?:.*?\n)??\.\r?(?:\n|$)|:?[A-Za-z_][A-Za-z0-9_]*|[0-9]+[KMGkmg]*|.)`)
+
+// sieveReader has a token of a script, "" at its end.
 type sieveReader struct {
-	text string
-	at   int
-	line int
+	text  string // from the token on
+	token string
+	line  int // of the token, from 1
 }
 
 // parseSieve reads a script. Its errors name the line.
 func parseSieve(text string) ([]command, error) {
 	r := &sieveReader{text: text, line: 1}
-	all, err := r.commands(0, false)
+	r.next()
+	all, err := r.commands(0)
 	if err != nil {
 		return nil, fmt.Errorf("line %d: %w", r.line, err)
 	}
 	return all, nil
 }
 
-func (r *sieveReader) commands(depth int, inBlock bool) (all []command, err error) {
+// next passes over the token, and over blanks and comments.
+func (r *sieveReader) next() {
+	for blank := true; blank; {
+		r.line += strings.Count(r.token, "\n")
+		r.text = r.text[len(r.token):]
+		m := sieveToken.FindStringSubmatchIndex(r.text)
+		if m == nil {
+			r.token = ""
+			return
+		}
+		r.token, blank = r.text[:m[1]], m[2] >= 0
+	}
+}
+
+// commands reads up to the end of a block, or of the script.
+func (r *sieveReader) commands(depth int) (all []command, err error) {
 	if depth > maxNesting {
 		return nil, fmt.Errorf("blocks more than %d deep", maxNesting)
 	}
 	for {
-		if err := r.blanks(); err != nil {
-			return nil, err
-		}
 		switch {
-		case r.at == len(r.text) && inBlock:
-			return nil, fmt.Errorf("a block without its end")
-		case r.at == len(r.text):
+		case r.token == "" && depth > 0:
+			return nil, errors.New("a block without its end")
+		case r.token == "" || r.token == "}" && depth > 0:
 			return all, nil
-		case inBlock && r.text[r.at] == '}':
-			r.at++
-			return all, nil
+		case !named(r.token):
+			return nil, r.unwanted()
 		}
-		c := command{line: r.line}
-		from := r.at
-		if c.name = r.word(); c.name == "" {
-			return nil, fmt.Errorf("no command where one is wanted")
-		}
+		from := r.text
+		c := command{line: r.line, name: strings.ToLower(r.token)}
+		r.next()
 		if c.args, c.test, err = r.arguments(depth); err != nil {
 			return nil, err
 		}
-		switch r.text[r.at] {
-		case ';':
-			r.at++
-		case '{':
-			r.at++
-			if c.commands, err = r.commands(depth+1, true); err != nil {
+		switch r.token {
+		case "{":
+			r.next()
+			if c.commands, err = r.commands(depth + 1); err != nil {
 				return nil, err
 			}
+		case ";":
+		default:
+			return nil, r.unwanted()
 		}
-		c.text = r.text[from:min(r.at, from+2*original.MaxShown)]
+		c.text = from[:min(len(from)-len(r.text)+1, 2*original.MaxShown)] // with the ";" or "}"
+		r.next()
 		all = append(all, c)
 	}
 }
 
-// arguments reads up to ";", "{", "," or ")"; one of these is at r.at then.
+func named(token string) bool {
+	return token != "" && (token[0] == '_' || token[0]|0x20 >= 'a' && token[0]|0x20 <= 'z') && !strings.Contains(token, ":")
+}
+
+// unwanted says of the token that it cannot stand there.
+func (r *sieveReader) unwanted() error {
+	switch {
+	case r.token == "":
+		return errors.New("a command without its end")
+	case r.token == `"`:
+		return errors.New("a string without its end")
+	case strings.HasPrefix(r.text, "/*"):
+		return errors.New("a comment without its end")
+	}
+	return fmt.Errorf("%s is not wanted here", original.Shown(r.token))
+}
+
+// arguments reads up to ";", "{", "}", "," or ")", which is the token then.
 func (r *sieveReader) arguments(depth int) (args []argument, t *test, err error) {
 	if depth > maxNesting {
 		return nil, nil, fmt.Errorf("tests more than %d deep", maxNesting)
 	}
-	for {
-		if err := r.blanks(); err != nil {
-			return nil, nil, err
-		}
-		if r.at == len(r.text) {
-			return nil, nil, fmt.Errorf("a command without its end")
-		}
-		switch c := r.text[r.at]; {
-		case strings.IndexByte(";{,)", c) >= 0:
+	for ; ; r.next() {
+		switch c := r.token; {
+		case c == "" || c == `"`:
+			return nil, nil, r.unwanted()
+		case strings.Contains(";{,)", c):
 			return args, t, nil
-		case c == '"', c == '[':
+		case c[0] == '"' || strings.HasPrefix(strings.ToLower(c), "text:"):
+			args = append(args, argument{texts: []string{unquoted(c)}})
+		case c == "[":
 			texts, err := r.strings()
 			if err != nil {
 				return nil, nil, err
 			}
 			args = append(args, argument{texts: texts})
-		case c == ':':
-			r.at++
-			args = append(args, argument{tag: ":" + r.word()})
-		case c >= '0' && c <= '9':
-			for r.at < len(r.text) && strings.IndexByte("0123456789KMGkmg", r.text[r.at]) >= 0 {
-				r.at++
-			}
+		case c[0] == ':' && len(c) > 1:
+			args = append(args, argument{tag: strings.ToLower(c)})
+		case c[0] >= '0' && c[0] <= '9':
 			args = append(args, argument{tag: "number"})
-		case c == '(':
-			if err := r.tests(depth + 1); err != nil {
-				return nil, nil, err
+		case c == "(":
+			for r.token != ")" { // "(" or ","
+				r.next()
+				if _, _, err := r.arguments(depth + 1); err != nil {
+					return nil, nil, err
+				} else if r.token != ")" && r.token != "," {
+					return nil, nil, errors.New("tests without their end")
+				}
 			}
 			t = &test{name: "several tests"}
-		default:
-			name := r.word()
-			if name == "text" && r.at < len(r.text) && r.text[r.at] == ':' {
-				text, err := r.multiline()
-				if err != nil {
-					return nil, nil, err
-				}
-				args = append(args, argument{texts: []string{text}})
-				continue
-			}
-			if name == "" {
-				return nil, nil, fmt.Errorf("%q is not wanted here", c)
-			}
+		case named(c):
+			r.next()
 			inner, below, err := r.arguments(depth + 1)
 			if err != nil {
 				return nil, nil, err
 			}
-			if t = (&test{name: name, args: inner}); below != nil {
+			if t = (&test{name: strings.ToLower(c), args: inner}); below != nil {
 				t.name += " of " + below.name
 			}
-		}
-	}
-}
-
-// tests reads the tests in parentheses.
-func (r *sieveReader) tests(depth int) error {
-	for {
-		r.at++ // "(" or ","
-		if _, _, err := r.arguments(depth); err != nil {
-			return err
-		}
-		switch r.text[r.at] {
-		case ')':
-			r.at++
-			return nil
-		case ',':
+			return args, t, nil
 		default:
-			return fmt.Errorf("tests without their end")
+			return nil, nil, r.unwanted()
 		}
 	}
 }
 
-// strings reads a string or a list of them.
+// strings reads a list of strings up to its "]".
 func (r *sieveReader) strings() (all []string, err error) {
-	if r.text[r.at] == '"' {
-		s, err := r.quoted()
-		return []string{s}, err
-	}
-	r.at++
-	for {
-		if err := r.blanks(); err != nil {
-			return nil, err
-		}
+	for r.next(); r.token != "]"; r.next() {
 		switch {
-		case r.at == len(r.text):
-			return nil, fmt.Errorf("a list without its end")
-		case r.text[r.at] == ']':
-			r.at++
-			return all, nil
-		case r.text[r.at] == ',':
-			r.at++
-		case r.text[r.at] == '"':
-			s, err := r.quoted()
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, s)
-		default:
-			return nil, fmt.Errorf("a list with something that is no string")
+		case len(r.token) > 1 && r.token[0] == '"':
+			all = append(all, unquoted(r.token))
+		case r.token == "":
+			return nil, errors.New("a list without its end")
+		case r.token == `"`:
+			return nil, r.unwanted()
+		case r.token != ",":
+			return nil, errors.New("a list with something that is no string")
 		}
 	}
+	return all, nil
 }
 
-func (r *sieveReader) quoted() (string, error) {
-	var b strings.Builder
-	for r.at++; r.at < len(r.text); r.at++ {
-		c := r.text[r.at]
-		switch {
-		case c == '"':
-			r.at++
-			return b.String(), nil
-		case c == '\\' && r.at+1 < len(r.text):
-			r.at++
-			c = r.text[r.at]
-		}
-		if c == '\n' {
-			r.line++
-		}
-		b.WriteByte(c)
+// unquoted is what a string says.
+func unquoted(token string) string {
+	if token[0] != '"' { // text:
+		_, text, _ := strings.Cut(token, "\n")
+		return text
 	}
-	return "", fmt.Errorf("a string without its end")
+	return escaped.ReplaceAllString(token[1:len(token)-1], "$1")
 }
 
-// multiline reads what follows "text": up to a line that is a dot.
-func (r *sieveReader) multiline() (string, error) {
-	_, rest, found := strings.Cut(r.text[r.at:], "\n")
-	from := len(r.text) - len(rest)
-	for n := from; found && n < len(r.text); {
-		line, _, _ := strings.Cut(r.text[n:], "\n")
-		if strings.TrimSuffix(line, "\r") == "." {
-			r.line += strings.Count(r.text[r.at:n], "\n")
-			r.at = n + len(line)
-			return r.text[from:n], nil
-		}
-		n += len(line) + 1
-	}
-	return "", fmt.Errorf("a text without the line that ends it")
-}
-
-// word reads a name, in small letters.
-func (r *sieveReader) word() string {
-	from := r.at
-	for r.at < len(r.text) {
-		c := r.text[r.at] | 0x20
-		if c >= 'a' && c <= 'z' || r.text[r.at] == '_' || r.at > from && r.text[r.at] >= '0' && r.text[r.at] <= '9' {
-			r.at++
-			continue
-		}
-		break
-	}
-	return strings.ToLower(r.text[from:r.at])
-}
-
-// blanks passes over blanks and comments.
-func (r *sieveReader) blanks() error {
-	for r.at < len(r.text) {
-		switch rest := r.text[r.at:]; {
-		case rest[0] == '\n':
-			r.line++
-			r.at++
-		case rest[0] == ' ' || rest[0] == '\t' || rest[0] == '\r':
-			r.at++
-		case rest[0] == '#':
-			line, _, _ := strings.Cut(rest, "\n")
-			r.at += len(line)
-		case strings.HasPrefix(rest, "/*"):
-			comment, _, found := strings.Cut(rest, "*/")
-			if !found {
-				return fmt.Errorf("a comment without its end")
-			}
-			r.line += strings.Count(comment, "\n")
-			r.at += len(comment) + 2
-		default:
-			return nil
-		}
-	}
-	return nil
-}
+var escaped = regexp.MustCompile(`(?s)\\(.)`)

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -23,9 +24,15 @@ type token struct {
 
 func (t token) word(w string) bool { return t.kind == 'w' && strings.EqualFold(t.text, w) }
 
+// ends reports whether no more of a statement comes.
+func (t token) ends() bool { return t.kind == 0 || t.kind == ';' }
+
+var errCut = errors.New("the dump ends within a statement")
+
 // parseDump reads CREATE TABLE, INSERT and COPY of the tables that all has, and passes over everything else.
 func parseDump(text string, all map[string]*table) error {
-	d := &dump{text: text, line: 1, escapes: strings.Contains(text[:min(len(text), 4096)], "MySQL dump") || strings.Contains(text[:min(len(text), 4096)], "MariaDB dump") || strings.Contains(text, "`")}
+	head := text[:min(len(text), 4096)]
+	d := &dump{text: text, line: 1, escapes: strings.Contains(head, "MySQL dump") || strings.Contains(head, "MariaDB dump") || strings.Contains(text, "`")}
 	for {
 		t, err := d.next()
 		if err != nil || t.kind == 0 {
@@ -34,13 +41,14 @@ func parseDump(text string, all map[string]*table) error {
 		line := d.line
 		switch {
 		case t.word("create"):
-			err = d.create(all)
+			t, err = d.create(all)
 		case t.word("insert"), t.word("replace"):
-			err = d.insert(all)
+			t, err = d.insert(all)
 		case t.word("copy"):
-			err = d.copyFrom(all)
-		case t.kind != ';':
-			err = d.skip()
+			t, err = token{kind: ';'}, d.copyFrom(all)
+		}
+		if err == nil && !t.ends() {
+			_, err = d.seek()
 		}
 		if err != nil {
 			return fmt.Errorf("line %d: %w", line, err)
@@ -48,22 +56,24 @@ func parseDump(text string, all map[string]*table) error {
 	}
 }
 
-// skip passes over the rest of a statement.
-func (d *dump) skip() error {
-	for {
-		if t, err := d.next(); err != nil || t.kind == 0 || t.kind == ';' {
-			return err
-		}
+// seek passes over tokens up to one of some words, or to the end of the statement.
+func (d *dump) seek(words ...string) (t token, err error) {
+	for t, err = d.next(); err == nil && !t.ends() && !slices.ContainsFunc(words, t.word); {
+		t, err = d.next()
 	}
+	return t, err
 }
 
-// name reads the name of a table, perhaps after that of its schema, and gives the token behind it.
+// name reads the name of a table, perhaps after IF NOT EXISTS or that of its schema, and gives the token behind it.
 func (d *dump) name() (string, token, error) {
 	name, err := d.next()
-	if err != nil {
-		return "", name, err
+	for err == nil && (name.word("if") || name.word("not") || name.word("exists")) {
+		name, err = d.next()
 	}
-	t, err := d.next()
+	t := token{}
+	if err == nil {
+		t, err = d.next()
+	}
 	for err == nil && t.kind == '.' {
 		if name, err = d.next(); err == nil {
 			t, err = d.next()
@@ -72,12 +82,47 @@ func (d *dump) name() (string, token, error) {
 	return strings.ToLower(name.text), t, err
 }
 
-func (d *dump) create(all map[string]*table) error {
-	t, err := d.next()
-	for err == nil && (t.word("temporary") || t.word("unlogged") || t.word("if") || t.word("not") || t.word("exists") || t.word("table")) {
-		if t.word("table") {
-			break
+// group reads what stands between an open parenthesis and its end, cut at the commas.
+func (d *dump) group() (items [][]token, err error) {
+	var item []token
+	for depth := 1; ; {
+		t, err := d.next()
+		switch {
+		case err != nil:
+			return nil, err
+		case t.kind == 0:
+			return nil, errCut
+		case t.kind == '(':
+			depth++
+		case t.kind == ')':
+			depth--
 		}
+		switch {
+		case depth == 0:
+			return append(items, item), nil
+		case depth == 1 && t.kind == ',':
+			items, item = append(items, item), nil
+		default:
+			item = append(item, t)
+		}
+	}
+}
+
+// names are those that the items of a group begin with, but for what is no column of CREATE TABLE.
+func names(items [][]token) (all []string) {
+	constraints := []string{"primary", "unique", "key", "index", "constraint", "foreign", "check", "fulltext", "spatial", "exclude"}
+	for _, item := range items {
+		if len(item) > 0 && (item[0].kind == 'n' || item[0].kind == 'w' && !slices.ContainsFunc(constraints, item[0].word)) {
+			all = append(all, item[0].text)
+		}
+	}
+	return all
+}
+
+// create reads what follows CREATE, and gives the last token.
+func (d *dump) create(all map[string]*table) (token, error) {
+	t, err := d.next()
+	for err == nil && (t.word("temporary") || t.word("temp") || t.word("unlogged")) {
 		t, err = d.next()
 	}
 	if err == nil && t.word("trigger") {
@@ -86,135 +131,84 @@ func (d *dump) create(all map[string]*table) error {
 		}
 	}
 	if err != nil || !t.word("table") {
-		return d.leave(t, err)
+		return t, err
 	}
-	back := *d
-	for { // IF NOT EXISTS
-		t, err := d.next()
-		if err != nil || !t.word("if") && !t.word("not") && !t.word("exists") {
-			break
+	name, t, err := d.name()
+	if err == nil && all[name] != nil && t.kind == '(' {
+		var columns [][]token
+		if columns, err = d.group(); err == nil {
+			all[name].is(names(columns))
 		}
-		back = *d
 	}
-	*d = back
-	name, open, err := d.name()
-	target := all[name]
-	if err != nil || target == nil || open.kind != '(' {
-		return d.leave(open, err)
-	}
-	var columns []string
-	depth, first := 1, true
-	for depth > 0 {
-		t, err := d.next()
-		switch {
-		case err != nil:
-			return err
-		case t.kind == 0:
-			return errCut
-		case t.kind == '(':
-			depth++
-		case t.kind == ')':
-			depth--
-		case t.kind == ',' && depth == 1:
-			first = true
-			continue
-		case first && depth == 1 && (t.kind == 'n' || t.kind == 'w' && !constraint(t.text)):
-			columns = append(columns, t.text)
-		}
-		first = false
-	}
-	if target.columns == nil {
-		target.columns = columns
-	}
-	return d.skip()
+	return t, err
 }
 
-// leave passes over the rest of a statement whose last token was t, unless there was an error.
-func (d *dump) leave(t token, err error) error {
-	if err != nil {
-		return err
+// is notes the columns of a table, once.
+func (t *table) is(columns []string) {
+	if t.columns == nil {
+		t.columns = columns
 	}
-	if t.kind == ';' || t.kind == 0 {
-		return nil
-	}
-	return d.skip()
 }
 
-// constraint tells the words that begin a line of CREATE TABLE that is no column.
-func constraint(word string) bool {
-	switch strings.ToLower(word) {
-	case "primary", "unique", "key", "index", "constraint", "foreign", "check", "fulltext", "spatial", "exclude":
-		return true
-	}
-	return false
-}
-
-var errCut = errors.New("the dump ends within a statement")
-
-func (d *dump) insert(all map[string]*table) error {
-	t, err := d.next()
-	for err == nil && !t.word("into") && t.kind != ';' && t.kind != 0 { // IGNORE, OR REPLACE
-		t, err = d.next()
-	}
-	if err != nil || !t.word("into") {
-		return err
+// insert reads what follows INSERT, and gives the last token.
+func (d *dump) insert(all map[string]*table) (token, error) {
+	t, err := d.seek("into")
+	if err != nil || t.ends() {
+		return t, err
 	}
 	name, t, err := d.name()
 	target := all[name]
 	if err != nil || target == nil {
-		return d.leave(t, err)
+		return t, err
 	}
 	columns := target.columns
 	if t.kind == '(' {
-		if columns, err = d.names(); err == nil {
-			t, err = d.next()
+		var items [][]token
+		if items, err = d.group(); err == nil {
+			columns = names(items)
 		}
 	}
-	for err == nil && !t.word("values") && t.kind != ';' && t.kind != 0 { // OVERRIDING SYSTEM VALUE
-		t, err = d.next()
+	if err == nil && !t.word("values") && !t.ends() { // OVERRIDING SYSTEM VALUE
+		t, err = d.seek("values")
 	}
 	if err != nil {
-		return err
+		return t, err
 	}
-	if !t.word("values") || columns == nil {
-		return fmt.Errorf("rows of %s whose columns the dump does not name", name)
+	if t.ends() || columns == nil {
+		return t, fmt.Errorf("rows of %s whose columns the dump does not name", name)
 	}
-	if target.columns == nil {
-		target.columns = columns
-	}
-	order := make([]int, len(columns))
-	for i, c := range columns {
-		order[i] = target.column(c)
-	}
+	target.is(columns)
 	for {
 		t, err := d.next()
-		switch {
-		case err != nil:
-			return err
-		case t.kind == ',':
+		if err == nil && t.kind == ',' {
 			continue
-		case t.kind != '(':
-			return d.leave(t, nil)
+		}
+		if err != nil || t.kind != '(' {
+			return t, err
 		}
 		line := d.line
-		values, err := d.values()
+		items, err := d.group()
 		if err != nil {
-			return err
+			return t, err
 		}
-		if len(values) != len(columns) {
-			return fmt.Errorf("a row of %s with %d values, want %d", name, len(values), len(columns))
+		values := make([]string, len(items))
+		for i, item := range items {
+			values[i] = value(item)
 		}
-		if err := target.add(line, order, values); err != nil {
-			return err
+		if err := target.add(name, line, columns, values); err != nil {
+			return t, err
 		}
 	}
 }
 
-// add takes a row whose values are in an order of columns.
-func (t *table) add(line int, order []int, values []string) error {
+// add takes a row of values of some columns.
+func (t *table) add(name string, line int, columns, values []string) error {
+	if len(values) != len(columns) {
+		return fmt.Errorf("a row of %s with %d values in line %d, want %d", name, len(values), line, len(columns))
+	}
 	row := tableRow{line, make([]string, len(t.columns))}
-	for i, to := range order {
-		if to >= 0 {
+	for i, c := range columns {
+		if to := t.column(c); to >= 0 {
 			row.values[to] = values[i]
 		}
 	}
@@ -224,97 +218,47 @@ func (t *table) add(line int, order []int, values []string) error {
 	return nil
 }
 
-// names reads names up to the closing parenthesis.
-func (d *dump) names() (names []string, err error) {
-	for {
-		t, err := d.next()
+// value is that of an item of a row. NULL is "", and 0x… the octets that it is.
+func value(item []token) string {
+	var b strings.Builder
+	for _, t := range item {
 		switch {
-		case err != nil:
-			return nil, err
-		case t.kind == 0:
-			return nil, errCut
-		case t.kind == ')':
-			return names, nil
-		case t.kind == 'w' || t.kind == 'n':
-			names = append(names, t.text)
-		}
-	}
-}
-
-// values reads the values of a row up to its closing parenthesis. NULL is "".
-func (d *dump) values() (values []string, err error) {
-	var value strings.Builder
-	depth, any := 0, false
-	for {
-		t, err := d.next()
-		switch {
-		case err != nil:
-			return nil, err
-		case t.kind == 0:
-			return nil, errCut
-		case t.kind == ',' && depth == 0, t.kind == ')' && depth == 0:
-			if any || t.kind == ',' || len(values) > 0 {
-				values = append(values, value.String())
-			}
-			value.Reset()
-			if t.kind == ')' {
-				return values, nil
-			}
-			any = false
-			continue
-		case t.kind == '(':
-			depth++
-		case t.kind == ')':
-			depth--
 		case t.kind == 's' || t.kind == 'n':
-			value.WriteString(t.text)
+			b.WriteString(t.text)
 		case t.word("null") || t.kind == 'w' && strings.HasPrefix(t.text, "_"): // a character set
 		case t.kind == 'w':
-			value.WriteString(number(t.text))
+			text := t.text
+			if octets, err := hex.DecodeString(strings.TrimPrefix(text, "0x")); err == nil && strings.HasPrefix(text, "0x") {
+				text = string(octets)
+			}
+			b.WriteString(text)
 		case t.kind == '-':
-			value.WriteByte('-')
-		}
-		any = true
-	}
-}
-
-// number gives 0x… as the octets that it is.
-func number(text string) string {
-	if digits, ok := strings.CutPrefix(text, "0x"); ok {
-		if octets, err := hex.DecodeString(digits); err == nil {
-			return string(octets)
+			b.WriteByte('-')
 		}
 	}
-	return text
+	return b.String()
 }
 
 // copyFrom reads COPY table (columns) FROM stdin; and its lines.
 func (d *dump) copyFrom(all map[string]*table) error {
 	name, t, err := d.name()
-	var columns []string
+	var items [][]token
 	if err == nil && t.kind == '(' {
-		columns, err = d.names()
+		items, err = d.group()
 	}
 	if err == nil {
-		err = d.skip()
+		_, err = d.seek()
 	}
 	if err != nil {
 		return err
 	}
 	d.rest() // of the line
-	target := all[name]
-	if target != nil && columns != nil && target.columns == nil {
-		target.columns = columns
-	}
-	order := make([]int, len(columns))
-	for i, c := range columns {
-		if order[i] = -1; target != nil {
-			order[i] = target.column(c)
-		}
+	columns, target := names(items), all[name]
+	if target != nil && columns != nil {
+		target.is(columns)
 	}
 	for d.at < len(d.text) {
-		number := d.line
-		line := d.rest()
+		number, line := d.line, d.rest()
 		if line == `\.` {
 			return nil
 		}
@@ -322,18 +266,20 @@ func (d *dump) copyFrom(all map[string]*table) error {
 			continue
 		}
 		values := strings.Split(line, "\t")
-		if len(values) != len(columns) {
-			return fmt.Errorf("a row of %s with %d values in line %d, want %d", name, len(values), number, len(columns))
-		}
 		for i, v := range values {
-			values[i] = copied(v)
+			if values[i] = copied.Replace(v); v == `\N` {
+				values[i] = ""
+			}
 		}
-		if err := target.add(number, order, values); err != nil {
+		if err := target.add(name, number, columns, values); err != nil {
 			return err
 		}
 	}
 	return errCut
 }
+
+// copied reads a value as COPY has it.
+var copied = strings.NewReplacer(`\\`, `\`, `\t`, "\t", `\n`, "\n", `\r`, "\r")
 
 // rest takes the rest of a line.
 func (d *dump) rest() string {
@@ -343,15 +289,4 @@ func (d *dump) rest() string {
 		d.line++
 	}
 	return strings.TrimSuffix(line, "\r")
-}
-
-// copied reads a value as COPY has it.
-func copied(v string) string {
-	if v == `\N` {
-		return ""
-	}
-	if !strings.Contains(v, `\`) {
-		return v
-	}
-	return strings.NewReplacer(`\\`, `\`, `\t`, "\t", `\n`, "\n", `\r`, "\r").Replace(v)
 }
