@@ -237,7 +237,7 @@ const (
 type evaluation struct {
 	*postfix
 	mail               *Mail
-	get                func(t *table, keys []string) (value string, found, asked bool)
+	get                func(t *table, keys []string) (value *string, asked bool)
 	answer             Answer
 	missing            *table // has not been asked for this mail
 	also               []string
@@ -311,15 +311,15 @@ func (e *evaluation) look(r *restriction, phase, depth int) status {
 	if e.rules.early && (t.about == senders && phase < phaseOfMail || t.about == recipients && phase < phaseOfRecipient) {
 		return goesOn // it is not known yet
 	}
-	value, found, asked := e.get(t, e.rules.asks(t, e.mail))
+	value, asked := e.get(t, e.rules.asks(t, e.mail))
 	switch {
 	case !asked:
 		e.missing = t
 		return final
-	case !found:
+	case value == nil:
 		return goesOn
 	}
-	return e.act(value, r.warn, phase, depth)
+	return e.act(*value, r.warn, phase, depth)
 }
 
 // act does what a table or a policy service says.

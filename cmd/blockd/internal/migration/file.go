@@ -11,8 +11,8 @@ import (
 	"blockd/cmd/blockd/internal/migration/internal/original"
 )
 
-// Bounds of what is read. A mail server's own access tables end far below them:
-// lists with millions of entries are for [[list]] itself, not for an import.
+// Bounds of what is read. A mail server's own access tables end far below them: lists with millions of entries are for
+// [[list]] itself, not for an import.
 const (
 	maxConfig  = 4 << 20   // octets of a configuration file
 	maxTable   = 64 << 20  // octets of a table
@@ -21,9 +21,8 @@ const (
 	maxDepth   = 64 // how deep restriction classes and conditions may nest
 )
 
-// ErrTooBig is wrapped by the error about a configuration file of more than 4 MiB, a
-// table of more than 64 MiB, more than a thousand files, a million entries, or ten
-// million pairs of an exception and a block that may meet.
+// ErrTooBig is wrapped by the error about a configuration file of more than 4 MiB, a table of more than 64 MiB, more than
+// a thousand files, ten thousand networks of one's own, or a million entries.
 var ErrTooBig = original.ErrTooBig
 
 // files reads files and counts what they come to.
@@ -95,13 +94,11 @@ type physical struct {
 	text string
 }
 
-// logicalLines cuts a text as postconf(5) and postmap(1) have it: a line that
-// begins with a blank continues the one before, and comments and blank lines in
-// between do not end it. An indented line with nothing before it comes alone, with
-// orphan = its number.
+// logicalLines cuts a text as postconf(5) and postmap(1) have it: a line that begins with a blank continues the one
+// before, and comments and blank lines in between do not end it. orphan is the number of an indented line with nothing
+// before it.
 func logicalLines(data []byte) (lines []logical, orphan int) {
-	open := -1
-	n := 0
+	open, n := -1, 0
 	for raw := range bytes.Lines(data) {
 		n++
 		text := strings.TrimRight(string(raw), "\r\n")
@@ -123,14 +120,11 @@ func logicalLines(data []byte) (lines []logical, orphan int) {
 	}
 	for i := range lines { // not as they come: a line may have a million parts
 		if l := &lines[i]; len(l.parts) > 1 {
-			var b strings.Builder
-			for n, p := range l.parts {
-				if n > 0 {
-					b.WriteByte(' ')
-				}
-				b.WriteString(p.text)
+			var texts []string
+			for _, p := range l.parts {
+				texts = append(texts, p.text)
 			}
-			l.text = b.String()
+			l.text = strings.Join(texts, " ")
 		}
 	}
 	return lines, orphan

@@ -112,7 +112,7 @@ func (pf *postfix) postconf(ctx context.Context, run runner, flag string, names 
 	out, complaints, err := run(ctx, pf.params.dir, "", append(args, names...)...)
 	for _, text := range complaints {
 		if text, ok := strings.CutPrefix(text, "postconf: warning: ./"); ok {
-			pf.note("%s", original.Shown(text))
+			pf.Note("%s", original.Shown(text))
 		}
 	}
 	return strings.Split(out, "\n"), err
@@ -132,7 +132,7 @@ func (pf *postfix) services(ctx context.Context, run runner) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, fs.ErrPermission):
-		pf.note("%s: not read: %s; what it overrides is not known", path, unreadable(err))
+		pf.Note("%s: not read: %s; what it overrides is not known", path, unreadable(err))
 		return nil
 	case err != nil:
 		return err
@@ -185,7 +185,7 @@ func (pf *postfix) override(at Place, service, option string, mine bool) {
 	if !mine {
 		why = "blockd stands where mail comes in (port 25); this service keeps its own restrictions"
 	}
-	pf.find(at, "-o "+name+"="+value, "in place of "+name+" of main.cf, for the service "+service).stays(why)
+	pf.Find(at, "-o "+name+"="+value, "in place of "+name+" of main.cf, for the service "+service).stays(why)
 }
 
 // isPath tells the path of a file from the name of a table.

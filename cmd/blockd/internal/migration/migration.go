@@ -163,9 +163,9 @@ type Options struct {
 // maxNotes bounds the remarks about the whole: who has more reads none.
 const maxNotes = 200
 
-// note adds a remark about the whole, once.
-func (r *Result) note(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+// Note adds a remark about the whole, once.
+func (r *Result) Note(format string, args ...any) {
+	text := original.Clean(fmt.Sprintf(format, args...))
 	if len(r.Notes) == maxNotes {
 		text = "there is more to say than is shown"
 	}
@@ -174,8 +174,8 @@ func (r *Result) note(format string, args ...any) {
 	}
 }
 
-// find adds a finding.
-func (r *Result) find(at Place, text, meant string) *Finding {
+// Find adds a finding.
+func (r *Result) Find(at Place, text, meant string) *Finding {
 	f := &Finding{Place: at, Text: original.Shown(text), Meant: meant}
 	r.Findings = append(r.Findings, f)
 	return f

@@ -24,9 +24,9 @@ type postfix struct {
 	classes  map[string]bool
 
 	mynetworks map[netip.Prefix]network // nil = nobody is let pass by them
-	byUse      map[tableUse]*table
-	tables     []*table        // that become lists, in the order of the restrictions
-	order      [][]restriction // of phases
+	byUse      map[string]*table        // by what it is asked about, and its name
+	tables     []*table                 // that become lists, in the order of the restrictions
+	order      [][]restriction          // of phases
 	inTables   map[string][]restriction
 }
 
@@ -40,7 +40,7 @@ func Postfix(ctx context.Context, mainCF string, o Options) (*Result, error) {
 func readPostfix(ctx context.Context, mainCF string, o Options, postconf, postmap runner) (r *Result, err error) {
 	pf := &postfix{
 		Result:  &Result{Program: "Postfix", Source: mainCF, batch: 50_000}, // postmap is started anew for each batch
-		postmap: postmap, byUse: map[tableUse]*table{}, classes: map[string]bool{}, inTables: map[string][]restriction{},
+		postmap: postmap, byUse: map[string]*table{}, classes: map[string]bool{}, inTables: map[string][]restriction{},
 	}
 	defer func() { err = errors.Join(err, pf.work.close()) }()
 	if err := pf.read(ctx, mainCF, postconf); err != nil {
@@ -69,7 +69,7 @@ func readPostfix(ctx context.Context, mainCF string, o Options, postconf, postma
 		return nil, err
 	}
 	pf.recipientPolicies()
-	pf.note("Postfix was asked by postmap: what its tables have for the keys of a mail, in the order of its restrictions; no smtpd was asked")
+	pf.Note("Postfix was asked by postmap: what its tables have for the keys of a mail, in the order of its restrictions; no smtpd was asked")
 	pf.Mails, pf.There, pf.ByPolicy = pf.mails, pf.there, pf.byPolicy
 	return pf.Result, nil
 }
@@ -108,9 +108,9 @@ func (pf *postfix) settings() {
 		pf.classes[c] = true
 	}
 	if others := p.value("multi_instance_directories"); others != "" {
-		pf.note("multi_instance_directories names other instances of Postfix, each with a main.cf of its own: %s", original.Shown(others))
+		pf.Note("multi_instance_directories names other instances of Postfix, each with a main.cf of its own: %s", original.Shown(others))
 	}
-	pf.note(`mail for postmaster and abuse is taken from everybody here; smtp.recipients_exempt = [] in config.toml changes that`)
+	pf.Note(`mail for postmaster and abuse is taken from everybody here; smtp.recipients_exempt = [] in config.toml changes that`)
 }
 
 // words are those of a value whose words stand between commas and blanks.
@@ -123,7 +123,7 @@ func words(text string) []string {
 func (pf *postfix) besides() {
 	for _, name := range []string{"smtpd_sender_login_maps", "postscreen_access_list", "header_checks", "mime_header_checks", "nested_header_checks", "smtpd_etrn_restrictions"} {
 		if p := pf.params.set[name]; p.value != "" {
-			pf.find(p.at, name+" = "+p.value, "").stays("it is about something else than whom mail is taken from; it stays with Postfix")
+			pf.Find(p.at, name+" = "+p.value, "").stays("it is about something else than whom mail is taken from; it stays with Postfix")
 		}
 	}
 }
@@ -237,7 +237,7 @@ func (pf *postfix) trusts() error {
 	if p, said := pf.params.set["mynetworks"]; said {
 		at = p.at
 	} else {
-		pf.note("mynetworks is not set: %s is taken for it, whatever mynetworks_style says", value)
+		pf.Note("mynetworks is not set: %s is taken for it, whatever mynetworks_style says", value)
 	}
 	var taken []netip.Prefix // by "!"
 	entries := 0
@@ -264,7 +264,7 @@ func (pf *postfix) trusts() error {
 			}
 		}
 		if why != "" {
-			pf.note("%s: mynetworks: %s is not among smtp.trusted: %s", at, original.Shown(text), why)
+			pf.Note("%s: mynetworks: %s is not among smtp.trusted: %s", at, original.Shown(text), why)
 		}
 		return pf.files.count()
 	}
@@ -278,7 +278,7 @@ func (pf *postfix) trusts() error {
 			path := pf.params.path(name)
 			data, err := pf.files.load(path, maxTable)
 			if err != nil {
-				pf.note("%s: mynetworks: %s: %s", at, path, unreadable(err))
+				pf.Note("%s: mynetworks: %s: %s", at, path, unreadable(err))
 			}
 			lines, _ := logicalLines(data)
 			for _, l := range lines {
@@ -292,7 +292,7 @@ func (pf *postfix) trusts() error {
 				}
 			}
 		case table:
-			pf.note("%s: mynetworks: %s is not among smtp.trusted: a table of another program", at, original.Shown(w))
+			pf.Note("%s: mynetworks: %s is not among smtp.trusted: a table of another program", at, original.Shown(w))
 		default:
 			if err := add(at, w); err != nil {
 				return err

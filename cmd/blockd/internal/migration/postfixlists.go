@@ -82,35 +82,37 @@ func (pf *postfix) shelves(t *table) (all []*shelf) {
 	}
 	lead := shelfOf(part{patterns: t.kind == regexpTable})
 	seen := map[string]*row{}
-	var frees []free
-	for _, line := range t.lines {
-		if line.row == nil {
-			lead.comment(line.comment)
-		} else if r := line.row; r.Outcome == NotAsked {
-			frees = append(frees, pf.put(t, r, seen, shelfOf, len(byPart))...)
-		}
-		if r := line.row; r != nil && r.Outcome == Lost {
-			lead.comment("Not carried over: " + r.Text)
+	comments := func(texts []string) {
+		for _, text := range texts {
+			lead.comment(text)
 		}
 	}
-	for _, e := range frees { // from every list of this table's patterns
-		for _, s := range all {
-			if s.Patterns && !s.Excepts {
-				s.put(e.Finding, e.line)
+	frees := map[*row][]string{}
+	for _, r := range t.rows {
+		comments(r.above)
+		if r.Outcome == NotAsked {
+			frees[r] = pf.put(t, r, seen, shelfOf, len(byPart))
+		}
+		if r.Outcome == Lost {
+			comments([]string{"Not carried over: " + r.Text})
+		}
+	}
+	comments(t.above)
+	for _, r := range t.rows { // from every list of this table's patterns
+		for _, text := range frees[r] {
+			for _, s := range all {
+				if s.Patterns && !s.Excepts {
+					s.put(r.Finding, text)
+				}
 			}
 		}
 	}
 	return all
 }
 
-// free is a pattern that lets pass what others of its table match.
-type free struct {
-	*Finding
-	line string
-}
-
-// put writes an entry into its list, or says why no list has it. The patterns that let pass are returned.
-func (pf *postfix) put(t *table, r *row, seen map[string]*row, shelfOf func(part) *shelf, parts int) (frees []free) {
+// put writes an entry into its list, or says why no list has it. The patterns are returned that let pass what others of
+// the table match.
+func (pf *postfix) put(t *table, r *row, seen map[string]*row, shelfOf func(part) *shelf, parts int) (frees []string) {
 	a := pf.rules.action(r.value)
 	p := part{deed: refuses}
 	switch {
@@ -159,7 +161,7 @@ func (pf *postfix) put(t *table, r *row, seen map[string]*row, shelfOf func(part
 			shelfOf(q).put(r.Finding, "!"+text)
 			continue
 		case a.deed >= lets:
-			frees = append(frees, free{r.Finding, "!" + text})
+			frees = append(frees, "!"+text)
 			continue
 		case a.deed == defers:
 			q.deed = defers

@@ -94,7 +94,7 @@ func (w *walk) restriction(word, arg string, depth int) (r restriction, err erro
 	about, known := looks[word]
 	stays := func(meant, why string) {
 		if !w.apart {
-			w.find(w.at, text, w.phase+meant).stays(why)
+			w.Find(w.at, text, w.phase+meant).stays(why)
 		}
 	}
 	switch {
@@ -112,7 +112,7 @@ func (w *walk) restriction(word, arg string, depth int) (r restriction, err erro
 			what = "what DNS says"
 		}
 		if !w.apart {
-			w.find(w.at, text, w.phase+": asks about "+what).Lose("blockd has no lists for it; it stays with Postfix")
+			w.Find(w.at, text, w.phase+": asks about "+what).Lose("blockd has no lists for it; it stays with Postfix")
 		}
 	case word == "permit_mynetworks":
 		stays(": let pass clients in mynetworks", "smtp.trusted")
@@ -133,7 +133,7 @@ func (w *walk) restriction(word, arg string, depth int) (r restriction, err erro
 	case own.MatchString(word):
 		stays("", "a check of Postfix's own; it stays with Postfix")
 		if !w.warn && !w.apart && (word == "reject" || word == "defer") {
-			w.note("%s: to Postfix, blockd has no objection to what its lists let pass, and %q behind it does: keep what is to be let pass before it in a table of Postfix's own", w.at, word)
+			w.Note("%s: to Postfix, blockd has no objection to what its lists let pass, and %q behind it does: keep what is to be let pass before it in a table of Postfix's own", w.at, word)
 		}
 		w.ended = word == "permit" || word == "permit_auth_destination" || !w.warn && (word == "reject" || word == "defer")
 	default:

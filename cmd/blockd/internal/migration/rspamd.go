@@ -253,7 +253,7 @@ func (rs *rspamd) rule(at Place, symbol string, v section, again bool) error {
 		r.lost = r.deed(l, v) // its keys are asked about all the same
 	}
 	if why != "" {
-		rs.find(at, symbol, meant).Lose("%s", why)
+		rs.Find(at, symbol, meant).Lose("%s", why)
 		return rs.files.count()
 	}
 	r.settings = map[string]any{"score": 0}

@@ -47,7 +47,7 @@ func (rs *rspamd) source(n mapName) (path string, remote, signed bool) {
 	}
 	if rest, ok := strings.CutPrefix(filepath.Clean(name), "/etc/rspamd/"); ok {
 		if beside := filepath.Join(rs.root, rest); exists(beside) {
-			rs.note("%s is read in place of %s", beside, name)
+			rs.Note("%s is read in place of %s", beside, name)
 			return beside, false, signed
 		}
 	}
@@ -124,7 +124,7 @@ var opened = regexp.MustCompile(`^(/[A-Za-z]|http)`)
 func (rs *rspamd) maps(at Place, r *mapRule, l *List, value any, meant string) error {
 	names, keys, why := r.named(value)
 	if len(names)+len(keys) == 0 {
-		rs.find(at, r.symbol, meant).Lose("%s", cmp.Or(why, "its map is neither a file nor a list of keys"))
+		rs.Find(at, r.symbol, meant).Lose("%s", cmp.Or(why, "its map is neither a file nor a list of keys"))
 		return rs.files.count()
 	}
 	if r.regexp || r.glob {
@@ -156,7 +156,7 @@ func (rs *rspamd) mapOf(at Place, r *mapRule, l *List, n mapName) error {
 	at = rs.place(at.Line, func(line string) bool { return strings.Contains(line, filepath.Base(n.rest)) })
 	switch {
 	case signed:
-		rs.find(at, n.rest, r.symbol+": the map of the rule").Lose("rspamd takes it with a signature alone, which an import does not check")
+		rs.Find(at, n.rest, r.symbol+": the map of the rule").Lose("rspamd takes it with a signature alone, which an import does not check")
 		return rs.files.count()
 	case remote:
 		rs.remote(at, r, l, path)
@@ -164,7 +164,7 @@ func (rs *rspamd) mapOf(at Place, r *mapRule, l *List, n mapName) error {
 	}
 	file, err := rs.files.lines(path)
 	if err != nil {
-		rs.find(at, n.rest, r.symbol+": the map of the rule").Lose("%s: %s", path, unreadable(err))
+		rs.Find(at, n.rest, r.symbol+": the map of the rule").Lose("%s: %s", path, unreadable(err))
 		return rs.files.count()
 	}
 	for n, text := range file {
@@ -178,7 +178,7 @@ func (rs *rspamd) mapOf(at Place, r *mapRule, l *List, n mapName) error {
 // remote carries a map over that rspamd fetches: a list that blockd fetches. Its keys are not known, and not asked
 // about.
 func (rs *rspamd) remote(at Place, r *mapRule, rule *List, url string) {
-	f, why := rs.find(at, url, r.symbol+": a map that is fetched"), r.lost
+	f, why := rs.Find(at, url, r.symbol+": a map that is fetched"), r.lost
 	switch {
 	case why != "":
 	case !strings.HasPrefix(url, "https://"):
@@ -206,7 +206,7 @@ func (rs *rspamd) entry(at Place, r *mapRule, text string) error {
 		r.comment(text)
 		return nil
 	}
-	f := rs.find(at, text, r.symbol)
+	f := rs.Find(at, text, r.symbol)
 	key, _ := cutBlank(text)
 	line := cmp.Or(slashed.FindString(text), key) // what is behind it may name a symbol of its own
 	if r.regexp {

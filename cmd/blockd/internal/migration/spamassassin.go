@@ -97,10 +97,10 @@ func SpamAssassin(ctx context.Context, localCF string, o Options) (*Result, erro
 		return nil, err
 	}
 	for _, c := range sa.ifs {
-		sa.note("%s: %q has no endif", c.at, c.String())
+		sa.Note("%s: %q has no endif", c.at, c.String())
 	}
 	if all[0].Shadow = sa.weak; sa.weak {
-		sa.note("score gives mail of blocklist_from too few points to be spam: its list only logs (mode = \"shadow\")")
+		sa.Note("score gives mail of blocklist_from too few points to be spam: its list only logs (mode = \"shadow\")")
 	}
 	for _, g := range sa.globs {
 		sa.put(g)
@@ -111,10 +111,10 @@ func SpamAssassin(ctx context.Context, localCF string, o Options) (*Result, erro
 		}
 	}
 	if sa.rest > 0 {
-		sa.note("%d other directives are not about who sends, and stay with SpamAssassin", sa.rest)
+		sa.Note("%d other directives are not about who sends, and stay with SpamAssassin", sa.rest)
 	}
-	sa.note("SpamAssassin counts points when it has the message; blockd refuses the sender before there is one")
-	sa.note("SpamAssassin was asked by the meaning of its globs: of a mail's envelope sender, From: and recipient")
+	sa.Note("SpamAssassin counts points when it has the message; blockd refuses the sender before there is one")
+	sa.Note("SpamAssassin was asked by the meaning of its globs: of a mail's envelope sender, From: and recipient")
 	sa.Mails, sa.There = sa.mails, sa.answers
 	return sa.Result, nil
 }
@@ -289,7 +289,7 @@ func (sa *spamassassin) directive(at Place, text string, depth int) error {
 	case "else", "endif":
 		switch {
 		case last < 0:
-			sa.note("%s: %s without if", at, name)
+			sa.Note("%s: %s without if", at, name)
 		case name == "endif":
 			sa.ifs = sa.ifs[:last]
 		default:
@@ -319,7 +319,7 @@ func (sa *spamassassin) directive(at Place, text string, depth int) error {
 	}
 	switch {
 	case why != "":
-		sa.find(at, text, what).Lose("%s", why)
+		sa.Find(at, text, what).Lose("%s", why)
 		return sa.files.count()
 	case what != "all_spam_to" && sa.shelves[what] == nil:
 		sa.rest++
@@ -367,7 +367,7 @@ func (sa *spamassassin) include(at Place, text, rest string, depth int) error {
 		path = filepath.Join(filepath.Dir(at.File), path)
 	}
 	if !exists(path) {
-		sa.find(at, text, "more configuration").Lose("%s: no such file", path)
+		sa.Find(at, text, "more configuration").Lose("%s: no such file", path)
 		return nil
 	}
 	return sa.file(path, depth+1)
@@ -376,7 +376,7 @@ func (sa *spamassassin) include(at Place, text, rest string, depth int) error {
 // globsOf reads the addresses of one line.
 func (sa *spamassassin) globsOf(what string, at Place, text, rest string, undo bool) error {
 	if rest == "" {
-		sa.find(at, text, "").stays("a directive without an address")
+		sa.Find(at, text, "").stays("a directive without an address")
 		return sa.files.count()
 	}
 	word, _ := cutBlank(text)
@@ -385,7 +385,7 @@ func (sa *spamassassin) globsOf(what string, at Place, text, rest string, undo b
 		if err := sa.files.count(); err != nil {
 			return err
 		}
-		f := sa.find(at, word+" "+glob, what)
+		f := sa.Find(at, word+" "+glob, what)
 		if undo {
 			sa.takeBack(what, glob, f, known, holds)
 			continue

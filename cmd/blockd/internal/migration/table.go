@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -34,9 +33,6 @@ var tableKinds = map[string]tableKind{
 	"inline": inlineTable, "cidr": cidrTable, "regexp": regexpTable, "pcre": regexpTable, "static": staticTable,
 }
 
-// foreign are the names of other types, such as mysql.
-var foreign = regexp.MustCompile(`^[a-z]+$`)
-
 // table is one table, asked about one thing, wherever it is asked.
 type table struct {
 	name  string // of its list
@@ -46,11 +42,11 @@ type table struct {
 	about about
 	warn  bool // warn_if_reject
 	all   bool // what it lets pass, tables behind it in the same restrictions do not see
-	lines []line
 	rows  []*row
-	why   string // it cannot be asked; "" = it can
-	open  int    // conditions around the line that is read
-	made  string // what postmap has made of its text; "" = nothing
+	above []string // comments that no row has yet
+	why   string   // it cannot be asked; "" = it can
+	open  int      // conditions around the line that is read
+	made  string   // what postmap has made of its text; "" = nothing
 }
 
 // row is an entry of a table of Postfix.
@@ -59,19 +55,7 @@ type row struct {
 	key     string       // of an indexed table, and of expressions the expression for Go, "" of one that Go does not know
 	network netip.Prefix // of a cidr table
 	value   string
-}
-
-// line is a line of a table in its order: a comment or an entry.
-type line struct {
-	comment string
-	row     *row
-}
-
-// tableUse is one table asked about one thing.
-type tableUse struct {
-	about about
-	table string
-	warn  bool
+	above   []string // the comments before it
 }
 
 // tableName takes "proxy:hash:/etc/postfix/x" apart. ok is false for what is no table at all.
@@ -82,7 +66,7 @@ func tableName(text, standard string) (kind tableKind, word, name string, ok boo
 		word, name = standard, text
 	}
 	if kind, ok = tableKinds[word]; !ok {
-		kind, ok = foreignTable, foreign.MatchString(word)
+		kind, ok = foreignTable, word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyz") == ""
 	}
 	return kind, word, name, ok && name != ""
 }
@@ -93,7 +77,7 @@ func (pf *postfix) table(what about, arg string, w *walk, text string) (*table, 
 	if inner := unbraced(arg); inner != arg { // { inline:… , options }
 		arg = append(words(inner), arg)[0]
 	}
-	use := tableUse{what, arg, w.warn}
+	use := fmt.Sprint(what, w.warn, arg)
 	if t, known := pf.byUse[use]; known {
 		return t, nil
 	}
@@ -101,7 +85,7 @@ func (pf *postfix) table(what about, arg string, w *walk, text string) (*table, 
 	lost := func(o Outcome, format string, args ...any) (*table, error) {
 		pf.byUse[use] = nil
 		if !w.apart {
-			f := pf.find(w.at, text, w.phase).Lose(format, args...)
+			f := pf.Find(w.at, text, w.phase).Lose(format, args...)
 			f.Outcome = o
 		}
 		return nil, nil
@@ -110,7 +94,7 @@ func (pf *postfix) table(what about, arg string, w *walk, text string) (*table, 
 	case !ok:
 		return lost(Lost, "no table that an import knows")
 	case kind == foreignTable:
-		pf.note("%s: what a %s: table has is not asked for: the answers are those of a Postfix in which it is empty", w.at, word)
+		pf.Note("%s: what a %s: table has is not asked for: the answers are those of a Postfix in which it is empty", w.at, word)
 		return lost(NotAsked, "what is in a %s: table is known to other programs only: a list can mirror the database itself (docs/sources.md)", word)
 	}
 	t := &table{kind: kind, about: what, warn: w.warn, spec: word + ":" + name,
@@ -120,7 +104,7 @@ func (pf *postfix) table(what about, arg string, w *walk, text string) (*table, 
 	switch {
 	case kind == staticTable:
 		if !w.apart {
-			pf.find(w.at, text, w.phase).Lose("it is for everybody: no list says that")
+			pf.Find(w.at, text, w.phase).Lose("it is for everybody: no list says that")
 		}
 		return t, nil
 	case strings.HasPrefix(name, "{"):
@@ -128,7 +112,7 @@ func (pf *postfix) table(what about, arg string, w *walk, text string) (*table, 
 	default:
 		path := pf.params.path(name)
 		if path != name && filepath.IsAbs(name) {
-			pf.note("%s is read in place of %s", path, name)
+			pf.Note("%s is read in place of %s", path, name)
 		}
 		t.name, t.comes = filepath.Base(path), path
 		if err = t.file(pf, word, path, w.apart); errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -162,7 +146,7 @@ func (t *table) file(pf *postfix, word, path string, apart bool) error {
 	}
 	lines, orphan := logicalLines(data)
 	if orphan > 0 {
-		pf.find(Place{path, orphan}, "", "nothing: Postfix passes over it").stays("it begins with a blank, but there is no line that it could continue")
+		pf.Find(Place{path, orphan}, "", "nothing: Postfix passes over it").stays("it begins with a blank, but there is no line that it could continue")
 	}
 	for _, l := range lines {
 		if err := t.add(pf, Place{path, l.line}, l.text, l.comment); err != nil {
@@ -182,9 +166,9 @@ func (t *table) dump(ctx context.Context, pf *postfix) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil && len(t.rows) == 0:
-		pf.find(Place{File: t.made}, "", "a table").Lose("what it has is not known: %s", original.Shown(err.Error()))
+		pf.Find(Place{File: t.made}, "", "a table").Lose("what it has is not known: %s", original.Shown(err.Error()))
 	case err != nil: // a type that cannot say what it has, such as cdb
-		pf.note("%s: what it has beside its text is not known: %s", t.made, original.Shown(err.Error()))
+		pf.Note("%s: what it has beside its text is not known: %s", t.made, original.Shown(err.Error()))
 	}
 	seen := map[string]bool{}
 	for _, r := range t.rows {
@@ -221,13 +205,14 @@ func (t *table) inline(pf *postfix, at Place, text string) error {
 // add reads a line.
 func (t *table) add(pf *postfix, at Place, text string, comment bool) error {
 	if comment {
-		t.lines = append(t.lines, line{comment: text})
+		t.above = append(t.above, text)
 		return nil
 	}
 	if err := pf.files.count(); err != nil {
 		return err
 	}
-	r := &row{}
+	r := &row{above: t.above}
+	t.above = nil
 	r.key, r.value = cutBlank(text)
 	why := ""
 	switch {
@@ -237,7 +222,7 @@ func (t *table) add(pf *postfix, at Place, text string, comment bool) error {
 		return nil
 	case strings.EqualFold(r.key, "if"):
 		t.open++
-		pf.find(at, text, "a condition for the lines down to its endif").stays("what is inside is said of each line")
+		pf.Find(at, text, "a condition for the lines down to its endif").stays("what is inside is said of each line")
 		return nil
 	case t.open > 0:
 		why = "it is inside a condition"
@@ -265,14 +250,13 @@ func (t *table) add(pf *postfix, at Place, text string, comment bool) error {
 		}
 	}
 	a := pf.rules.action(r.value)
-	r.Finding = pf.find(at, text, a.deed.String())
+	r.Finding = pf.Find(at, text, a.deed.String())
 	if r.value == "" {
 		r.stays("a key without an action")
 	} else if why != "" {
 		r.Lose("%s", why)
 	}
 	t.rows = append(t.rows, r)
-	t.lines = append(t.lines, line{row: r})
 	return nil
 }
 
@@ -368,7 +352,7 @@ func (pf *postfix) query(ctx context.Context, t *table, keys []string) (map[stri
 	fails := func(text string) bool { return !strings.HasPrefix(text, "postmap: warning: ") && text != "" }
 	for _, text := range complaints {
 		if text, ok := strings.CutPrefix(text, "postmap: warning: "); ok {
-			pf.note("%s", original.Shown(text))
+			pf.Note("%s", original.Shown(text))
 		}
 	}
 	values := map[string]string{}
@@ -396,30 +380,25 @@ func (pf *postfix) query(ctx context.Context, t *table, keys []string) (map[stri
 	why := original.Shown(strings.TrimPrefix(err.Error(), "postmap: "))
 	_, path, _ := strings.Cut(t.spec, ":")
 	if text := "texthash:" + path; t.kind == indexedTable && t.spec != text && exists(path) {
-		pf.note("%s cannot be asked: %s; its text is asked in its place", original.Shown(t.spec), why)
+		pf.Note("%s cannot be asked: %s; its text is asked in its place", original.Shown(t.spec), why)
 		t.spec = text
 		return pf.query(ctx, t, keys)
 	}
 	t.why = why
-	pf.note("%s cannot be asked: %s; the answers are those of a Postfix in which it is empty", original.Shown(t.spec), t.why)
+	pf.Note("%s cannot be asked: %s; the answers are those of a Postfix in which it is empty", original.Shown(t.spec), t.why)
 	return nil, nil
 }
 
 // there asks Postfix: its tables by postmap, in the order of its restrictions.
 func (pf *postfix) there(ctx context.Context, mails []Mail) ([]Answer, error) {
-	type value struct {
-		text  string
-		found bool
-	}
-	known := map[*table]map[string]value{}
-	get := func(t *table, keys []string) (string, bool, bool) {
+	known := map[*table]map[string]*string{} // nil of a key that the table does not have
+	get := func(t *table, keys []string) (value *string, asked bool) {
 		for _, key := range keys {
-			v, asked := known[t][key]
-			if v.found || !asked && t.why == "" {
-				return v.text, v.found, asked
+			if value, asked = known[t][key]; value != nil || !asked && t.why == "" {
+				return value, asked
 			}
 		}
-		return "", false, true
+		return nil, true
 	}
 	answers := make([]Answer, len(mails))
 	open := make([]int, len(mails))
@@ -443,10 +422,10 @@ func (pf *postfix) there(ctx context.Context, mails []Mail) ([]Answer, error) {
 		}
 		for t, keys := range want {
 			if known[t] == nil {
-				known[t] = map[string]value{}
+				known[t] = map[string]*string{}
 			}
 			for _, key := range keys {
-				known[t][key] = value{}
+				known[t][key] = nil
 			}
 			slices.Sort(keys)
 			values, err := pf.query(ctx, t, slices.Compact(keys))
@@ -454,7 +433,7 @@ func (pf *postfix) there(ctx context.Context, mails []Mail) ([]Answer, error) {
 				return nil, err
 			}
 			for key, v := range values {
-				known[t][key] = value{v, true}
+				known[t][key] = &v
 			}
 		}
 		open = waiting

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"blockd/cmd/blockd/internal/migration"
@@ -113,5 +112,3 @@ func (r *reading) record(place migration.Place, at [len(csvColumns)]int, record 
 	}
 	return nil
 }
-
-func lineOf(n int) string { return strconv.Itoa(n) }

@@ -3,6 +3,7 @@ package owners
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -34,8 +35,7 @@ func (r *reading) userPrefs(path, owner string, data []byte) error {
 			continue
 		}
 		word := strings.ReplaceAll(strings.ToLower(strings.Fields(text)[0]), "-", "_")
-		about := strings.Contains(word, "list_from") || strings.Contains(word, "list_auth") || strings.HasSuffix(word, "list_to")
-		if !about {
+		if !strings.Contains(word, "list_from") && !strings.Contains(word, "list_auth") && !strings.HasSuffix(word, "list_to") {
 			continue
 		}
 		line := text
@@ -69,7 +69,7 @@ func (r *reading) userPrefs(path, owner string, data []byte) error {
 			if len(named) == len(items) && !strings.Contains(word, "_auth") {
 				r.means(meaning{Finding: f, text: named[i], is: asGlob(named[i]), fate: fateOf(it.Action), takesBack: strings.HasPrefix(word, "unb")}, owner, false)
 			}
-			r.add(f, owner, it, "user_prefs:"+lineOf(n))
+			r.add(f, owner, it, fmt.Sprintf("user_prefs:%d", n))
 		}
 	}
 	return nil
@@ -84,7 +84,7 @@ func (r *reading) walk(ctx context.Context, folder string, want func(name string
 		case err != nil && path == folder:
 			return err
 		case err != nil:
-			r.note(path + ": " + err.Error())
+			r.Note("%s: %s", path, err)
 			return nil
 		case !d.Type().IsRegular() || !want(d.Name()):
 			return nil
@@ -94,7 +94,7 @@ func (r *reading) walk(ctx context.Context, folder string, want func(name string
 			if r.files > maxFiles {
 				return err
 			}
-			r.note(err.Error())
+			r.Note("%s", err)
 			return nil
 		}
 		within, err := filepath.Rel(folder, path)
@@ -103,13 +103,6 @@ func (r *reading) walk(ctx context.Context, folder string, want func(name string
 		}
 		return read(path, ownerOf(within), data)
 	})
-}
-
-// note adds a remark on the whole; of many the first ones.
-func (r *reading) note(text string) {
-	if len(r.Notes) < 200 {
-		r.Notes = append(r.Notes, original.Clean(text))
-	}
 }
 
 // ownerOf says by the path of a file below a folder whose it is: a part with "@" is the mailbox, two parts of which the first has a

@@ -73,9 +73,16 @@ func (r *reading) find(at migration.Place, text, meant string) (*migration.Findi
 	if len(r.Findings) >= maxEntries {
 		return nil, fmt.Errorf("%s: %w: more than %d rows; a [[list]] with per_recipient = true reads the table itself", r.Source, ErrTooBig, maxEntries)
 	}
-	f := &migration.Finding{Place: at, Text: original.Shown(text), Meant: meant}
-	r.Findings = append(r.Findings, f)
-	return f, nil
+	return r.Find(at, text, meant), nil
+}
+
+// lose adds a finding that no list has.
+func (r *reading) lose(at migration.Place, text, meant, why string, args ...any) error {
+	f, err := r.find(at, text, meant)
+	if err == nil {
+		f.Lose(why, args...)
+	}
+	return err
 }
 
 // The names of the lists that an import makes. Exceptions that want proof of the sender are a list of their own, because
@@ -84,29 +91,25 @@ const usersList, provedList, everyoneList = "users", "users-proved", "everyone"
 
 // add takes an item of an owner as an entry. The finding has been made; what it says is completed.
 func (r *reading) add(f *migration.Finding, owner string, it lists.Item, reason string) {
-	switch it.Kind {
-	case lists.Err:
-		f.Lose("%s: %s", it.Class, it.Message)
-		return
-	case lists.Glob, lists.Regexp:
-		f.Lose("a pattern; an entry of a mailbox is an address, a name or a local-part")
-		return
-	case lists.Skip:
-		f.Lose("it says nothing of senders")
-		return
-	}
-	if it.Kind == lists.IP || it.Kind == lists.CIDR {
-		f.Lose("an address of clients; an entry of a mailbox is about senders")
-		return
-	}
 	text := it.Plain()
 	name, err := Canonical(owner, r.options.Domain)
+	why := ""
 	switch {
+	case it.Kind == lists.Err:
+		why = fmt.Sprintf("%s: %s", it.Class, it.Message)
+	case it.Kind == lists.Glob || it.Kind == lists.Regexp:
+		why = "a pattern; an entry of a mailbox is an address, a name or a local-part"
+	case it.Kind == lists.Skip:
+		why = "it says nothing of senders"
+	case it.Kind == lists.IP || it.Kind == lists.CIDR:
+		why = "an address of clients; an entry of a mailbox is about senders"
 	case err != nil:
-		f.Lose("%s", err)
-		return
+		why = err.Error()
 	case text == "":
-		f.Lose("no entry of a mailbox can say this")
+		why = "no entry of a mailbox can say this"
+	}
+	if why != "" {
+		f.Lose("%s", why)
 		return
 	}
 	id := name + "\x00" + text
@@ -188,7 +191,7 @@ func (r *reading) end() (*migration.Result, error) {
 			Excepts: excepts, Entries: len(r.everyone), Text: []byte(strings.Join(r.everyone, "\n") + "\n")})
 	}
 	r.Mails, r.There = r.mails, r.there
-	r.Notes = append(r.Notes, r.Program+" was asked by what its rows mean there, of envelope senders; blockd refuses at RCPT, before the message is sent")
+	r.Note("%s was asked by what its rows mean there, of envelope senders; blockd refuses at RCPT, before the message is sent", r.Program)
 	return r.Result, nil
 }
 
@@ -212,15 +215,12 @@ func Canonical(owner, domain string) (string, error) {
 	default:
 		text += "@" + domain
 	}
-	a, err := addr.Parse(text)
-	if err != nil {
-		return "", fmt.Errorf("%q is no owner", original.Shown(owner))
+	if a, err := addr.Parse(text); err == nil {
+		if k, ok := a.Key(); ok {
+			return k.Text, nil
+		}
 	}
-	k, ok := a.Key()
-	if !ok {
-		return "", fmt.Errorf("%q is no owner", original.Shown(owner))
-	}
-	return k.Text, nil
+	return "", fmt.Errorf("%q is no owner", original.Shown(owner))
 }
 
 // Write writes entries as the list that per_recipient = true with format = "csv:entry" reads.

@@ -85,11 +85,7 @@ func (r *reading) setting(at migration.Place, name string, s map[string]any) err
 		why = "it is about all senders"
 	}
 	if why != "" {
-		f, err := r.find(at, name, "settings of "+original.Shown(strings.Join(whom, ", ")))
-		if err == nil {
-			f.Lose("%s", why)
-		}
-		return err
+		return r.lose(at, name, "settings of "+original.Shown(strings.Join(whom, ", ")), "%s", why)
 	}
 	if len(whom) == 0 {
 		whom = []string{""}

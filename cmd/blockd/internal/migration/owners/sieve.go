@@ -27,12 +27,7 @@ func Sieve(ctx context.Context, folder string, o Options) (*migration.Result, er
 func (r *reading) sieve(path, owner string, data []byte) error {
 	commands, err := parseSieve(string(data))
 	if err != nil {
-		f, tooMany := r.find(migration.Place{File: path}, "the script", "")
-		if tooMany != nil {
-			return tooMany
-		}
-		f.Lose("%s", err)
-		return nil
+		return r.lose(migration.Place{File: path}, "the script", "", "%s", err)
 	}
 	earlier := 0 // the line of a rule that may have decided before
 	for i, c := range commands {
@@ -49,11 +44,9 @@ func (r *reading) sieve(path, owner string, data []byte) error {
 			why = "it is part of a chain"
 		}
 		if why != "" {
-			f, err := r.find(place, c.shown(), "")
-			if err != nil {
+			if err := r.lose(place, c.shown(), "", "%s", why); err != nil {
 				return err
 			}
-			f.Lose("%s", why)
 			if c.decides() && earlier == 0 {
 				earlier = c.line
 			}
@@ -64,11 +57,13 @@ func (r *reading) sieve(path, owner string, data []byte) error {
 			if err != nil {
 				return err
 			}
-			text := key
-			if scope == lists.Exact && !strings.Contains(key, "@") {
-				text = "@" + key
-			} else if scope == lists.Local {
+			text, named := key, key // as an entry, and as the test has it
+			switch {
+			case scope == lists.Local:
 				text = key + "@"
+			case !strings.Contains(key, "@"):
+				text = "@" + key
+				named = text
 			}
 			it, err := lists.ParseEntry(text, lists.Settings{})
 			if e, is := errors.AsType[*lists.EntryError](err); is {
@@ -77,15 +72,12 @@ func (r *reading) sieve(path, owner string, data []byte) error {
 			} else if err != nil {
 				return err
 			}
-			m := meaning{Finding: f, text: key, is: asSetting, author: c.header == "from", fate: migration.Dropped}
-			if scope == lists.Exact && !strings.Contains(key, "@") {
-				m.text = "@" + key
-			}
+			m := meaning{Finding: f, text: named, is: asSetting, author: c.header == "from", fate: migration.Dropped}
 			if slices.ContainsFunc(c.commands, func(c command) bool { return c.name != "discard" && c.name != "stop" }) {
 				m.fate = migration.Refused
 			}
 			r.means(m, owner, false)
-			r.add(f, owner, it, "Sieve, line "+lineOf(c.line))
+			r.add(f, owner, it, fmt.Sprintf("Sieve, line %d", c.line))
 		}
 	}
 	return nil
@@ -108,8 +100,7 @@ func (c *command) drops() (keys []string, scope lists.Scope, why string) {
 		switch a := t.args[i]; {
 		case a.tag == ":is" || a.tag == ":all":
 		case a.tag == ":domain":
-			scope = lists.Exact
-			t.part = a.tag
+			scope, t.part = lists.Exact, a.tag
 		case a.tag == ":localpart":
 			scope, t.part = lists.Local, a.tag
 		case a.tag == ":comparator" && i+1 < len(t.args) && len(t.args[i+1].texts) == 1 && t.args[i+1].texts[0] == "i;ascii-casemap":
@@ -165,12 +156,7 @@ func (c *command) decides() bool {
 			return false
 		}
 	}
-	for i := range c.commands {
-		if c.commands[i].decides() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.commands, func(b command) bool { return b.decides() })
 }
 
 // shown is a rule in one line.

@@ -44,11 +44,6 @@ func tables(ctx context.Context, program, name, from string, o Options) (*migrat
 		return nil, err
 	}
 	r := begin(name, withoutPassword(from), o)
-	line := 0
-	take := func(owner string, row mirror.Row) error {
-		line++
-		return r.row(of, line, owner, row)
-	}
 	switch {
 	case dump != nil:
 		err = readDump(program, dump, func(n int, owner string, row mirror.Row) error { return r.row(of, n, owner, row) })
@@ -58,13 +53,14 @@ func tables(ctx context.Context, program, name, from string, o Options) (*migrat
 	case o.Query == nil:
 		err = fmt.Errorf("this program has no driver for %s", kind)
 	default:
-		err = o.Query(ctx, kind, dsn, of.Query, take)
+		n := 0
+		err = o.Query(ctx, kind, dsn, of.Query, func(owner string, row mirror.Row) error { n++; return r.row(of, n, owner, row) })
 	}
 	if err != nil {
 		return nil, err
 	}
 	if len(r.Findings) == 0 {
-		r.Notes = append(r.Notes, "there is no row about senders")
+		r.Note("there is no row about senders")
 	}
 	return r.end()
 }
@@ -75,11 +71,7 @@ func (r *reading) row(of *preset.Owned, at int, owner string, row mirror.Row) er
 	text := strings.Join(strings.Fields(owner+": "+row.Action+" "+preset.PlainText(row.Entry)), " ")
 	place := migration.Place{File: r.Source, Line: at}
 	if len(items) == 0 {
-		f, err := r.find(place, text, "")
-		if err == nil {
-			f.Lose("%q neither refuses nor lets pass: a score is not blockd's", original.Shown(row.Action))
-		}
-		return err
+		return r.lose(place, text, "", "%q neither refuses nor lets pass: a score is not blockd's", original.Shown(row.Action))
 	}
 	named := []string{preset.PlainText(row.Entry)}
 	if r.Program != "amavisd-new" {
