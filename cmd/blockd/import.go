@@ -27,35 +27,22 @@ import (
 // importSource is a program that import reads, and the flag that names its files.
 type importSource struct {
 	flag, what string
-	read       func(context.Context, string) (*migration.Result, error)
+	read       func(context.Context, string, migration.Options) (*migration.Result, error)
 	path       string
 }
 
-// importSources are all of them. domain completes users without one.
-func importSources(domain *string) []importSource {
-	type reader = func(context.Context, string, migration.Options) (*migration.Result, error)
-	type ownersReader = func(context.Context, string, owners.Options) (*migration.Result, error)
-	of := func(read reader) func(context.Context, string) (*migration.Result, error) {
-		return func(ctx context.Context, path string) (*migration.Result, error) {
-			return read(ctx, path, migration.Options{Hostname: config.MachineName()})
-		}
-	}
-	owned := func(read ownersReader) func(context.Context, string) (*migration.Result, error) {
-		return func(ctx context.Context, path string) (*migration.Result, error) {
-			return read(ctx, path, owners.Options{Domain: *domain, Query: daemon.QueryTables})
-		}
-	}
+func importSources() []importSource {
 	return []importSource{
-		{flag: "from-postfix", what: "Postfix's `main.cf`, with master.cf and the tables that it names", read: of(migration.Postfix)},
-		{flag: "from-rspamd", what: "rspamd's `multimap.conf`, with the maps that it names", read: of(migration.Rspamd)},
-		{flag: "from-spamassassin", what: "SpamAssassin's `local.cf`, with the files that it includes", read: of(migration.SpamAssassin)},
-		{flag: "amavis", what: "users' lists of amavisd-new or iRedMail: a `DSN`, or a dump of the tables users, mailaddr and wblist", read: owned(owners.Amavis)},
-		{flag: "spamassassin-sql", what: "users' lists of SpamAssassin: a `DSN`, or a dump of the table userpref", read: owned(owners.SpamAssassinSQL)},
-		{flag: "mailcow", what: "users' lists of mailcow: a `DSN`, or a dump of the table filterconf", read: owned(owners.Mailcow)},
-		{flag: "user-prefs", what: "SpamAssassin's files user_prefs below a `folder`", read: owned(owners.UserPrefs)},
-		{flag: "rspamd-settings", what: "rspamd's `settings.conf`", read: owned(owners.RspamdSettings)},
-		{flag: "sieve", what: "the Sieve scripts below a `folder`", read: owned(owners.Sieve)},
-		{flag: "csv", what: "a `file` with a header: owner,entry,action,reason", read: owned(owners.CSV)},
+		{flag: "from-postfix", what: "Postfix's `main.cf`, with master.cf and the tables that it names", read: migration.Postfix},
+		{flag: "from-rspamd", what: "rspamd's `multimap.conf`, with the maps that it names", read: migration.Rspamd},
+		{flag: "from-spamassassin", what: "SpamAssassin's `local.cf`, with the files that it includes", read: migration.SpamAssassin},
+		{flag: "amavis", what: "users' lists of amavisd-new or iRedMail: a `DSN`, or a dump of the tables users, mailaddr and wblist", read: owners.Amavis},
+		{flag: "spamassassin-sql", what: "users' lists of SpamAssassin: a `DSN`, or a dump of the table userpref", read: owners.SpamAssassinSQL},
+		{flag: "mailcow", what: "users' lists of mailcow: a `DSN`, or a dump of the table filterconf", read: owners.Mailcow},
+		{flag: "user-prefs", what: "SpamAssassin's files user_prefs below a `folder`", read: owners.UserPrefs},
+		{flag: "rspamd-settings", what: "rspamd's `settings.conf`", read: owners.RspamdSettings},
+		{flag: "sieve", what: "the Sieve scripts below a `folder`", read: owners.Sieve},
+		{flag: "csv", what: "a `file` with a header: owner,entry,action,reason", read: owners.CSV},
 	}
 }
 
@@ -67,8 +54,7 @@ type importCommand struct {
 }
 
 func newImport() *cobra.Command {
-	var c importCommand
-	c.sources = importSources(&c.domain)
+	c := importCommand{sources: importSources()}
 	cmd := &cobra.Command{
 		Use:   "import --from-postfix main.cf | --amavis DSN | ... [-o DIR] [--domain DOMAIN] [--force] [--json]",
 		Short: "take over the lists of another program",
@@ -131,7 +117,7 @@ func (c *importCommand) run(cmd *cobra.Command, _ []string) error {
 	}
 	ctx, stop := interruptible(cmd) // what was started to be asked ends with it
 	defer stop()
-	r, err := from.read(ctx, from.path)
+	r, err := from.read(ctx, from.path, migration.Options{Hostname: config.MachineName(), Domain: c.domain, Query: daemon.QueryTables})
 	if err != nil {
 		return err
 	}

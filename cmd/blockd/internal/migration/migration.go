@@ -7,12 +7,14 @@
 package migration
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"net/netip"
 	"slices"
 
 	"blockd/cmd/blockd/internal/migration/internal/original"
+	"blockd/sources/mirror"
 )
 
 // Outcome is what became of one entry.
@@ -155,9 +157,13 @@ func (r *Result) Count(o Outcome) int {
 
 // Options are what an import needs to know of the machine that is to run blockd.
 type Options struct {
-	// Hostname is the name that blockd takes where the configuration has none: the
-	// gate protects its domain.
+	// Hostname is the name that blockd takes where the configuration has none: the gate protects its domain.
 	Hostname string
+	// Domain completes the names of users without one; "" = entries of such users are not carried over.
+	Domain string
+	// Query asks the database of a DSN; kind is "postgres", "mysql" or "sqlite". The query gives the columns owner,
+	// entry, action and id. nil = there is no way to a database.
+	Query func(ctx context.Context, kind, dsn, query string, yield func(owner string, row mirror.Row) error) error
 }
 
 // maxNotes bounds the remarks about the whole: who has more reads none.

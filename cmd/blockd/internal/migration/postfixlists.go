@@ -21,8 +21,13 @@ const maxSays = 8
 
 // write makes a list of each table.
 func (pf *postfix) write(ctx context.Context, o Options) error {
-	for _, list := range pf.order {
-		reach(list, false)
+	for _, list := range pf.order { // what a table lets pass skips those behind it in the same restrictions
+		behind := false
+		for _, t := range slices.Backward(tablesOf(list)) {
+			if t.about != recipients {
+				t.all, behind = t.all || behind, true
+			}
+		}
 	}
 	var last []*shelf // those of mail that is taken go behind those that refuse it
 	for _, t := range pf.tables {
@@ -45,18 +50,14 @@ func (pf *postfix) write(ctx context.Context, o Options) error {
 	return nil
 }
 
-// reach marks each table that is not the last one in its restrictions: what it lets pass skips the tables behind it.
-func reach(list []restriction, behind bool) bool {
-	for _, r := range slices.Backward(list) {
-		switch t := r.table; {
-		case r.class != nil:
-			behind = reach(r.class, behind)
-		case t != nil && t.about != recipients:
-			t.all = t.all || behind
-			behind = true
+// tablesOf are the tables of restrictions, in the order in which they are asked.
+func tablesOf(list []restriction) (all []*table) {
+	for _, r := range list {
+		if all = append(all, tablesOf(r.class)...); r.table != nil {
+			all = append(all, r.table)
 		}
 	}
-	return behind
+	return all
 }
 
 // shelves are the lists of one table.
@@ -228,11 +229,11 @@ func (pf *postfix) recipientPolicies() {
 		}
 		var behind []string
 		for _, list := range pf.order {
-			if rest, ok := after(list, t); ok {
-				for _, l := range pf.Lists {
-					if contains(rest, l.from) {
-						behind = append(behind, l.Name)
-					}
+			tables := tablesOf(list)
+			at := slices.Index(tables, t)
+			for _, l := range pf.Lists {
+				if at >= 0 && slices.Contains(tables[at+1:], l.from) {
+					behind = append(behind, l.Name)
 				}
 			}
 		}
@@ -288,21 +289,3 @@ func (pf *postfix) recipientPolicies() {
 
 // maxRecipients bounds the recipients of all policies; blockd takes no more.
 const maxRecipients = 10_000
-
-// after are the restrictions behind a table.
-func after(list []restriction, t *table) ([]restriction, bool) {
-	for i, r := range list {
-		if r.table == t {
-			return list[i+1:], true
-		}
-		if rest, ok := after(r.class, t); ok {
-			return append(slices.Clip(rest), list[i+1:]...), true
-		}
-	}
-	return nil, false
-}
-
-// contains reports whether a table is asked in restrictions.
-func contains(list []restriction, t *table) bool {
-	return slices.ContainsFunc(list, func(r restriction) bool { return r.table == t && t != nil || contains(r.class, t) })
-}

@@ -36,19 +36,16 @@ type saGlob struct {
 var looked = []string{"envelope", "from"}
 
 // proved are the exceptions that count with a proof alone, and what proves them.
-var proved = []proof{
+var proved = []struct {
+	directive, name string
+	require         []string
+}{
 	{"welcomelist_from_dkim", "dkim", []string{"dkim"}},
 	{"welcomelist_from_spf", "spf", []string{"spf"}},
 	{"welcomelist_auth", "auth", []string{"spf", "dkim"}},
 }
 
-type proof struct {
-	directive, name string
-	require         []string
-}
-
-// left says of directives about senders, clients and recipients, by a part of their names, why they are not carried
-// over.
+// left says of directives about senders, clients and recipients, by a part of their names, why they are not carried over.
 var left = []struct{ part, why string }{
 	{"welcomelist_from_rcvd", "an exception for senders whose mail comes from a named server; without that condition anybody could use their names"},
 	{"def_welcomelist_", "some points in favour of authors who are proved by SPF or DKIM, too few to outweigh a blocklist"},
@@ -65,15 +62,6 @@ type condition struct {
 	text  string
 	known bool // it can be judged without running SpamAssassin
 	holds bool
-
-	negated bool // we are behind its else
-}
-
-func (c condition) String() string {
-	if c.negated {
-		return "not " + c.text
-	}
-	return c.text
 }
 
 // assumedVersion is the SpamAssassin that conditions on its version are judged for.
@@ -97,7 +85,7 @@ func SpamAssassin(ctx context.Context, localCF string, o Options) (*Result, erro
 		return nil, err
 	}
 	for _, c := range sa.ifs {
-		sa.Note("%s: %q has no endif", c.at, c.String())
+		sa.Note("%s: %q has no endif", c.at, c.text)
 	}
 	if all[0].Shadow = sa.weak; sa.weak {
 		sa.Note("score gives mail of blocklist_from too few points to be spam: its list only logs (mode = \"shadow\")")
@@ -294,7 +282,10 @@ func (sa *spamassassin) directive(at Place, text string, depth int) error {
 			sa.ifs = sa.ifs[:last]
 		default:
 			c := &sa.ifs[last]
-			c.holds, c.negated = !c.holds, !c.negated
+			text, negated := strings.CutPrefix(c.text, "not ")
+			if c.holds, c.text = !c.holds, text; !negated {
+				c.text = "not " + text
+			}
 		}
 		return nil
 	case "include":
@@ -302,13 +293,11 @@ func (sa *spamassassin) directive(at Place, text string, depth int) error {
 	case "score":
 		sa.score(rest)
 	}
-	bare, undo := strings.CutPrefix(name, "un")
-	what := strings.NewReplacer("blacklist", "blocklist", "whitelist", "welcomelist").Replace(bare)
+	what, undo := strings.CutPrefix(name, "un")
+	what = strings.NewReplacer("blacklist", "blocklist", "whitelist", "welcomelist").Replace(what)
 	why := ""
-	for _, l := range left {
-		if why == "" && strings.Contains(what, l.part) {
-			why = l.why
-		}
+	if i := slices.IndexFunc(left, func(l struct{ part, why string }) bool { return strings.Contains(what, l.part) }); i >= 0 {
+		why = left[i].why
 	}
 	if what == "welcomelist_from_dkim" {
 		author, signer := cutBlank(rest)
@@ -338,8 +327,7 @@ func cutHash(text string) string {
 	return strings.ReplaceAll(text, `\#`, "#")
 }
 
-// judge weighs a condition as far as that needs no SpamAssassin: its version, for
-// which a current one is assumed.
+// judge weighs a condition as far as that needs no SpamAssassin: its version, for which a current one is assumed.
 func judge(at Place, text, name, rest string) condition {
 	c := condition{at: at, text: original.Shown(text), holds: true}
 	f := strings.Fields(strings.Trim(rest, "() \t"))
@@ -397,7 +385,7 @@ func (sa *spamassassin) globsOf(what string, at Place, text, rest string, undo b
 		}
 		if g.unsure = true; !known {
 			f.Remark("whether the condition around it holds is not known; the list has it in any case")
-		} else if slices.ContainsFunc(proved, func(p proof) bool { return p.directive == what }) {
+		} else if s := sa.shelves[what]; s != nil && s.Require != nil {
 			f.Remark("it wants a proof that only a real message has")
 		} else {
 			g.unsure = false
@@ -432,8 +420,7 @@ func (sa *spamassassin) takeBack(what, glob string, f *Finding, known, holds boo
 	}
 }
 
-// conditions tells whether all that are open can be judged, and hold as far as they
-// can.
+// conditions tells whether all that are open can be judged, and hold as far as they can.
 func (sa *spamassassin) conditions() (known, holds bool) {
 	known, holds = true, true
 	for _, c := range sa.ifs {
@@ -446,8 +433,7 @@ func (sa *spamassassin) conditions() (known, holds bool) {
 // enough is the score at which SpamAssassin calls a message spam, if nobody says otherwise.
 const enough = 5
 
-// score reads what a match of blocklist_from counts: the last of up to four numbers
-// is that of a site with all its tests.
+// score reads what a match of blocklist_from counts: the last of up to four numbers is that of a site with all its tests.
 func (sa *spamassassin) score(rest string) {
 	f := strings.Fields(rest)
 	if known, holds := sa.conditions(); len(f) < 2 || f[0] != "USER_IN_BLOCKLIST" && f[0] != "USER_IN_BLACKLIST" || known && !holds {

@@ -69,19 +69,18 @@ func wordly(c byte) bool {
 // quoted reads what stands in quotes, of which two are one.
 func (d *dump) quoted(quote, kind byte, escapes bool) (token, error) {
 	var b strings.Builder
-	i := d.at + 1
-	for i < len(d.text) {
+	for i := d.at + 1; i < len(d.text); i++ {
 		c := d.text[i]
-		switch {
-		case c == '\n':
+		if c == '\n' {
 			d.line++
-			b.WriteByte(c)
+		}
+		switch {
 		case c == '\\' && escapes && i+1 < len(d.text):
 			i++
 			if d.text[i] == '\n' {
 				d.line++
 			}
-			b.WriteByte(unescaped(d.text[i]))
+			b.WriteString(unescaped.Replace(d.text[i : i+1]))
 		case c != quote:
 			b.WriteByte(c)
 		case i+1 < len(d.text) && d.text[i+1] == quote:
@@ -91,26 +90,12 @@ func (d *dump) quoted(quote, kind byte, escapes bool) (token, error) {
 			d.at = i + 1
 			return token{kind, b.String()}, nil
 		}
-		i++
 	}
 	return token{}, errCut
 }
 
-func unescaped(c byte) byte {
-	switch c {
-	case 'n':
-		return '\n'
-	case 't':
-		return '\t'
-	case 'r':
-		return '\r'
-	case '0':
-		return 0
-	case 'Z':
-		return 26
-	}
-	return c
-}
+// unescaped is what a character behind a backslash stands for.
+var unescaped = strings.NewReplacer("n", "\n", "t", "\t", "r", "\r", "0", "\x00", "Z", "\x1a")
 
 // dollar reads a string between $tag$ and $tag$.
 func (d *dump) dollar(rest string) (token, bool) {

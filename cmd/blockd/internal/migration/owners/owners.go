@@ -5,7 +5,6 @@
 package owners
 
 import (
-	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"blockd/cmd/blockd/internal/migration/internal/original"
 	"blockd/lists"
 	"blockd/mail/addr"
-	"blockd/sources/mirror"
 )
 
 // The bounds of what is read.
@@ -35,13 +33,7 @@ var ErrTooBig = original.ErrTooBig
 var Header = []string{"owner", "entry", "action", "reason"}
 
 // Options are what an import needs beside its source.
-type Options struct {
-	// Domain completes the names of users without one; "" = entries of such users are not carried over.
-	Domain string
-	// Query asks the database of a DSN; kind is "postgres", "mysql" or "sqlite". The query gives the columns owner,
-	// entry, action and id. nil = there is no way to a database.
-	Query func(ctx context.Context, kind, dsn, query string, yield func(owner string, row mirror.Row) error) error
-}
+type Options = migration.Options
 
 // An Entry is one of a mailbox, as a row of the list has it.
 type Entry struct {
