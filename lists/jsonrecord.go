@@ -120,7 +120,10 @@ func (f *jsonFile) put(n jsonNote) {
 		rec.flushed, rec.asked = true, f.asks(rec, false)
 		f.flush(rec)
 	}
-	n.text = n.text[:min(len(n.text), maxLine+1)]
+	if len(n.text) > maxLine {
+		n.text = trim(n.text)
+		n.text = n.text[:min(len(n.text), maxLine+1)]
+	}
 	n.single = f.depth == rec.depth
 	rec.notes = append(rec.notes, n)
 }

@@ -1,7 +1,12 @@
 package upstream
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -67,6 +72,54 @@ func TestHelloName(t *testing.T) {
 		name, own := d.helloName(Client{Helo: tt.helo})
 		testkit.Equal(t, fmt.Sprintf("helloName(%q) with %q", tt.helo, tt.clientInfo), name, tt.want)
 		testkit.Equal(t, fmt.Sprintf("%q with %q is the client's", tt.helo, tt.clientInfo), own, tt.own)
+	}
+}
+
+// TestRefusalOfAName: only some codes mind a name, and only the client's own is its fault. All others, also of a server
+// that takes the header of PROXY for commands, are about blockd.
+func TestRefusalOfAName(t *testing.T) {
+	for _, tt := range []struct {
+		clientInfo, helo string
+		code             int
+		want             bool
+	}{
+		{"proxy-v2", "c.example", 450, true},
+		{"proxy-v2", "c.example", 421, false},
+		{"proxy-v2", "c.example", 500, false},
+		{"proxy-v2", "c.example", 501, true},
+		{"proxy-v2", "c.example", 502, false},
+		{"proxy-v2", "c.example", 503, false},
+		{"proxy-v2", "c.example", 521, false},
+		{"proxy-v2", "c.example", 530, false},
+		{"proxy-v2", "c.example", 550, true},
+		{"proxy-v2", "c.example", 553, true},
+		{"proxy-v2", "c.example", 554, true},
+		{"proxy-v2", "us.example", 550, true},
+		{"proxy-v2", "\u00fc.example", 550, false}, // is not presented
+		{"none", "us.example", 550, false},
+	} {
+		for _, protocol := range []Protocol{SMTP, LMTP} {
+			dial := func(context.Context) (net.Conn, error) {
+				near, far := net.Pipe()
+				go func() {
+					defer far.Close()
+					if tt.clientInfo == "proxy-v2" {
+						io.CopyN(io.Discard, far, 28) // of IPv4
+					}
+					io.WriteString(far, "220 hi\r\n")
+					for in := bufio.NewScanner(far); in.Scan(); {
+						fmt.Fprintf(far, "%d no\r\n", tt.code)
+					}
+				}()
+				return near, nil
+			}
+			d := New(Settings{Hostname: "us.example", ClientInfo: tt.clientInfo, Protocol: protocol, Dial: dial})
+			_, err := d.Open(t.Context(), Client{Addr: client.Addr, Helo: tt.helo, ESMTP: true})
+			refused, ok := errors.AsType[*RefusedError](err)
+			if !ok || refused.Reply.Code != tt.code || refused.Name != tt.want {
+				t.Errorf("%+v: %v, %+v", tt, err, refused)
+			}
+		}
 	}
 }
 
