@@ -128,22 +128,28 @@ func TestCSVThatCanBeReadTwice(t *testing.T) {
 	}
 }
 
-// TestJSONActionAround: an action that lets pass is said of what is below it, some of which is read by then. It
-// becomes no block.
+// TestJSONActionAround: an action is said of what is below it, some of which is read by then. Nothing becomes another
+// one in silence.
 func TestJSONActionAround(t *testing.T) {
 	for text, format := range map[string]string{
-		`{"domains":["friend.test"],"action":"allow"}`:            "json",
-		`{"action":"Allow","domains":["friend.test"]}`:            "json",
-		`[{"sender":{"email":"a@b.test"},"action":"allow"}]`:      "json:[].sender.email",
-		`{"data":[{"action":"allow","iocs":[{"v":"a@b.test"}]}]}`: "json:data[].iocs[].v",
-		`{"action":"allow","1":[{"ioc":"a@b.test"}]}`:             "json:*[].ioc",
-		`{"1":[{"ioc":"a@b.test"}],"ACTION":"allow"}`:             "json:*[].ioc",
-		`{"ips":{"domains":["a.test"],"action":"allow"}}`:         "json:ips",
+		`{"domains":["friend.test"],"action":"allow"}`:                     "json",
+		`{"action":"Allow","domains":["friend.test"]}`:                     "json",
+		`[{"sender":{"email":"a@b.test"},"action":"allow"}]`:               "json:[].sender.email",
+		`{"data":[{"action":"allow","iocs":[{"v":"a@b.test"}]}]}`:          "json:data[].iocs[].v",
+		`{"action":"allow","1":[{"ioc":"a@b.test"}]}`:                      "json:*[].ioc",
+		`{"1":[{"ioc":"a@b.test"}],"ACTION":"allow"}`:                      "json:*[].ioc",
+		`{"ips":{"domains":["a.test"],"action":"allow"}}`:                  "json:ips",
+		`{"ips":{"domains":["a.test"],"action":"block"},"action":"allow"}`: "json:ips",
+		`{"domains":["a.test"],"action":"tempfail"}`:                       "json",
+		`{"data":[{"action":"Discard","iocs":[{"v":"a.test"}]}]}`:          "json:data[].iocs[].v",
 	} {
 		all, sum, err := items(t, text, lists.Settings{Format: format})
 		if fe, ok := errors.AsType[*lists.FileError](err); !ok || fe.Class != lists.JSON || !strings.Contains(sum.Why, "of what is below it") {
 			t.Errorf("%s: %s, %+v", text, sum.Why, all)
 		}
+	}
+	if all, sum, err := items(t, `{"domains":["friend.test"],"action":"block"}`, lists.Settings{Format: "json", Action: lists.Allow}); err == nil {
+		t.Errorf("a refusal in a list of exceptions: %s, %+v", sum.Why, all)
 	}
 	for text, format := range map[string]string{`{"domains":["bulk.test"],"action":"block"}`: "json", `{"data":[{"action":"export","iocs":[{"v":"a@b.test"}]}]}`: "json:data[].iocs[].v"} {
 		if _, sum, err := items(t, text, lists.Settings{Format: format}); err != nil || sum.Entries != 1 {

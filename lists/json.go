@@ -263,11 +263,11 @@ func (f *jsonFile) said(t json.Token) error {
 	return f.judge(rec.texts["action"], line)
 }
 
-// judge refuses the file for an action that lets pass, since what it is said of would be blocks; any other says nothing
-// new.
+// judge refuses the file for an action other than the list's, or than that of the record around: what it is said of
+// would have this one.
 func (f *jsonFile) judge(action string, line int) error {
-	if a, ok := EntryAction(strings.ToLower(action)); ok && a.Allows() {
-		return refusal(JSON, `line %d says action %q of what is below it; declare the path to a member of the same object, or the list's action = "allow"`, line, action)
+	if a, ok := EntryAction(strings.ToLower(action)); ok && (a != f.r.settings.Action || f.rec != nil) {
+		return refusal(JSON, `line %d says action %q of what is below it; declare the path to a member of the same object, or say it of the list by action or on_match`, line, action)
 	}
 	return nil
 }
