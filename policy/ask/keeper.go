@@ -38,10 +38,8 @@ type Keeping struct {
 }
 
 const (
-	firstPause   = 500 * time.Millisecond // after an error; each further one doubles it
-	longestPause = 4 * time.Second
-	saveEvery    = 5 * time.Minute // at most, while keys are added
-	troubles     = 10 * time.Minute
+	saveEvery = 5 * time.Minute // at most, while keys are added
+	troubles  = 10 * time.Minute
 )
 
 // keeper keeps one filter.
@@ -94,7 +92,7 @@ func (s *Set) Keep(ctx context.Context, from Keeping) error {
 		case err != nil:
 			k.failedToKeep(err)
 			failures++
-			sleep(ctx, min(firstPause<<min(failures-1, 8), longestPause))
+			sleep(ctx, mirror.Retry(failures))
 		default:
 			failures = 0
 			k.confirmed()
@@ -337,7 +335,7 @@ func (k *keeper) confirmed() {
 	}
 	k.mu.Unlock()
 	if k.unlogged != nil {
-		k.trouble(mirror.ClassUnlogged, k.unlogged)
+		k.trouble(mirror.ClassUnlogged, k.unlogged.Error())
 	} else if !k.told.IsZero() {
 		k.told = time.Time{}
 		k.log.Info("filter of a list follows its store again")
@@ -345,33 +343,21 @@ func (k *keeper) confirmed() {
 }
 
 // trouble logs why the filter does not follow its store, now and then.
-func (k *keeper) trouble(class mirror.Class, err error) {
+func (k *keeper) trouble(class mirror.Class, text string) {
 	if k.told.IsZero() || time.Since(k.told) >= troubles {
 		k.told = time.Now()
-		k.log.Warn("filter of a list does not follow its store", slog.String("class", string(class)), slog.Any("error", err), slog.Bool("asked", k.Loaded()))
+		k.log.Warn("filter of a list does not follow its store", slog.String("class", string(class)), slog.String("error", text), slog.Bool("asked", k.Loaded()))
 	}
 }
 
 func (k *keeper) failedToKeep(err error) {
-	class, text := mirror.ClassQuery, err
-	if e, ok := errors.AsType[*mirror.Error](err); ok {
-		class, text = e.Class, e.Err
-	}
+	k.mu.Lock()
+	class, text := k.now.Fail(err)
+	k.mu.Unlock()
 	if class == mirror.ClassAuth && k.source != nil {
 		k.source.Close() // so that a new secret counts
 		k.source = nil
 	}
-	state := mirror.Away
-	if class == mirror.ClassRows || class == mirror.ClassEncoding {
-		state = mirror.Refused
-	}
-	k.mu.Lock()
-	now := &k.now
-	if now.State != state || now.Class == "" {
-		now.State, now.Since = state, time.Now()
-	}
-	now.Class, now.Error = class, text.Error()
-	k.mu.Unlock()
 	k.trouble(class, text)
 }
 

@@ -176,6 +176,23 @@ func (s Status) Lag(now time.Time) time.Duration {
 	return max(0, now.Sub(s.Confirmed))
 }
 
+// Fail makes the status that of a source whose read has ended with an error, and returns its class and text.
+func (s *Status) Fail(err error) (Class, string) {
+	class := ClassQuery
+	if e, ok := errors.AsType[*Error](err); ok {
+		class, err = e.Class, e.Err
+	}
+	state := Away
+	if class == ClassRows || class == ClassEncoding {
+		state = Refused
+	}
+	if s.State != state || s.Class == "" {
+		s.State, s.Since = state, time.Now()
+	}
+	s.Class, s.Error = class, oneLine(err.Error())
+	return s.Class, s.Error
+}
+
 // follower follows one source.
 type follower struct {
 	List
@@ -219,7 +236,7 @@ func (f *follower) run(ctx context.Context) {
 		case err != nil:
 			failures++
 			f.failed(err)
-			whole = f.pause(ctx, retry(failures, rand.Float64()))
+			whole = f.pause(ctx, Retry(failures))
 		default:
 			failures = 0
 			f.confirmed(began)
@@ -228,7 +245,10 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// retry is how long a source is left alone after this many failures in a row. random is between 0 and 1.
+// Retry is how long a source is left alone after this many failures in a row.
+func Retry(failures int) time.Duration { return retry(failures, rand.Float64()) }
+
+// retry is Retry, with a number between 0 and 1.
 func retry(failures int, random float64) time.Duration {
 	most := longestPause
 	if shift := min(failures-1, 8); firstPause<<shift < most {
@@ -435,26 +455,14 @@ func (f *follower) confirmed(at time.Time) {
 
 // failed notes why the copy could not be brought up to date.
 func (f *follower) failed(err error) {
-	class := ClassQuery
-	if e, ok := errors.AsType[*Error](err); ok {
-		class, err = e.Class, e.Err
-	}
+	f.mu.Lock()
+	class, text := f.status.Fail(err)
+	f.errors[class]++
+	f.mu.Unlock()
 	if class == ClassAuth && f.source != nil {
 		f.source.close()
 		f.source = nil
 	}
-	state := Away
-	if class == ClassRows || class == ClassEncoding {
-		state = Refused
-	}
-	text := oneLine(err.Error())
-	f.mu.Lock()
-	f.errors[class]++
-	if f.status.State != state || f.status.Class == "" {
-		f.status.State, f.status.Since = state, time.Now()
-	}
-	f.status.Class, f.status.Error = class, text
-	f.mu.Unlock()
 	f.trouble(class, text)
 }
 

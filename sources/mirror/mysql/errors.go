@@ -83,10 +83,3 @@ func isCertificate(err error) bool {
 	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
 	return verify || authority
 }
-
-func classed(err error) error {
-	if err == nil {
-		return nil
-	}
-	return class(err)
-}

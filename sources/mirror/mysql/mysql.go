@@ -4,7 +4,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,8 +29,8 @@ type Options = query.Options
 
 // Source is a query on a server of MySQL or MariaDB. It is for one goroutine.
 type Source struct {
+	*query.Reader
 	options Options
-	reader  *query.Reader
 	db      *sql.DB
 }
 
@@ -51,7 +50,8 @@ func Open(o Options) (*Source, error) {
 	}
 	db := sql.OpenDB(connector{library})
 	db.SetMaxOpenConns(1)
-	return &Source{options: o, db: db, reader: query.NewReader(o, query.Dialect{
+	s := &Source{options: o, db: db}
+	s.Reader = query.NewReader(o, query.Dialect{
 		Last:     "select rev from blockd_log_rev",
 		Text:     "char",
 		Now:      "now()",
@@ -59,7 +59,8 @@ func Open(o Options) (*Source, error) {
 		Tables:   "blockd_tables(?, ?)",
 		Explain:  "explain ",
 		Class:    class,
-	})}, nil
+	}, s.read)
+	return s, nil
 }
 
 // Close ends the connection.
@@ -96,11 +97,11 @@ func (s *Source) Fingerprint(ctx context.Context) (print string, err error) {
 		if err != nil {
 			return class(err)
 		}
-		armed, err := s.reader.Triggers(ctx, conn)
+		armed, err := s.Reader.Triggers(ctx, conn)
 		if _, unlogged := errors.AsType[*mirror.Unlogged](err); err != nil && !unlogged { // of which a poll tells
 			return err
 		}
-		print = fmt.Sprintf("mysql %sdatabase %s made %s triggers%s query %s", server, database.String, made.String, armed, s.reader.Identity())
+		print = fmt.Sprintf("mysql %sdatabase %s made %s triggers%s query %s", server, database.String, made.String, armed, s.Reader.Identity())
 		return nil
 	})
 	return print, err
@@ -115,42 +116,24 @@ func (s *Source) table() string {
 	return strings.Trim(t.Name, "`\"")
 }
 
-// All implements mirror.Origin.
-func (s *Source) All(ctx context.Context, yield func(mirror.Row) error) (mark mirror.Mark, err error) {
-	err = s.read(ctx, func(conn *sql.Conn) (err error) {
-		mark, err = s.reader.All(ctx, conn, yield)
-		return err
-	})
-	return mark, err
-}
-
 // Changes implements mirror.Origin.
 func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirror.Change) error) (mark mirror.Mark, err error) {
 	if s.options.Changes == query.None {
 		return "", mirror.ErrTooOld
 	}
-	if idle, err := s.idle(ctx, since); err != nil || idle {
+	idle := false // a poll that finds so costs one query
+	err = query.On(ctx, s.db, class, nil, func(conn *sql.Conn) (err error) {
+		idle, err = s.Idle(ctx, conn, since)
+		return err
+	})
+	if err != nil || idle {
 		return since, err
 	}
 	err = s.read(ctx, func(conn *sql.Conn) (err error) {
-		mark, err = s.reader.Changes(ctx, conn, since, yield)
+		mark, err = s.Reader.Changes(ctx, conn, since, yield)
 		return err
 	})
 	return mark, err
-}
-
-// idle reports whether nothing has changed since a mark. A poll that finds so costs one query.
-func (s *Source) idle(ctx context.Context, since mirror.Mark) (bool, error) {
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return false, ofContext(ctx, class(err))
-	}
-	defer conn.Close()
-	idle, err := s.reader.Idle(ctx, conn, since)
-	if err != nil {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
-	}
-	return idle, ofContext(ctx, err)
 }
 
 // Wait returns with the context: these servers tell nobody of changes.
@@ -159,44 +142,7 @@ func (s *Source) Wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Plan says for people how the list is read.
-func (s *Source) Plan(ctx context.Context) (plan string, err error) {
-	err = s.read(ctx, func(conn *sql.Conn) (err error) {
-		plan, err = s.reader.Plan(ctx, conn)
-		return err
-	})
-	return plan, err
-}
-
 // read calls f in a read transaction, which sees one moment.
 func (s *Source) read(ctx context.Context, f func(*sql.Conn) error) error {
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return ofContext(ctx, class(err))
-	}
-	defer conn.Close()
-	err = func() error {
-		for _, text := range []string{"set session transaction isolation level repeatable read", "start transaction with consistent snapshot, read only"} {
-			if _, err := conn.ExecContext(ctx, text); err != nil {
-				return class(err)
-			}
-		}
-		return f(conn)
-	}()
-	if err == nil {
-		_, err = conn.ExecContext(ctx, "rollback")
-		err = classed(err)
-	}
-	if err != nil { // the rest of an answer may still be on its way: the next read has a connection of its own
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
-	}
-	return ofContext(ctx, err)
-}
-
-// ofContext is the error of a context that has ended, if that is why there is an error.
-func ofContext(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
+	return query.On(ctx, s.db, class, []string{"set session transaction isolation level repeatable read", "start transaction with consistent snapshot, read only"}, f)
 }

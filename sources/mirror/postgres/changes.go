@@ -47,7 +47,7 @@ func (s *Source) mark(ctx context.Context) (mirror.Mark, error) {
 		return p.mark(), err
 	case query.Watermark:
 		value, err := s.highest(ctx)
-		return watermark{value, 0}.mark(), err
+		return query.Position{Value: value}.Mark(), err
 	}
 	return query.None, nil
 }
@@ -73,7 +73,7 @@ func (s *Source) changes(ctx context.Context, since mirror.Mark, yield func(mirr
 			return s.logged(ctx, p, yield)
 		}
 	case query.Watermark:
-		if w, ok := watermarkOf(since); ok {
+		if w, ok := query.PositionOf(since); ok {
 			return s.behind(ctx, w, yield)
 		}
 	default:

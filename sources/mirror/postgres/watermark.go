@@ -4,29 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/query"
 )
-
-// watermark is how far changes were read by a column.
-type watermark struct {
-	value string // the highest that was there, as PostgreSQL writes it; "" = there was none
-	polls uint64 // that have found something; it tells a poll that was taken in from one that was not
-}
-
-func (w watermark) mark() mirror.Mark {
-	return mirror.Mark(query.Watermark + " " + strconv.FormatUint(w.polls, 10) + " " + w.value)
-}
-
-// watermarkOf reads a mark; false for one of another way to find changes.
-func watermarkOf(m mirror.Mark) (watermark, bool) {
-	word, rest, _ := strings.Cut(string(m), " ")
-	polls, value, ok := strings.Cut(rest, " ")
-	n, err := strconv.ParseUint(polls, 10, 64)
-	return watermark{value, n}, ok && err == nil && word == query.Watermark
-}
 
 // The types that a watermark may have, by their numbers in pg_type.
 const (
@@ -86,29 +67,28 @@ func (s *Source) highest(ctx context.Context) (value string, err error) {
 }
 
 // behind yields the entries of rows that have changed since a watermark, or not long before it.
-func (s *Source) behind(ctx context.Context, since watermark, yield func(mirror.Change) error) (mirror.Mark, error) {
+func (s *Source) behind(ctx context.Context, since query.Position, yield func(mirror.Change) error) (mirror.Mark, error) {
 	if err := s.begin(ctx); err != nil {
 		return "", s.end(ctx, err)
 	}
-	s.seen.Begin(since.mark())
 	changed, err := s.changedRows(ctx, since)
 	if err == nil && len(changed) == 0 {
-		s.seen.End(since.mark())
-		return since.mark(), s.end(ctx, nil)
+		s.seen.End(since.Mark())
+		return since.Mark(), s.end(ctx, nil)
 	}
-	next := watermark{polls: since.polls + 1}
+	next := query.Position{Polls: since.Polls + 1}
 	if err == nil {
-		next.value, err = s.highest(ctx)
+		next.Value, err = s.highest(ctx)
 	}
 	if err := s.again(ctx, changed, err, yield); err != nil {
 		return "", err
 	}
-	s.seen.End(next.mark())
-	return next.mark(), nil
+	s.seen.End(next.Mark())
+	return next.Mark(), nil
 }
 
 // changedRows are the keys of rows that the poll before has not read.
-func (s *Source) changedRows(ctx context.Context, since watermark) (changed []query.Key, err error) {
+func (s *Source) changedRows(ctx context.Context, since query.Position) ([]query.Key, error) {
 	_, _, from, err := s.column(ctx)
 	if err != nil {
 		return nil, err
@@ -117,27 +97,12 @@ func (s *Source) changedRows(ctx context.Context, since watermark) (changed []qu
 	if err != nil {
 		return nil, err
 	}
-	var parameters []string
-	if since.value == "" {
-		from = "true"
-	} else {
-		parameters = []string{since.value}
+	parameters := []string{since.Value}
+	if since.Value == "" {
+		from, parameters = "true", nil
 	}
-	asked, window := map[query.Key]bool{}, 0
+	w := s.seen.Window(since.Mark(), &s.options)
 	sql := fmt.Sprintf("select * from %s where %s limit %d", s.inner(), from, query.MaxWindow+1)
-	_, err = rows(ctx, s.conn, sql, parameters, len(s.fields), func(v []string) error {
-		if window++; window > query.MaxWindow {
-			return s.options.TooMany()
-		}
-		row := columns.Row(v)
-		if key := query.KeyOf(&row, s.options.PerRecipient); s.seen.New(v) && !asked[key] {
-			asked[key] = true
-			changed = append(changed, key)
-		}
-		if len(changed) > query.MaxEntries {
-			return s.options.TooMany()
-		}
-		return nil
-	})
-	return changed, err
+	_, err = rows(ctx, s.conn, sql, parameters, len(s.fields), func(v []string) error { return w.Take(columns, v) })
+	return w.Keys, err
 }

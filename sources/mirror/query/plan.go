@@ -9,7 +9,15 @@ import (
 
 // Plan says for people how the list is read, with the plans that the database makes. With an *mirror.Unlogged it says
 // so, too.
-func (r *Reader) Plan(ctx context.Context, conn *sql.Conn) (string, error) {
+func (r *Reader) Plan(ctx context.Context) (text string, err error) {
+	err = r.open(ctx, func(conn *sql.Conn) (err error) {
+		text, err = r.plan(ctx, conn)
+		return err
+	})
+	return text, err
+}
+
+func (r *Reader) plan(ctx context.Context, conn *sql.Conn) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "everything: %s\n", oneLine(r.text))
 	if err := r.explain(ctx, conn, &b, r.text); err != nil {
@@ -32,9 +40,9 @@ func (r *Reader) Plan(ctx context.Context, conn *sql.Conn) (string, error) {
 		}
 		fmt.Fprintf(&b, "changes: blockd_log, last number %s, %s lines of this list\n", number, logged)
 	case Watermark:
-		at, _ := positionOf(mark)
-		fmt.Fprintf(&b, "changes: rows whose %s is at least %q, less %v\n", r.options.Watermark, at.value, r.options.Overlap)
-		if err := r.explain(ctx, conn, &b, fmt.Sprintf("select * from (%s\n) q where %s >= '%s'", r.text, r.options.Watermark, strings.ReplaceAll(at.value, "'", "''"))); err != nil {
+		at, _ := PositionOf(mark)
+		fmt.Fprintf(&b, "changes: rows whose %s is at least %q, less %v\n", r.options.Watermark, at.Value, r.options.Overlap)
+		if err := r.explain(ctx, conn, &b, fmt.Sprintf("select * from (%s\n) q where %s >= '%s'", r.text, r.options.Watermark, strings.ReplaceAll(at.Value, "'", "''"))); err != nil {
 			return "", err
 		}
 	}

@@ -5,7 +5,6 @@ package query
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"strings"
 
 	"blockd/sources/mirror"
@@ -166,36 +165,3 @@ func (o *Options) TooMany() error {
 
 // ErrAnything is the error for a row of the log without an entry.
 var ErrAnything = mirror.TooOld("blockd_log says that anything may have changed, as after TRUNCATE, where a trigger has failed, or where triggers are older than per_recipient")
-
-// Seen knows the rows that the poll before has read. With a watermark every poll reads the last rows again, and nearly
-// always they are the same. The zero Seen knows nothing.
-type Seen struct {
-	mark   mirror.Mark // that the poll before has returned
-	seed   maphash.Seed
-	before map[uint64]bool
-	now    map[uint64]bool
-}
-
-// Begin begins a poll since a mark. If the poll before returned another one, it was not taken in, and its rows are
-// new once more.
-func (s *Seen) Begin(since mirror.Mark) {
-	if s.now = map[uint64]bool{}; s.before == nil || since != s.mark {
-		s.before, s.seed = map[uint64]bool{}, maphash.MakeSeed()
-	}
-}
-
-// New reports whether the poll before did not have a row of these values.
-func (s *Seen) New(values []string) bool {
-	var h maphash.Hash
-	h.SetSeed(s.seed)
-	for _, v := range values {
-		maphash.WriteComparable(&h, len(v))
-		h.WriteString(v)
-	}
-	sum := h.Sum64()
-	s.now[sum] = true
-	return !s.before[sum]
-}
-
-// End ends a poll, which returns a mark.
-func (s *Seen) End(mark mirror.Mark) { s.mark, s.before, s.now = mark, s.now, nil }

@@ -1,8 +1,10 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -47,15 +49,16 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// Reader reads the rows of a query, and which of them have changed. Its connections are inside a read transaction that
-// sees one moment; the caller begins and ends it.
+// Reader reads the rows of a query, and which of them have changed, each time in a read transaction that sees one moment.
+// With a fingerprint, Wait and Close of its driver it is a mirror.Source.
 type Reader struct {
 	options Options
 	dialect Dialect
-	text    string // of the query
-	form    Form   // of it; zero = it has none that triggers can log
-	timed   error  // of Followed
-	armed   string // what Triggers has given last
+	open    func(context.Context, func(*sql.Conn) error) error // gives a connection in such a transaction to a function
+	text    string                                             // of the query
+	form    Form                                               // of it; zero = it has none that triggers can log
+	timed   error                                              // of Followed
+	armed   string                                             // what Triggers has given last
 	seen    Seen
 }
 
@@ -73,10 +76,36 @@ type Dialect struct {
 	Class    func(error) error // gives an error of the database its class
 }
 
-// NewReader makes a reader of options that were checked.
-func NewReader(o Options, d Dialect) *Reader {
+// NewReader makes a reader of options that were checked. open calls a function with a connection, as On does.
+func NewReader(o Options, d Dialect, open func(context.Context, func(*sql.Conn) error) error) *Reader {
 	form, _ := FormOf(o.Query)
-	return &Reader{options: o, dialect: d, text: Text(o.Query), form: form, timed: Followed(o.Query, o.List)}
+	return &Reader{options: o, dialect: d, open: open, text: Text(o.Query), form: form, timed: Followed(o.Query, o.List)}
+}
+
+// On calls a function with a connection, in a transaction that these statements begin, or in none without them. After
+// an error the connection ends: the rest of an answer may still be on its way. The error of a context that has ended is
+// that of the context.
+func On(ctx context.Context, db *sql.DB, class func(error) error, begin []string, use func(*sql.Conn) error) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return cmp.Or(ctx.Err(), class(err))
+	}
+	defer conn.Close()
+	for i := 0; i < len(begin) && err == nil; i++ {
+		_, err = conn.ExecContext(ctx, begin[i])
+	}
+	if err == nil {
+		if err = use(conn); err == nil && len(begin) > 0 {
+			_, err = conn.ExecContext(ctx, "rollback")
+		} else if err != nil {
+			class = func(err error) error { return err } // it has one
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	return cmp.Or(ctx.Err(), class(err))
 }
 
 // Identity tells this query from others, for a fingerprint.
@@ -85,18 +114,20 @@ func (r *Reader) Identity() string {
 	return fmt.Sprintf("%016x", xxh3.HashString(strings.Join([]string{r.text, o.Changes, o.Watermark, o.List}, "\x00")))
 }
 
-// All yields the rows of the query, and returns where the changes after them begin.
-func (r *Reader) All(ctx context.Context, conn *sql.Conn, yield func(mirror.Row) error) (mirror.Mark, error) {
-	mark, err := r.mark(ctx, conn)
-	if err != nil {
-		return "", err
-	}
-	return mark, r.rows(ctx, conn, r.text, nil, func(c Columns, values []string) error {
-		if c.Gone(values) {
-			return nil
+// All implements mirror.Origin.
+func (r *Reader) All(ctx context.Context, yield func(mirror.Row) error) (mark mirror.Mark, err error) {
+	err = r.open(ctx, func(conn *sql.Conn) (err error) {
+		if mark, err = r.mark(ctx, conn); err != nil {
+			return err
 		}
-		return yield(c.Row(values))
+		return r.rows(ctx, conn, r.text, nil, func(c Columns, values []string) error {
+			if c.Gone(values) {
+				return nil
+			}
+			return yield(c.Row(values))
+		})
 	})
+	return mark, err
 }
 
 // Changes yields the entries that have changed since a mark, each with all its rows of now, and returns the next mark.
@@ -141,33 +172,15 @@ func (r *Reader) mark(ctx context.Context, conn *sql.Conn) (mirror.Mark, error) 
 	case Watermark:
 		text, err := r.one(ctx, conn, fmt.Sprintf("select cast(max(%s) as %s) from (%s\n) q", r.options.Watermark, r.dialect.Text, r.text))
 		if err != nil || text == "" {
-			return position{}.mark(), err
+			return Position{}.Mark(), err
 		}
 		now, err := r.one(ctx, conn, fmt.Sprintf("select cast(%s as %s)", r.dialect.Now, r.dialect.Text))
 		if err != nil {
 			return "", err
 		}
-		return position{atMost(text, now, time.Now()), 0}.mark(), nil
+		return Position{Value: atMost(text, now, time.Now())}.Mark(), nil
 	}
 	return "", nil
-}
-
-// position is how far changes were read by a watermark.
-type position struct {
-	value string // the highest that was there; "" = there was none
-	polls uint64 // that have found something; it tells a poll that was taken in from one that was not
-}
-
-func (p position) mark() mirror.Mark {
-	return mirror.Mark(Watermark + " " + strconv.FormatUint(p.polls, 10) + " " + p.value)
-}
-
-// positionOf reads a mark; false for one of another way to find changes.
-func positionOf(m mirror.Mark) (position, bool) {
-	word, rest, _ := strings.Cut(string(m), " ")
-	polls, value, ok := strings.Cut(rest, " ")
-	n, err := strconv.ParseUint(polls, 10, 64)
-	return position{value, n}, ok && err == nil && word == Watermark
 }
 
 // Idle reports whether the log has nothing new after a mark, by one query, which may be outside of a transaction. The
@@ -306,44 +319,32 @@ func (r *Reader) typed(value any) any {
 // newer gives the keys of rows whose watermark is not older than a mark, less the overlap, and that are not as the
 // poll before had them.
 func (r *Reader) newer(ctx context.Context, conn *sql.Conn, since mirror.Mark) (keys []key, next mirror.Mark, err error) {
-	was, ok := positionOf(since)
+	was, ok := PositionOf(since)
 	if !ok {
 		return nil, "", mirror.TooOld("the mark is of another source")
 	}
-	r.seen.Begin(since)
 	// Rows without a watermark may have changed at any time.
-	text, args, window := fmt.Sprintf("select * from (%s\n) q", r.text), []any(nil), 0
-	if was.value != "" {
-		from, err := earlier(was.value, r.options.Overlap)
+	text, args := fmt.Sprintf("select * from (%s\n) q", r.text), []any(nil)
+	if was.Value != "" {
+		from, err := earlier(was.Value, r.options.Overlap)
 		if err != nil {
 			return nil, "", err
 		}
 		text, args = fmt.Sprintf("%s where (%s >= ? or %[2]s is null)", text, r.options.Watermark), []any{from}
 	}
-	err = r.rows(ctx, conn, fmt.Sprintf("%s limit %d", text, MaxWindow+1), args, func(c Columns, values []string) error {
-		if window++; window > MaxWindow {
-			return r.options.TooMany()
-		}
-		if !r.seen.New(values) {
-			return nil
-		}
-		if len(keys) == MaxEntries {
-			return r.options.TooMany()
-		}
-		row := c.Row(values)
-		k := key{entry: row.Entry}
-		if r.options.PerRecipient {
-			k.owner = row.Owner
-		}
-		keys = append(keys, k)
-		return nil
-	})
-	if err != nil || len(keys) == 0 {
+	w := r.seen.Window(since, &r.options)
+	err = r.rows(ctx, conn, fmt.Sprintf("%s limit %d", text, MaxWindow+1), args, w.Take)
+	if err != nil || len(w.Keys) == 0 {
 		return nil, since, err
 	}
+	for _, k := range w.Keys {
+		if keys = append(keys, key{entry: k.Entry}); r.options.PerRecipient {
+			keys[len(keys)-1].owner = k.Owner
+		}
+	}
 	mark, err := r.mark(ctx, conn)
-	now, _ := positionOf(mark)
-	return keys, position{now.value, was.polls + 1}.mark(), err
+	now, _ := PositionOf(mark)
+	return keys, Position{now.Value, was.Polls + 1}.Mark(), err
 }
 
 // watermarks are the forms of a watermark that is a time.

@@ -28,9 +28,9 @@ type Options = query.Options
 
 // Source is a query on an SQLite database. The file is open only while it is read. A Source is for one goroutine.
 type Source struct {
+	*query.Reader
 	path    string
 	options Options
-	reader  *query.Reader
 	seen    file        // as the last read found it
 	full    mirror.Mark // of a full read without a log or a watermark
 	fullOf  file        // as that has found it; who only asks for the fingerprint later sees another one
@@ -48,7 +48,8 @@ func Open(o Options) (*Source, error) {
 	// Locks of POSIX end when any descriptor of the file is closed, and look closes one. Where the others are not to
 	// be had, locks of a second list of the same file may end early.
 	_, _ = driver.OFDLocking(true)
-	return &Source{path: path, options: o, reader: query.NewReader(o, query.Dialect{
+	s := &Source{path: path, options: o}
+	s.Reader = query.NewReader(o, query.Dialect{
 		Last:     "select seq from sqlite_sequence where name = 'blockd_log'",
 		Now:      "datetime('now')",
 		Triggers: triggers,
@@ -57,7 +58,8 @@ func Open(o Options) (*Source, error) {
 		Values:   "values ",
 		Explain:  "explain query plan ",
 		Class:    class,
-	})}, nil
+	}, s.read)
+	return s, nil
 }
 
 // triggers is that of the dialect: the beginning of each trigger, up to its table. A schema is not asked for, a file
@@ -80,8 +82,8 @@ func (s *Source) Fingerprint(ctx context.Context) (print string, err error) {
 		if err != nil {
 			return class(err)
 		}
-		print = fmt.Sprintf("sqlite %s inode %s application %d schema %d query %s", s.path, s.seen.inode(), id, schema, s.reader.Identity())
-		_, err = s.reader.Triggers(ctx, conn) // of which the number of the schema tells, too
+		print = fmt.Sprintf("sqlite %s inode %s application %d schema %d query %s", s.path, s.seen.inode(), id, schema, s.Reader.Identity())
+		_, err = s.Reader.Triggers(ctx, conn) // of which the number of the schema tells, too
 		return err
 	})
 	return print, err
@@ -91,10 +93,7 @@ func (s *Source) Fingerprint(ctx context.Context) (print string, err error) {
 func (s *Source) All(ctx context.Context, yield func(mirror.Row) error) (mark mirror.Mark, err error) {
 	began := time.Now()
 	s.full = ""
-	err = s.read(ctx, func(conn *sql.Conn) (err error) {
-		mark, err = s.reader.All(ctx, conn, yield)
-		return err
-	})
+	mark, err = s.Reader.All(ctx, yield)
 	if err == nil && s.options.Changes == query.None {
 		mark = mirror.Mark(began.UTC().Format(time.RFC3339Nano)) // unlike any before
 		if s.seen.written().Before(began.Add(-settled)) {
@@ -116,9 +115,9 @@ func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirr
 		return since, nil
 	}
 	err = s.read(ctx, func(conn *sql.Conn) error {
-		idle, err := s.reader.Idle(ctx, conn, since)
+		idle, err := s.Reader.Idle(ctx, conn, since)
 		if mark = since; err == nil && !idle {
-			mark, err = s.reader.Changes(ctx, conn, since, yield)
+			mark, err = s.Reader.Changes(ctx, conn, since, yield)
 		}
 		return err
 	})
@@ -148,15 +147,6 @@ func (s *Source) changed() bool {
 	return err != nil || !s.seen.same(now)
 }
 
-// Plan says for people how the list is read.
-func (s *Source) Plan(ctx context.Context) (plan string, err error) {
-	err = s.read(ctx, func(conn *sql.Conn) (err error) {
-		plan, err = s.reader.Plan(ctx, conn)
-		return err
-	})
-	return plan, err
-}
-
 // read calls f in a read transaction, which sees one moment.
 func (s *Source) read(ctx context.Context, f func(*sql.Conn) error) error {
 	seen, err := look(s.path)
@@ -169,16 +159,8 @@ func (s *Source) read(ctx context.Context, f func(*sql.Conn) error) error {
 		return err
 	}
 	defer db.Close()
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return ofContext(ctx, class(err))
-	}
-	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, "begin"); err != nil {
-		return ofContext(ctx, class(err))
-	}
-	if err := f(conn); err != nil {
-		return ofContext(ctx, err)
+	if err := query.On(ctx, db, class, []string{"begin"}, f); err != nil {
+		return err
 	}
 	if seen.still() && s.changed() {
 		return &mirror.Error{Class: mirror.ClassTimeout, Err: errors.New("a program opened the database while it was read")}
@@ -238,12 +220,4 @@ func class(err error) error {
 		}
 	}
 	return &mirror.Error{Class: word, Err: errors.New(text)}
-}
-
-// ofContext is the error of a context that has ended, if that is why there is an error.
-func ofContext(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
 }
