@@ -6,7 +6,7 @@ import (
 	"github.com/twmb/murmur3"
 )
 
-// Counting and Seen are split-block filters: a key has all its places in one block, one in each of
+// Seen is a split-block filter: a key has all its places in one block, one in each of
 // eight lanes of 32, so that a look-up reads one line of the processor's cache. See Putze, Sanders
 // and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters" (2007).
 const (

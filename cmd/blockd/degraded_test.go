@@ -71,7 +71,13 @@ to = "redis://` + testkit.Refusing(t) + `#bits"
 			rows = append(rows, row[1])
 		}
 	}
-	testkit.EqualSlices(t, "rows of the table", rows, bell.Names())
+	var names []string
+	source, _, _ := strings.Cut(string(testkit.Read(t, testkit.Root(t)+"/records/bell/bell.go")), "\n)\n\n// key is")
+	for _, constant := range regexp.MustCompile(`(?m)^\t[A-Z]\w+ += "([a-z_]+)" `).FindAllStringSubmatch(source, -1) {
+		names = append(names, constant[1])
+	}
+	testkit.AtLeast(t, "names", len(names), 17)
+	testkit.EqualSlices(t, "rows of the table", rows, names)
 	for _, name := range rows {
 		_, has := here[name]
 		there, also := elsewhere[name]

@@ -121,11 +121,8 @@ func (e *Events) traffic(now time.Time) []TrafficMinute {
 	return hour
 }
 
-// watch returns a channel of events, which is closed when its reader is too far behind.
-// It is nil if there are too many already.
-func (e *Events) watch() chan []byte { return e.watchAs("") }
-
-// watchAs is watch for somebody by name. Where all places are taken, one of whoever has the most becomes his.
+// watchAs returns a channel of events for somebody by name, which is closed when its reader is too far behind. Where all places are
+// taken, one of whoever has the most becomes his; it is nil if there is none.
 func (e *Events) watchAs(who string) chan []byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -76,7 +76,7 @@ func TestEventsOverARealConnection(t *testing.T) {
 func TestWatchersAreBounded(t *testing.T) {
 	f := newFixture(t, Settings{Events: NewEvents(), First: firstFile(t)}, "bad.example\n")
 	for range maxWatchers {
-		if f.settings.Events.watch() == nil {
+		if f.settings.Events.watchAs("") == nil {
 			t.Fatal("refused too early")
 		}
 	}
@@ -120,7 +120,7 @@ func TestPlacesOfWatchersAreShared(t *testing.T) {
 // Who does not read is dropped, and decisions go on without waiting.
 func TestSlowWatchersAreDropped(t *testing.T) {
 	e := NewEvents()
-	slow, quick := e.watch(), e.watch()
+	slow, quick := e.watchAs(""), e.watchAs("")
 	now := time.Unix(1e9, 0)
 	for i := range maxWaiting + 1 {
 		e.Add(refusal(now.Add(time.Duration(i)*time.Second), "a@bad.example"))
@@ -138,7 +138,7 @@ func TestSlowWatchersAreDropped(t *testing.T) {
 // Mail of no list leaves room for what somebody looks for.
 func TestManyDecisionsOfASecond(t *testing.T) {
 	e, now := NewEvents(), time.Unix(1e9, 0)
-	w := e.watch()
+	w := e.watchAs("")
 	for i := range 1000 {
 		r := refusal(now, fmt.Sprintf("a%d@bad.example", i))
 		e.Add(history.Record{Time: now, Verdict: "clear", Sender: "a@clear.example"})
@@ -258,7 +258,7 @@ func TestWatcherWhoseBodyNeverComes(t *testing.T) {
 // The stream shows of a decision what the history has of it.
 func TestEventsHaveTheTimeOfTheHistory(t *testing.T) {
 	e := NewEvents()
-	w := e.watch()
+	w := e.watchAs("")
 	at := time.Date(2027, 1, 31, 13, 0, 0, 123_456_789, time.FixedZone("", 3600))
 	e.Add(refusal(at, "a@bad.example"))
 	testkit.Has(t, string(<-w), `"time":"2027-01-31T12:00:00.123Z"`)

@@ -47,11 +47,6 @@ const (
 	NotReady      = "not_ready"     // /readyz answers 503 for a reason that is none of those above
 )
 
-// Names are all of them.
-func Names() []string {
-	return []string{ListRefused, Lists, Source, LiveEntries, Pauses, Aliases, Filter, Disk, History, Audit, Configuration, Fleet, Publish, Upgrade, Quarantine, NextServer, NotReady}
-}
-
 // key is what makes a problem another one: its text may have a number that changes.
 func (p Problem) key() string { return p.Name + " " + p.List }
 

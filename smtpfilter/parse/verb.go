@@ -36,15 +36,6 @@ var verbNames = [...]string{
 	XCLIENT: "XCLIENT", XFORWARD: "XFORWARD", HTTP: "HTTP",
 }
 
-// String returns the word as it is written on the wire, in capitals; "HTTP" and
-// "unknown" for the two that are no SMTP commands.
-func (v Verb) String() string {
-	if int(v) < len(verbNames) {
-		return verbNames[v]
-	}
-	return verbNames[Unknown]
-}
-
 // verbOf finds the verb of a command word.
 func verbOf(word []byte) Verb {
 	var buf [len("USER-AGENT:")]byte

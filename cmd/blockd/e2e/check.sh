@@ -32,8 +32,9 @@ $go test -race -vet=off -shuffle=on -timeout=25m $raced || failed="$failed race"
 say "under the race detector: what starts goroutines"
 $go test -vet=off -tags purego ./bloom || failed="$failed purego"
 GOARCH=arm64 CGO_ENABLED=0 $go vet ./bloom || failed="$failed arm64"
+dead=$($go tool -modfile=packaging/tools/go.mod deadcode ./cmd/blockd) && [ -z "$dead" ] || { echo "no command reaches: $dead"; failed="$failed deadcode"; }
 (cd internal/bench && $go vet ./... && $go test ./...) || failed="$failed bench"
-say "other machines, and the benchmarks' own tests"
+say "other machines, what nobody reaches, and the benchmarks' own tests"
 wait
 cat "$work/beside.log"
 failed+=$(cat "$work/failed" || echo " beside")

@@ -169,9 +169,6 @@ func parseDelta(b []byte) (*Delta, error) {
 	return d, nil
 }
 
-// Base is the ID of what it is the difference from.
-func (d *Delta) Base() [16]byte { return d.base }
-
 // Apply writes the segment into f that the difference makes of base.
 func (d *Delta) Apply(ctx context.Context, f *os.File, base *Segment, workers int) error {
 	if d.base != base.id {

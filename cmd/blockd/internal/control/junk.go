@@ -50,15 +50,6 @@ func mailQuestion(path string, mail []byte) question {
 	return question{method: http.MethodPost, path: path, body: mail, header: http.Header{"Content-Type": {"message/rfc822"}}}
 }
 
-// AskMail is Ask by POST with a body that is mail.
-func AskMail(ctx context.Context, c config.Config, path string, mail []byte, answer any) error {
-	resp, err := mailQuestion(path, mail).ask(ctx, c)
-	if err != nil {
-		return err
-	}
-	return decodeAnswer(c, resp, answer)
-}
-
 // Complain hands in a complaint, to the daemon or else to the files.
 func Complain(ctx context.Context, c config.Config, complaint []byte, author string) (a httpapi.ComplaintAnswer, err error) {
 	switch {
