@@ -11,6 +11,7 @@ const logTables = `-- The log of changes: blockd reads it, and triggers fill it.
 -- Numbers come from a table of one row. A transaction that has taken one lets no other write to the list's table until it
 -- ends: so numbers have the order of the commits, and no gaps.
 -- To clean it up: delete from blockd_log where at < now() - interval 7 day;
+set names utf8mb4;
 create table if not exists blockd_log_rev (
   one tinyint not null primary key,
   rev bigint not null) engine = InnoDB;

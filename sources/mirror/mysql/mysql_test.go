@@ -53,6 +53,7 @@ func TestServer(t *testing.T) {
 		{"triggers fail nothing", testTriggersFailNothing},
 		{"triggers wait in vain", testTriggersWaitInVain},
 		{"unlogged", testUnlogged},
+		{"character sets", testCharacterSets},
 		{"follows", testFollows},
 		{"follows owners", testFollowsOwners},
 	} {
@@ -91,7 +92,7 @@ func (d *database) source(t testing.TB, o Options) *Source {
 	s := d.bare(t, o)
 	if o.Changes == "log" {
 		client := exec.Command(testkit.Peer(t, "mariadb"), "--no-defaults", "--socket="+d.Socket, "--user=root", d.name)
-		client.Stdin = strings.NewReader(testkit.Value(s.DDL())(t))
+		client.Stdin, client.Env = strings.NewReader(testkit.Value(s.DDL())(t)), []string{"LC_ALL=C"} // as cron has it
 		if out, err := client.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -103,7 +104,7 @@ func (d *database) source(t testing.TB, o Options) *Source {
 // bare opens the database, which stays as it is.
 func (d *database) bare(t testing.TB, o Options) *Source {
 	t.Helper()
-	o.DSN, o.List = cmp.Or(o.DSN, d.URL("reader", password, d.name)), "abuse-desk"
+	o.DSN, o.List = cmp.Or(o.DSN, d.URL("reader", password, d.name)), cmp.Or(o.List, "abuse-desk")
 	o.Query = cmp.Or(o.Query, rows)
 	s := testkit.Value(Open(o))(t)
 	t.Cleanup(func() { s.Close() })
@@ -192,6 +193,20 @@ func testUnlogged(t *testing.T, d *database) {
 }
 
 const lastNumber = "select rev from blockd_log_rev"
+
+// testCharacterSets: what a database takes for the letters of its own functions does not matter to the log.
+func testCharacterSets(t *testing.T, d *database) {
+	for i, set := range []string{"latin1", "ascii", "utf8mb3 collate utf8mb3_general_ci", "utf8mb4 collate utf8mb4_unicode_ci", "ucs2"} {
+		d.do(t, "drop function if exists blockd_triggers; drop function if exists blockd_tables; drop table if exists senders; alter database "+d.name+" character set "+set+"; "+table)
+		s := d.source(t, Options{Changes: "log", List: fmt.Sprintf("Mißbrauch ж %d", i)})
+		_, mark := mirrortest.Rows(t, s)
+		d.do(t, "insert into senders (id, address) values (1, 'a@bulk.example')")
+		mirrortest.WantChanges(t, s, mark, "a@bulk.example ")
+		if print, err := s.Fingerprint(t.Context()); err != nil || !strings.Contains(print, " insert ") {
+			t.Errorf("%s: %q, %v", set, print, err)
+		}
+	}
+}
 
 var soak = flag.Bool("soak", false, "follow writers for long")
 

@@ -38,7 +38,7 @@ func (s *Source) DDL() (string, error) {
 	}
 	table := cmp.Or(f.Table, placeholder)
 	var b strings.Builder
-	fmt.Fprintf(&b, "-- What blockd needs to follow the list %s. Execute it as the owner of the tables.\n", strings.Join(strings.Fields(o.List), " "))
+	fmt.Fprintf(&b, "-- What blockd needs to follow the list %s. Execute it as the owner of the tables.\nset client_encoding = 'UTF8';\n", strings.Join(strings.Fields(o.List), " "))
 	role, usage := quoted(cmp.Or(s.config.User, "blockd")), ""
 	if schema, _, has := strings.Cut(table, "."); has {
 		usage = fmt.Sprintf("grant usage on schema %s to %s;\n", schema, role)

@@ -1,11 +1,13 @@
 package postgres
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 
 	"blockd/internal/testkit"
 	"blockd/sources/mirror/mirrortest"
+	"blockd/sources/mirror/query"
 )
 
 // TestUnlogged changes a table in ways that no trigger tells of, or none that was there at first.
@@ -61,4 +63,19 @@ func TestUnlogged(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestDDLInAnyLocale: what a terminal takes for its letters does not matter to the log.
+func TestDDLInAnyLocale(t *testing.T) {
+	name, o := database(t, "", Options{Changes: query.None})
+	o.Changes, o.List = query.Log, "Mißbrauch ж"
+	s := open(t, o)
+	psql := exec.Command(testkit.Peer(t, "psql"), "-v", "ON_ERROR_STOP=1", "-d", shared.URL("postgres", name))
+	psql.Stdin, psql.Env = strings.NewReader(testkit.Value(s.DDL())(t)), []string{"PGCLIENTENCODING=LATIN1"}
+	if out, err := psql.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	_, mark := mirrortest.Rows(t, s)
+	shared.Exec(t, name, "insert into senders (entry) values ('a.example')")
+	mirrortest.WantChanges(t, s, mark, "a.example ")
 }
