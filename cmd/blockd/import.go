@@ -169,8 +169,8 @@ func askBoth(ctx context.Context, screen io.Writer, r *migration.Result) error {
 	})
 }
 
-// reportText is the report for people: a row an entry, below it what is to be said
-// of it, and at the end what differs.
+// reportText is the report for people: a row an entry, below it what is to be said of it, and at the end what
+// differs.
 func reportText(w *bufio.Writer, p term.Paint, r *migration.Result) error {
 	head := []string{"where", "entry", "asks for", "now", "list"}
 	inTables(w, p, head, r.Findings, func(f *migration.Finding) (cells []string, below string) {
@@ -295,8 +295,7 @@ func reportJSON(w *bufio.Writer, r *migration.Result) error {
 // listsFolder is where the lists of an import are, below its folder.
 const listsFolder = "lists"
 
-// writeImport writes the result into a folder. All names are looked at before the
-// first file is written.
+// writeImport writes the result into a folder. All names are looked at before the first file is written.
 func writeImport(dir string, r *migration.Result, force bool) error {
 	var report bytes.Buffer
 	w := bufio.NewWriter(&report)

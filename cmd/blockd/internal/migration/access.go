@@ -8,8 +8,8 @@ import (
 	"blockd/lists"
 )
 
-// The look-up keys and actions of access(5), and the order of restrictions of postconf(5): what Postfix does with a mail,
-// by what its tables have for the keys that it asks them for.
+// The look-up keys and actions of access(5), and the order of restrictions of postconf(5): what Postfix does with a
+// mail, by what its tables have for the keys that it asks them for.
 
 // deed is what an entry asks for.
 type deed uint8
@@ -114,8 +114,8 @@ func (r *accessRules) refusal() Fate {
 	return Refused
 }
 
-// plain is the action of the same meaning as an access table of blockd has it. DEFER_IF_PERMIT is what the policy service
-// says of an entry that defers without a code.
+// plain is the action of the same meaning as an access table of blockd has it. DEFER_IF_PERMIT is what the policy
+// service says of an entry that defers without a code.
 func (a *action) plain() string {
 	switch {
 	case a.deed == lets:
@@ -252,11 +252,16 @@ func (e *evaluation) run() Answer {
 			return e.answer
 		}
 	}
-	if e.ifPermit != "" {
-		return Answer{Deferred, e.ifPermit}
-	}
+	return e.taken()
+}
+
+// taken is the answer to mail that nothing has refused for good.
+func (e *evaluation) taken() Answer {
 	words := strings.Join(e.also, ", ")
-	if e.held {
+	switch {
+	case e.ifPermit != "":
+		return Answer{Deferred, e.ifPermit}
+	case e.held:
 		return Answer{Held, words}
 	}
 	return Answer{Passes, words}
@@ -406,13 +411,7 @@ func (pf *postfix) byPolicy(said string) Answer {
 	if e.act(said, false, 0, 0) == final {
 		return e.answer
 	}
-	switch {
-	case e.ifPermit != "":
-		return Answer{Deferred, e.ifPermit}
-	case e.held:
-		return Answer{Held, ""}
-	}
-	return Answer{Passes, strings.Join(e.also, ", ")}
+	return e.taken()
 }
 
 // code is a reply code of main.cf, as Postfix takes it.

@@ -108,9 +108,9 @@ type Difference struct {
 // maxDifferences bounds the differences that are kept, of some 300 octets each. The others are counted.
 const maxDifferences = 100_000
 
-// Ask asks there and here about all mails, a batch at a time, and settles the outcome of every entry. progress is told of
-// how many entries. An error of the other program ends the asking, and is said in Unasked; one of here is returned. What
-// was started for it has ended then.
+// Ask asks there and here about all mails, a batch at a time, and settles the outcome of every entry. progress is
+// told of how many entries. An error of the other program ends the asking, and is said in Unasked; one of here is
+// returned. What was started for it has ended then.
 func (r *Result) Ask(ctx context.Context, here Answerer, progress func(entries int)) error {
 	if r.There == nil || r.Mails == nil {
 		r.Unasked = cmp.Or(r.Unasked, "there is nobody to ask")

@@ -33,8 +33,8 @@ const (
 `
 )
 
-// Config is the text of a configuration that serves the result: blockd's defaults
-// but for what was imported, and for the SMTP filter, which stays shut. folder is where the list files are, relative to it.
+// Config is the text of a configuration that serves the result: blockd's defaults but for what was imported, and for
+// the SMTP filter, which stays shut. folder is where the list files are, relative to it.
 func (r *Result) Config(folder string) []byte {
 	door, milter, policy := asMilter, "127.0.0.1:8892", ""
 	if r.Program == "Postfix" {

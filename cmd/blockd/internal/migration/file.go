@@ -21,8 +21,8 @@ const (
 	maxDepth   = 64 // how deep restriction classes and conditions may nest
 )
 
-// ErrTooBig is wrapped by the error about a configuration file of more than 4 MiB, a table of more than 64 MiB, more than
-// a thousand files, ten thousand networks of one's own, or a million entries.
+// ErrTooBig is wrapped by the error about a configuration file of more than 4 MiB, a table of more than 64 MiB, more
+// than a thousand files, ten thousand networks of one's own, or a million entries.
 var ErrTooBig = original.ErrTooBig
 
 // files reads files and counts what they come to.
@@ -31,8 +31,7 @@ type files struct {
 	entries int
 }
 
-// load reads a regular file of at most max octets. A FIFO or a device is refused
-// without waiting for it.
+// load reads a regular file of at most max octets. A FIFO or a device is refused without waiting for it.
 func (fs *files) load(path string, max int64) ([]byte, error) {
 	if fs.read++; fs.read > maxFiles {
 		return nil, fmt.Errorf("%s: %w: more than %d files", path, ErrTooBig, maxFiles)

@@ -50,8 +50,8 @@ func unprintable(text string) bool {
 	return strings.ContainsFunc(text, func(c rune) bool { return c < ' ' && c != '\t' || c == '\x7f' })
 }
 
-// listed adds a list, if it has entries. The gate is told to let pass what the other program had in force, and an entry
-// that the list cannot hold is lost.
+// listed adds a list, if it has entries. The gate is told to let pass what the other program had in force, and an
+// entry that the list cannot hold is lost.
 func (r *Result) listed(ctx context.Context, s *shelf, o Options) error {
 	for again := true; again; {
 		again = false

@@ -20,8 +20,8 @@ type parameter struct {
 	parts []physical // the lines of main.cf that it stands on
 }
 
-// place returns the line on which a word stands, the first one from *from on, and
-// moves *from there; a word that came by another parameter is where the last one was.
+// place returns the line on which a word stands, the first one from *from on, and moves *from there; a word that came
+// by another parameter is where the last one was.
 func (p parameter) place(word string, from *int) Place {
 	for i := *from; i < len(p.parts); i++ {
 		if strings.Contains(p.parts[i].text, word) {
@@ -57,9 +57,9 @@ func (p *parameters) value(name string) string {
 
 // read has postconf say what main.cf, and master.cf where it is, come to.
 //
-// The folder is named "." to it: the paths that begin with $config_directory begin with "./",
-// whatever characters the folder's own name has. Without interfaces there is no name that it
-// would ask DNS for: the default of mynetworks is this machine alone.
+// The folder is named "." to it: the paths that begin with $config_directory begin with "./", whatever characters the
+// folder's own name has. Without interfaces there is no name that it would ask DNS for: the default of mynetworks is
+// this machine alone.
 func (pf *postfix) read(ctx context.Context, mainCF string, postconf runner) error {
 	main, err := pf.files.load(mainCF, maxConfig)
 	if err != nil {
@@ -191,9 +191,8 @@ func (pf *postfix) override(at Place, service, option string, mine bool) {
 // isPath tells the path of a file from the name of a table.
 func isPath(text string) bool { return strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") }
 
-// path returns where the file is that a Postfix path names. A copy of /etc/postfix
-// in another folder is read as such: what stands beside main.cf goes before what
-// this machine has in /etc/postfix.
+// path returns where the file is that a Postfix path names. A copy of /etc/postfix in another folder is read as such:
+// what stands beside main.cf goes before what this machine has in /etc/postfix.
 func (p *parameters) path(name string) string {
 	const home = "/etc/postfix"
 	if !filepath.IsAbs(name) {
@@ -207,8 +206,7 @@ func (p *parameters) path(name string) string {
 	return name
 }
 
-// tokens cuts a text at any of the separators, outside braces. ok is false if a
-// brace is not closed.
+// tokens cuts a text at any of the separators, outside braces. ok is false if a brace is not closed.
 func tokens(text, separators string) (words []string, ok bool) {
 	depth, start := 0, -1
 	for i := 0; i < len(text); i++ {

@@ -52,8 +52,8 @@ func (p Place) String() string {
 	return fmt.Sprintf("%s:%d", p.File, p.Line)
 }
 
-// Finding is what is said of one entry: a line of a table, or a word of a
-// configuration that decides about senders or clients.
+// Finding is what is said of one entry: a line of a table, or a word of a configuration that decides about senders or
+// clients.
 type Finding struct {
 	Place
 	Text    string  `json:"text"`    // as it stands there, in one line, at most 200 octets

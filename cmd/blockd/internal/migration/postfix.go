@@ -74,8 +74,8 @@ func readPostfix(ctx context.Context, mainCF string, o Options, postconf, postma
 	return pf.Result, nil
 }
 
-// ask runs postmap. It is given a main.cf that says nothing: the tables alone matter, and the owner's may name what this
-// machine does not have.
+// ask runs postmap. It is given a main.cf that says nothing: the tables alone matter, and the owner's may name what
+// this machine does not have.
 func (pf *postfix) ask(ctx context.Context, stdin string, args ...string) (string, []string, error) {
 	if pf.work.dir == "" {
 		main, err := pf.work.write("main.cf", []byte("compatibility_level = 3.6\ninet_interfaces = loopback-only\n"))

@@ -111,8 +111,8 @@ func (pf *postfix) shelves(t *table) (all []*shelf) {
 	return all
 }
 
-// put writes an entry into its list, or says why no list has it. The patterns are returned that let pass what others of
-// the table match.
+// put writes an entry into its list, or says why no list has it. The patterns are returned that let pass what others
+// of the table match.
 func (pf *postfix) put(t *table, r *row, seen map[string]*row, shelfOf func(part) *shelf, parts int) (frees []string) {
 	a := pf.rules.action(r.value)
 	p := part{deed: refuses}
@@ -218,8 +218,8 @@ func (pf *postfix) keys(t *table, r *row) (keys, expressions []string, why strin
 	return []string{quoted(lower)}, expressions, ""
 }
 
-// recipientPolicies writes a [[policy]] for the recipients that a table lets pass. The lists of the tables behind it in
-// the same restrictions do not count for them.
+// recipientPolicies writes a [[policy]] for the recipients that a table lets pass. The lists of the tables behind it
+// in the same restrictions do not count for them.
 func (pf *postfix) recipientPolicies() {
 	freed := map[string][]string{} // names of lists, by recipient
 	var order []string

@@ -48,8 +48,8 @@ type walk struct {
 	words int
 }
 
-// maxWords bounds one list of restrictions with all classes in it: sixty classes that
-// name the next one twice never end.
+// maxWords bounds one list of restrictions with all classes in it: sixty classes that name the next one twice never
+// end.
 const maxWords = 10_000
 
 func (w *walk) list(text string, depth int) (list []restriction, err error) {

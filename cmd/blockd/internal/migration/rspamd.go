@@ -43,11 +43,7 @@ func readRspamd(ctx context.Context, multimap string, o Options, rspamadm runner
 	case "local.d", "override.d", "modules.d":
 		rs.root, rs.home = filepath.Join(rs.dir, ".."), filepath.Dir(rs.home)
 	}
-	rules, err := rs.dump(ctx, file, "multimap", rspamadm)
-	if err != nil {
-		return nil, err
-	}
-	if err := rs.read(rules); err != nil {
+	if err := rs.dump(ctx, file, "multimap", rspamadm, rs.rule); err != nil {
 		return nil, err
 	}
 	for _, r := range rs.rules {
@@ -70,17 +66,17 @@ func newRspamd(path string) (*rspamd, string, error) {
 //
 // rspamadm runs the Lua code and the templates that a whole configuration names. The file may come from anybody, so it
 // is read as the section of a configuration that names nothing else, and without templates.
-func (rs *rspamd) dump(ctx context.Context, file, name string, rspamadm runner) (rules map[string]any, err error) {
+func (rs *rspamd) dump(ctx context.Context, file, name string, rspamadm runner, each func(at Place, symbol string, v section, again bool) error) error {
 	text, err := rs.files.load(rs.Source, maxConfig)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	rs.lines = strings.Split(string(text), "\n")
 	if err := rs.seeIncludes(file); err != nil {
-		return nil, err
+		return err
 	}
 	if _, err := rs.work.write("rspamd.conf", []byte(name+" {\n.include(glob=false) \"$BLOCKD_IMPORT\"\n}\n")); err != nil {
-		return nil, err
+		return err
 	}
 	args := []string{"--var=BLOCKD_IMPORT=" + file}
 	for _, v := range rs.variablesIn(rs.home) {
@@ -90,25 +86,25 @@ func (rs *rspamd) dump(ctx context.Context, file, name string, rspamadm runner) 
 	}
 	out, _, err := rspamadm(ctx, rs.work.dir, "", append(args, "configdump", "--skip-template", "--compact", "--json", "--config=rspamd.conf", name)...)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	var all section
 	decoder := json.NewDecoder(strings.NewReader(out))
 	decoder.UseNumber()
-	if err := decoder.Decode(&rules); err != nil {
-		return nil, fmt.Errorf("%s: rspamadm says what is no JSON: %w", file, err)
+	if err := decoder.Decode(&all); err != nil {
+		return fmt.Errorf("%s: rspamadm says what is no JSON: %w", file, err)
 	}
-	return rules, nil
+	return rs.read(all, name, each)
 }
 
-// RspamdSettings gives what rspamadm says that a file of rspamd's user settings (settings.conf) comes to: its sections
-// by their names, as JSON has them, with numbers as json.Number.
-func RspamdSettings(ctx context.Context, settings string) (all map[string]any, err error) {
+// RspamdSettings gives what rspamadm says that a file of rspamd's user settings (settings.conf) comes to: each of its
+// sections as JSON has it, with numbers as json.Number.
+func RspamdSettings(ctx context.Context, settings string, each func(at Place, name string, s map[string]any) error) error {
 	rs, file, err := newRspamd(settings)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = rs.dump(ctx, file, "settings", rspamadm.run, func(at Place, name string, s section, _ bool) error { return each(at, name, s) })
 	}
-	defer func() { err = errors.Join(err, rs.work.close()) }()
-	return rs.dump(ctx, file, "settings", rspamadm.run)
+	return errors.Join(err, rs.work.close())
 }
 
 // place returns the first line from another one on that is, as far as the file itself has it: an included file is not
@@ -132,16 +128,20 @@ func (rs *rspamd) begins(symbol string, from int) Place {
 // section is an object of the configuration.
 type section map[string]any
 
-// read reads the rules in the order in which they stand, and those of sections "multimap".
-func (rs *rspamd) read(all section) error {
+// read gives the sections in the order in which they stand, and those of sections of a name. again: one of the same
+// symbol is there.
+func (rs *rspamd) read(all section, name string, each func(at Place, symbol string, v section, again bool) error) error {
 	at := map[string]Place{}
 	for symbol := range all {
 		at[symbol] = rs.begins(symbol, 0)
 	}
 	inOrder := func(a, b string) int { return cmp.Or(cmp.Compare(at[a].Line, at[b].Line), strings.Compare(a, b)) }
+	if name == "settings" { // which have priorities, and no order
+		inOrder = strings.Compare
+	}
 	for _, symbol := range slices.SortedFunc(maps.Keys(all), inOrder) {
 		at := at[symbol]
-		values := items(all[symbol])
+		values := Items(all[symbol])
 		for i, value := range values {
 			if i > 0 { // the rule stands again
 				at = rs.begins(symbol, at.Line+1)
@@ -150,10 +150,10 @@ func (rs *rspamd) read(all section) error {
 			var err error
 			switch {
 			case !ok:
-			case strings.EqualFold(symbol, "multimap"):
-				err = rs.read(v)
+			case strings.EqualFold(symbol, name):
+				err = rs.read(v, name, each)
 			default:
-				err = rs.rule(at, symbol, v, len(values) > 1)
+				err = each(at, symbol, v, len(values) > 1)
 			}
 			if err != nil {
 				return err
@@ -163,8 +163,8 @@ func (rs *rspamd) read(all section) error {
 	return nil
 }
 
-// items are the values of a key.
-func items(value any) []any {
+// Items are the values of a key of rspamd's, which may stand several times.
+func Items(value any) []any {
 	if many, ok := value.([]any); ok {
 		return many
 	}
@@ -173,7 +173,7 @@ func items(value any) []any {
 
 // word returns the text of a setting, the last one where it stands again, "" if there is none.
 func (s section) word(key string) (text string) {
-	for _, value := range items(s[key]) {
+	for _, value := range Items(s[key]) {
 		switch value.(type) {
 		case string, bool, json.Number:
 			text = fmt.Sprint(value)

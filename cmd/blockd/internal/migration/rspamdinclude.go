@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// An include as an object of its own (the parameter prefix) whose file has a brace too many
-// ends rspamadm 3.4 with a segmentation fault, or keeps it from ending. So rspamadm gets a
-// configuration only if this package has seen all files that it may include, and if all includes
-// in them are plain. What looks like an include and is none counts as well.
+// An include as an object of its own (the parameter prefix) whose file has a brace too many ends rspamadm 3.4 with a
+// segmentation fault, or keeps it from ending. So rspamadm gets a configuration only if this package has seen all
+// files that it may include, and if all includes in them are plain. What looks like an include and is none counts as
+// well.
 
 var (
 	// include is where an include may begin: at a name of a macro, before its parameters.
@@ -24,8 +24,8 @@ var (
 		`(?:\s|#.*\n)*` + `(?:"([^"\\\[]*)"|([$/]?[\w.-][\w$./-]*)(?:[\s;,]|$))`)
 )
 
-// variables are the folders that a name of an include may begin with, as Debian's rspamd has
-// them. rspamadm is given them too, so that it reads what was seen here.
+// variables are the folders that a name of an include may begin with, as Debian's rspamd has them. rspamadm is given
+// them too, so that it reads what was seen here.
 var variables = [...][2]string{
 	{"DBDIR", "/var/lib/rspamd"}, {"RUNDIR", "/run/rspamd"}, {"LOGDIR", "/var/log/rspamd"}, {"PREFIX", "/usr"},
 	{"SHAREDIR", "/usr/share/rspamd"}, {"PLUGINSDIR", "/usr/share/rspamd/plugins"}, {"RULESDIR", "/usr/share/rspamd/rules"}, {"WWWDIR", "/usr/share/rspamd/www"},

@@ -70,12 +70,13 @@ var (
 	sourceScheme = regexp.MustCompile(`(?i)^(https?|file)://`)
 )
 
-// named is what stands for the map of a rule: the names of maps, or the keys themselves; why is said of what is neither.
+// named is what stands for the map of a rule: the names of maps, or the keys themselves; why is said of what is
+// neither.
 func (r *mapRule) named(value any) (names []mapName, keys []string, why string) {
 	object, is := value.(map[string]any)
 	if is { // { url = "static"; data = [ … ] }, or a map of upstreams
 		if strings.EqualFold(section(object).word("url"), "static") {
-			for _, v := range items(object["data"]) {
+			for _, v := range Items(object["data"]) {
 				keys = append(keys, fmt.Sprint(v))
 			}
 			return nil, keys, ""
@@ -83,7 +84,7 @@ func (r *mapRule) named(value any) (names []mapName, keys []string, why string) 
 		value = object["url"]
 	}
 	form := ""
-	for _, v := range items(value) {
+	for _, v := range Items(value) {
 		if text, ok := v.(string); ok {
 			n := takeMapName(text)
 			names, form = append(names, n), cmp.Or(form, n.form)
@@ -253,9 +254,9 @@ func (rs *rspamd) entry(at Place, r *mapRule, text string) error {
 	return rs.files.count()
 }
 
-// plain is what a list says of a key: it is compared with the whole address, or what the filter makes of it, and without
-// a filter with the domain and the local-part as well. Of patterns these are globs, or the expression, over whole
-// addresses.
+// plain is what a list says of a key: it is compared with the whole address, or what the filter makes of it, and
+// without a filter with the domain and the local-part as well. Of patterns these are globs, or the expression, over
+// whole addresses.
 func (r *mapRule) plain(key string) (keys []string, why string) {
 	at := strings.LastIndexByte(key, '@')
 	whole := r.filter == "" || r.filter == "email" || r.filter == "email:addr"

@@ -141,8 +141,8 @@ func (rs *rspamd) start(ctx context.Context) error {
 	}
 }
 
-// settings writes the rules, with copies of their maps, and returns how rspamd is started with them. As root it runs as
-// its own user, who reads the folder by its group and writes below "run" alone; nobody else comes in.
+// settings writes the rules, with copies of their maps, and returns how rspamd is started with them. As root it runs
+// as its own user, who reads the folder by its group and writes below "run" alone; nobody else comes in.
 func (rs *rspamd) settings() (args []string, err error) {
 	var as *user.User
 	if os.Geteuid() == 0 {

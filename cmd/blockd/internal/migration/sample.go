@@ -10,8 +10,8 @@ import (
 	"blockd/mail/addr"
 )
 
-// Addresses are those to try a key for addresses by: the key itself, a name below it, an address at it, and the address
-// with an extension. "" is the null sender.
+// Addresses are those to try a key for addresses by: the key itself, a name below it, an address at it, and the
+// address with an extension. "" is the null sender.
 func Addresses(key, delimiters string) []string {
 	const below = nowhere + "."
 	at := strings.LastIndexByte(key, '@')
@@ -51,8 +51,8 @@ func Addresses(key, delimiters string) []string {
 	return all
 }
 
-// matching are addresses that an expression of Go matches, and neighbours of theirs; none if none were found. parts: or in
-// which it matches the local-part or the domain by itself.
+// matching are addresses that an expression of Go matches, and neighbours of theirs; none if none were found. parts:
+// or in which it matches the local-part or the domain by itself.
 func matching(expr string, parts bool) (all []string) {
 	parsed, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {

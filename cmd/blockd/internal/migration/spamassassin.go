@@ -45,7 +45,8 @@ var proved = []struct {
 	{"welcomelist_auth", "auth", []string{"spf", "dkim"}},
 }
 
-// left says of directives about senders, clients and recipients, by a part of their names, why they are not carried over.
+// left says of directives about senders, clients and recipients, by a part of their names, why they are not carried
+// over.
 var left = []struct{ part, why string }{
 	{"welcomelist_from_rcvd", "an exception for senders whose mail comes from a named server; without that condition anybody could use their names"},
 	{"def_welcomelist_", "some points in favour of authors who are proved by SPF or DKIM, too few to outweigh a blocklist"},
@@ -167,8 +168,8 @@ func (sa *spamassassin) mails(yield func(Mail) bool) {
 	}
 }
 
-// SpamAssassinGlob is what SpamAssassin makes of an address of a directive (Conf/Parser.pm, add_to_addrlist): it is asked
-// by these rules, and not by the line that a list gets. address is in lower case.
+// SpamAssassinGlob is what SpamAssassin makes of an address of a directive (Conf/Parser.pm, add_to_addrlist): it is
+// asked by these rules, and not by the line that a list gets. address is in lower case.
 func SpamAssassinGlob(glob string) func(address string) bool {
 	glob = strings.ToLower(glob)
 	re, err := regexp.Compile("(?s)^" + strings.NewReplacer(`\?`, ".", `\*`, ".*").Replace(regexp.QuoteMeta(saMeant(glob))) + "$")
@@ -433,7 +434,8 @@ func (sa *spamassassin) conditions() (known, holds bool) {
 // enough is the score at which SpamAssassin calls a message spam, if nobody says otherwise.
 const enough = 5
 
-// score reads what a match of blocklist_from counts: the last of up to four numbers is that of a site with all its tests.
+// score reads what a match of blocklist_from counts: the last of up to four numbers is that of a site with all its
+// tests.
 func (sa *spamassassin) score(rest string) {
 	f := strings.Fields(rest)
 	if known, holds := sa.conditions(); len(f) < 2 || f[0] != "USER_IN_BLOCKLIST" && f[0] != "USER_IN_BLACKLIST" || known && !holds {

@@ -311,8 +311,7 @@ func cutBlank(text string) (word, rest string) {
 	return text[:i], strings.TrimSpace(text[i:])
 }
 
-// cutExpression takes /expression/flags and what follows apart. Any mark may stand
-// for the slash.
+// cutExpression takes /expression/flags and what follows apart. Any mark may stand for the slash.
 func cutExpression(text string) (expr, flags, rest string, ok bool) {
 	if len(text) < 2 || strings.IndexByte(`!"#$%&'*+,-./:;<=>?@^_|~`+"`", text[0]) < 0 {
 		return "", "", "", false

@@ -42,8 +42,8 @@ const (
 	grace = time.Second
 )
 
-// runner runs a tool in a folder with an input, and returns what it prints and what it complains of, a line each. Tests
-// have a second one, which says what it is told to.
+// runner runs a tool in a folder with an input, and returns what it prints and what it complains of, a line each.
+// Tests have a second one, which says what it is told to.
 type runner func(ctx context.Context, dir, stdin string, args ...string) (out string, complaints []string, err error)
 
 // child is a tool that runs. It leads a group of processes, all of which have ended behind wait.
@@ -158,7 +158,8 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// folder is the one temporary folder of an import, for what its tools want in files. It is made when it is first wanted.
+// folder is the one temporary folder of an import, for what its tools want in files. It is made when it is first
+// wanted.
 type folder struct{ dir string }
 
 func (f *folder) open() (string, error) {

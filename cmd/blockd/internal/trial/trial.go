@@ -38,7 +38,8 @@ type Configuration struct {
 	stop    func()
 }
 
-// Open builds the lists of the configuration at path into the folder aside. Lists that are fetched are taken for empty.
+// Open builds the lists of the configuration at path into the folder aside. Lists that are fetched are taken for
+// empty.
 func Open(ctx context.Context, path, aside string) (*Configuration, error) {
 	c, err := config.Load(path)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"blockd/lists"
 )
 
-// The meaning that rows have in the programs that they are from, apart from what a list makes of them: whether an address
-// is the sender that a row names, and which of several rows decides.
+// The meaning that rows have in the programs that they are from, apart from what a list makes of them: whether an
+// address is the sender that a row names, and which of several rows decides.
 
 // meaning is a row as its program has it.
 type meaning struct {

@@ -35,7 +35,8 @@ var need = map[string]map[string][]string{
 	"mailcow":          {"filterconf": {"object", "option", "value"}},
 }
 
-// readDump gives the rows of a dump in SQL, of mysqldump, pg_dump or SQLite's .dump, as the query of the program's tables would.
+// readDump gives the rows of a dump in SQL, of mysqldump, pg_dump or SQLite's .dump, as the query of the program's
+// tables would.
 func readDump(program string, data []byte, yield func(line int, owner string, row mirror.Row) error) error {
 	all := map[string]*table{}
 	for name := range need[program] {

@@ -61,7 +61,8 @@ func (d *dump) next() (token, error) {
 	return token{}, nil
 }
 
-// wordly tells the octets of words and numbers; those of other alphabets are some. A dot within a number does not matter here.
+// wordly tells the octets of words and numbers; those of other alphabets are some. A dot within a number does not
+// matter here.
 func wordly(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c >= 0x80
 }

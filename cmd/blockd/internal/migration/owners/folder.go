@@ -14,8 +14,8 @@ import (
 	"blockd/sources/mirror/preset"
 )
 
-// UserPrefs imports the files user_prefs of SpamAssassin below a folder: USER/.spamassassin/user_prefs as in home folders,
-// DOMAIN/USER/… or USER@DOMAIN/… as spamd --virtual-config-dir has them.
+// UserPrefs imports the files user_prefs of SpamAssassin below a folder: USER/.spamassassin/user_prefs as in home
+// folders, DOMAIN/USER/… or USER@DOMAIN/… as spamd --virtual-config-dir has them.
 func UserPrefs(ctx context.Context, folder string, o Options) (*migration.Result, error) {
 	r := begin("SpamAssassin", folder, o)
 	err := r.walk(ctx, folder, func(name string) bool { return name == "user_prefs" }, r.userPrefs)
@@ -105,8 +105,8 @@ func (r *reading) walk(ctx context.Context, folder string, want func(name string
 	})
 }
 
-// ownerOf says by the path of a file below a folder whose it is: a part with "@" is the mailbox, two parts of which the first has a
-// dot are domain and user, and else the first part is the user.
+// ownerOf says by the path of a file below a folder whose it is: a part with "@" is the mailbox, two parts of which
+// the first has a dot are domain and user, and else the first part is the user.
 func ownerOf(path string) string {
 	parts := strings.Split(filepath.ToSlash(path), "/")
 	name := parts[len(parts)-1]

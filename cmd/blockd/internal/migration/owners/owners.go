@@ -77,8 +77,8 @@ func (r *reading) lose(at migration.Place, text, meant, why string, args ...any)
 	return err
 }
 
-// The names of the lists that an import makes. Exceptions that want proof of the sender are a list of their own, because
-// [[list]] require is said of a list.
+// The names of the lists that an import makes. Exceptions that want proof of the sender are a list of their own,
+// because [[list]] require is said of a list.
 const usersList, provedList, everyoneList = "users", "users-proved", "everyone"
 
 // add takes an item of an owner as an entry. The finding has been made; what it says is completed.

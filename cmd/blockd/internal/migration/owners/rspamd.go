@@ -2,9 +2,7 @@ package owners
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -18,46 +16,14 @@ import (
 // enough is the score at which rspamd refuses a message, if nothing else is configured.
 const enough = 15
 
-// RspamdSettings imports a file of rspamd's user settings whose sections refuse or let pass senders of a recipient. rspamadm says
-// what the file means.
+// RspamdSettings imports a file of rspamd's user settings whose sections refuse or let pass senders of a recipient.
+// rspamadm says what the file means.
 func RspamdSettings(ctx context.Context, path string, o Options) (*migration.Result, error) {
-	all, err := migration.RspamdSettings(ctx, path)
-	if err != nil {
-		return nil, err
-	}
 	r := begin("rspamd", path, o)
-	data, err := r.load(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.settings(all, strings.Split(string(data), "\n")); err != nil {
+	if err := migration.RspamdSettings(ctx, path, r.setting); err != nil {
 		return nil, err
 	}
 	return r.end()
-}
-
-// settings reads the sections, in the order of their names: rspamadm gives no other.
-func (r *reading) settings(all map[string]any, lines []string) error {
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		for _, value := range many(all[name]) {
-			s, ok := value.(map[string]any)
-			var err error
-			switch {
-			case !ok:
-			case name == "settings":
-				err = r.settings(s, lines)
-			default:
-				at := slices.IndexFunc(lines, func(l string) bool {
-					return strings.HasPrefix(strings.TrimLeft(l, " \t{\""), name)
-				})
-				err = r.setting(migration.Place{File: r.Source, Line: at + 1}, name, s)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // conditions of a section that an entry can be.
@@ -115,7 +81,8 @@ func (r *reading) setting(at migration.Place, name string, s map[string]any) err
 	return nil
 }
 
-// rspamdEntry reads a sender or a client of rspamd's settings: user@example.com, @example.com, a local-part, an address.
+// rspamdEntry reads a sender or a client of rspamd's settings: user@example.com, @example.com, a local-part, an
+// address.
 func rspamdEntry(text string, action lists.Action) (lists.Item, error) {
 	if strings.HasPrefix(text, "/") {
 		return lists.Item{}, fmt.Errorf("an expression; an entry of a mailbox is no pattern")
@@ -131,7 +98,7 @@ func settingAction(s map[string]any) (a lists.Action, decides bool) {
 	if s["want_spam"] == true || s["whitelist"] == true {
 		return lists.Allow, true
 	}
-	for _, value := range many(s["apply"]) {
+	for _, value := range migration.Items(s["apply"]) {
 		apply, _ := value.(map[string]any)
 		if inner, ok := apply["default"].(map[string]any); ok {
 			apply = inner
@@ -166,27 +133,12 @@ func priority(value any) int {
 }
 
 func score(value any) (float64, bool) {
-	switch v := value.(type) {
-	case json.Number:
-		n, err := v.Float64()
-		return n, err == nil
-	case string:
-		n, err := strconv.ParseFloat(v, 64)
-		return n, err == nil
-	}
-	return 0, false
-}
-
-// many are the values of a member that may stand several times.
-func many(value any) []any {
-	if all, ok := value.([]any); ok {
-		return all
-	}
-	return []any{value}
+	n, err := strconv.ParseFloat(fmt.Sprint(value), 64)
+	return n, err == nil
 }
 
 func words(value any) (all []string) {
-	for _, v := range many(value) {
+	for _, v := range migration.Items(value) {
 		switch v := v.(type) {
 		case string:
 			all = append(all, v)

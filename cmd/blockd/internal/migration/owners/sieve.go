@@ -12,8 +12,8 @@ import (
 	"blockd/lists"
 )
 
-// Sieve imports the scripts below a folder (*.sieve), of which rules that drop the mail of a named sender become entries.
-// Everything else is named as not taken.
+// Sieve imports the scripts below a folder (*.sieve), of which rules that drop the mail of a named sender become
+// entries. Everything else is named as not taken.
 func Sieve(ctx context.Context, folder string, o Options) (*migration.Result, error) {
 	r := begin("Sieve", folder, o)
 	err := r.walk(ctx, folder, func(name string) bool { return strings.HasSuffix(name, ".sieve") }, r.sieve)

@@ -18,8 +18,7 @@ import (
 )
 
 // Amavis imports the tables users, mailaddr and wblist of amavisd-new, which iRedMail has too. from is a DSN, a file
-// with
-// nothing but a DSN, a database of SQLite, or a dump in SQL.
+// with nothing but a DSN, a database of SQLite, or a dump in SQL.
 func Amavis(ctx context.Context, from string, o Options) (*migration.Result, error) {
 	return tables(ctx, "amavis", "amavisd-new", from, o)
 }

@@ -1,5 +1,5 @@
-// Package original reads the files of other programs, of which nothing is known but their names, and shows what they say. All of it may
-// be called by several at once.
+// Package original reads the files of other programs, of which nothing is known but their names, and shows what they
+// say. All of it may be called by several at once.
 package original
 
 import (
@@ -18,7 +18,8 @@ var ErrTooBig = errors.New("too big for an import")
 // MaxShown bounds what a report repeats of a text, in octets.
 const MaxShown = 200
 
-// Load reads a regular file of at most max octets; the error is ErrTooBig of a longer one. A FIFO or a device is refused without waiting for it.
+// Load reads a regular file of at most max octets; the error is ErrTooBig of a longer one. A FIFO or a device is
+// refused without waiting for it.
 func Load(path string, max int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -63,7 +64,8 @@ func Shown(text string) string {
 	return Cut(text, MaxShown-len("…")) + "…"
 }
 
-// Cut is the first octets of a text, at most so many, and no part of a character. A text of nothing but parts of characters is returned empty.
+// Cut is the first octets of a text, at most so many, and no part of a character. A text of nothing but parts of
+// characters is returned empty.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text
