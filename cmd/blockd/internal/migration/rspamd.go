@@ -79,9 +79,9 @@ func (rs *rspamd) dump(ctx context.Context, file, name string, rspamadm runner, 
 		return err
 	}
 	args := []string{"--var=BLOCKD_IMPORT=" + file}
-	for _, v := range rs.variablesIn(rs.home) {
-		if v[0] != "CURDIR" {
-			args = append(args, "--var="+v[0]+"="+v[1])
+	for name, folder := range rs.variables("") {
+		if folder != "" {
+			args = append(args, "--var="+name+"="+folder)
 		}
 	}
 	out, _, err := rspamadm(ctx, rs.work.dir, "", append(args, "configdump", "--skip-template", "--compact", "--json", "--config=rspamd.conf", name)...)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -24,16 +25,12 @@ var (
 		`(?:\s|#.*\n)*` + `(?:"([^"\\\[]*)"|([$/]?[\w.-][\w$./-]*)(?:[\s;,]|$))`)
 )
 
-// variables are the folders that a name of an include may begin with, as Debian's rspamd has them. rspamadm is given
-// them too, so that it reads what was seen here.
-var variables = [...][2]string{
-	{"DBDIR", "/var/lib/rspamd"}, {"RUNDIR", "/run/rspamd"}, {"LOGDIR", "/var/log/rspamd"}, {"PREFIX", "/usr"},
-	{"SHAREDIR", "/usr/share/rspamd"}, {"PLUGINSDIR", "/usr/share/rspamd/plugins"}, {"RULESDIR", "/usr/share/rspamd/rules"}, {"WWWDIR", "/usr/share/rspamd/www"},
-}
-
-// variablesIn returns the variables in a file of a folder.
-func (rs *rspamd) variablesIn(folder string) [][2]string {
-	return append(variables[:], [2]string{"CONFDIR", rs.home}, [2]string{"LOCAL_CONFDIR", rs.home}, [2]string{"CURDIR", folder})
+// variables are the folders that a name of an include may begin with in a file of a folder, as Debian's rspamd has
+// them. rspamadm is given them too, so that it reads what was seen here.
+func (rs *rspamd) variables(folder string) map[string]string {
+	return map[string]string{"DBDIR": "/var/lib/rspamd", "RUNDIR": "/run/rspamd", "LOGDIR": "/var/log/rspamd", "PREFIX": "/usr", "SHAREDIR": "/usr/share/rspamd",
+		"PLUGINSDIR": "/usr/share/rspamd/plugins", "RULESDIR": "/usr/share/rspamd/rules", "WWWDIR": "/usr/share/rspamd/www",
+		"CONFDIR": rs.home, "LOCAL_CONFDIR": rs.home, "CURDIR": folder}
 }
 
 // seeIncludes looks at a file and all files that it includes. They are at most maxFiles, and have
@@ -67,18 +64,15 @@ func (rs *rspamd) seeIncludes(file string) error {
 
 // includes returns the files that a text in the file at path may include.
 func (rs *rspamd) includes(path, text string) (files []string, err error) {
-	var values, removed []string
-	for _, v := range rs.variablesIn(filepath.Dir(path)) {
-		values = append(values, "${"+v[0]+"}", v[1], "$"+v[0], v[1])
-		removed = append(removed, "${"+v[0]+"}", "", "$"+v[0], "")
-	}
+	variables := rs.variables(filepath.Dir(path))
+	unknown := func(name string) string { return map[bool]string{false: "$"}[variables[name] != ""] }
 	for _, at := range include.FindAllStringIndex(text, -1) {
 		m := plainInclude.FindStringSubmatch(text[at[0]:])
-		if m == nil || strings.Contains(strings.NewReplacer(removed...).Replace(m[1]+m[2]), "$") {
+		if m == nil || strings.Contains(os.Expand(m[1]+m[2], unknown), "$") {
 			return nil, fmt.Errorf("%s:%d: only a plain .include is read, with a name in quotes and no other parameters than try, glob, priority and duplicate: put the rules into the file itself",
 				path, 1+strings.Count(text[:at[0]], "\n"))
 		}
-		name := strings.NewReplacer(values...).Replace(m[1] + m[2])
+		name := os.Expand(m[1]+m[2], func(name string) string { return variables[name] })
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(filepath.Dir(path), name)
 		}

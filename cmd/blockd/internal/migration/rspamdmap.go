@@ -13,30 +13,23 @@ import (
 	"blockd/mail/addr"
 )
 
-// mapName is a name of a map, or a key in its place, taken apart as rspamd does (lua_maps.lua, map.c).
-type mapName struct {
-	form string // by a prefix: "regexp", "glob", "set", "radix", "cdb"; "" = what the rule says
-	rest string
-}
-
-// mapForms are the prefixes of a form, of which the first that fits counts.
+// mapForms are the forms of a map by the prefixes of its name, of which the first that fits counts (lua_maps.lua).
 var mapForms = [...][2]string{{"regexp;", "regexp"}, {"re;", "regexp"}, {"regexp_multi;", "regexp"}, {"re_multi;", "regexp"}, {"glob;", "glob"}, {"glob_multi;", "glob"},
 	{"radix;", "radix"}, {"ipnet;", "radix"}, {"set;", "set"}, {"hash;", "set"}, {"plain;", "set"}, {"cdb;", "cdb"}, {"cdb:/", "cdb"}}
 
-func takeMapName(text string) (n mapName) {
-	n.rest = text
+// formed takes the form off the name of a map, or off a key in its place; "" = what the rule says.
+func formed(text string) (form, name string) {
 	for _, f := range mapForms {
-		if rest, ok := strings.CutPrefix(text, f[0]); ok {
-			n.form, n.rest = f[1], rest
-			break
+		if name, ok := strings.CutPrefix(text, f[0]); ok {
+			return f[1], name
 		}
 	}
-	return n
+	return "", text
 }
 
-// source takes apart what is opened: the path of a file, or a URL.
-func (rs *rspamd) source(n mapName) (path string, remote, signed bool) {
-	name, signed := unmarked(n.rest)
+// source takes apart what is opened: the path of a file, or a URL (map.c).
+func (rs *rspamd) source(name string) (path string, remote, signed bool) {
+	name, signed = unmarked(name)
 	if m := sourceScheme.FindString(name); strings.EqualFold(m, "file://") {
 		name = name[len(m):]
 	} else if m != "" {
@@ -72,7 +65,7 @@ var (
 
 // named is what stands for the map of a rule: the names of maps, or the keys themselves; why is said of what is
 // neither.
-func (r *mapRule) named(value any) (names []mapName, keys []string, why string) {
+func (r *mapRule) named(value any) (names, keys []string, why string) {
 	object, is := value.(map[string]any)
 	if is { // { url = "static"; data = [ … ] }, or a map of upstreams
 		if strings.EqualFold(section(object).word("url"), "static") {
@@ -86,8 +79,8 @@ func (r *mapRule) named(value any) (names []mapName, keys []string, why string) 
 	form := ""
 	for _, v := range Items(value) {
 		if text, ok := v.(string); ok {
-			n := takeMapName(text)
-			names, form = append(names, n), cmp.Or(form, n.form)
+			f, name := formed(text)
+			names, form = append(names, name), cmp.Or(form, f)
 		}
 	}
 	switch {
@@ -97,16 +90,13 @@ func (r *mapRule) named(value any) (names []mapName, keys []string, why string) 
 	default:
 		r.regexp, r.glob = form == "regexp", form == "glob"
 	}
-	if _, many := value.([]any); !many || is || len(names) == 0 || r.opens(names[0].rest) {
+	if _, many := value.([]any); !many || is || len(names) == 0 || r.opens(names[0]) {
 		return names, nil, ""
-	}
-	for _, n := range names {
-		keys = append(keys, n.rest)
 	}
 	if r.kind != "ip" && !r.regexp && !r.glob {
 		r.standing = []string{}
 	}
-	return nil, keys, ""
+	return nil, names, ""
 }
 
 // opens reports whether rspamd takes an array that begins so for the names of files and URLs; else it has keys. Those
@@ -140,8 +130,8 @@ func (rs *rspamd) maps(at Place, r *mapRule, l *List, value any, meant string) e
 			return err
 		}
 	}
-	for _, n := range names {
-		if err := rs.mapOf(at, r, l, n); err != nil {
+	for _, name := range names {
+		if err := rs.mapOf(at, r, l, name); err != nil {
 			return err
 		}
 	}
@@ -152,12 +142,12 @@ func (rs *rspamd) maps(at Place, r *mapRule, l *List, value any, meant string) e
 }
 
 // mapOf reads the map of a name.
-func (rs *rspamd) mapOf(at Place, r *mapRule, l *List, n mapName) error {
-	path, remote, signed := rs.source(n)
-	at = rs.place(at.Line, func(line string) bool { return strings.Contains(line, filepath.Base(n.rest)) })
+func (rs *rspamd) mapOf(at Place, r *mapRule, l *List, name string) error {
+	path, remote, signed := rs.source(name)
+	at = rs.place(at.Line, func(line string) bool { return strings.Contains(line, filepath.Base(name)) })
 	switch {
 	case signed:
-		rs.Find(at, n.rest, r.symbol+": the map of the rule").Lose("rspamd takes it with a signature alone, which an import does not check")
+		rs.Find(at, name, r.symbol+": the map of the rule").Lose("rspamd takes it with a signature alone, which an import does not check")
 		return rs.files.count()
 	case remote:
 		rs.remote(at, r, l, path)
@@ -165,7 +155,7 @@ func (rs *rspamd) mapOf(at Place, r *mapRule, l *List, n mapName) error {
 	}
 	file, err := rs.files.lines(path)
 	if err != nil {
-		rs.Find(at, n.rest, r.symbol+": the map of the rule").Lose("%s: %s", path, unreadable(err))
+		rs.Find(at, name, r.symbol+": the map of the rule").Lose("%s: %s", path, unreadable(err))
 		return rs.files.count()
 	}
 	for n, text := range file {
@@ -231,7 +221,8 @@ func (rs *rspamd) entry(at Place, r *mapRule, text string) error {
 			}
 		}
 	}
-	if name, _ := unmarked(takeMapName(text).rest); sourceScheme.MatchString(name) || name != "" && name[0] == '/' && !r.regexp {
+	_, name := formed(text)
+	if name, _ = unmarked(name); sourceScheme.MatchString(name) || name != "" && name[0] == '/' && !r.regexp {
 		why = "the name of a file or a URL where a key should stand: it is not taken over, and nothing is opened or fetched for it"
 	}
 	if why = cmp.Or(r.lost, why); why != "" {

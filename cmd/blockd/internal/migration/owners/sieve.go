@@ -35,7 +35,7 @@ func (r *reading) sieve(path, owner string, data []byte) error {
 		if c.name == "require" {
 			continue
 		}
-		keys, scope, why := c.drops()
+		keys, scope, author, why := c.drops()
 		follows := i+1 < len(commands) && (commands[i+1].name == "elsif" || commands[i+1].name == "else")
 		switch {
 		case why == "" && earlier > 0:
@@ -72,7 +72,7 @@ func (r *reading) sieve(path, owner string, data []byte) error {
 			} else if err != nil {
 				return err
 			}
-			m := meaning{Finding: f, text: named, is: asSetting, author: c.header == "from", fate: migration.Dropped}
+			m := meaning{Finding: f, text: named, is: asSetting, author: author, fate: migration.Dropped}
 			if slices.ContainsFunc(c.commands, func(c command) bool { return c.name != "discard" && c.name != "stop" }) {
 				m.fate = migration.Refused
 			}
@@ -83,49 +83,47 @@ func (r *reading) sieve(path, owner string, data []byte) error {
 	return nil
 }
 
-// drops gives the senders whose mail a rule drops, or why it is no such rule.
-func (c *command) drops() (keys []string, scope lists.Scope, why string) {
+// drops gives the senders whose mail a rule drops, or why it is no such rule. author: by From: alone.
+func (c *command) drops() (keys []string, scope lists.Scope, author bool, why string) {
 	if c.name != "if" {
-		return nil, 0, "no rule that drops the mail of a named sender"
+		return nil, 0, false, "no rule that drops the mail of a named sender"
 	}
 	if why := c.block(); why != "" {
-		return nil, 0, why
+		return nil, 0, false, why
 	}
-	t := c.test
+	t, part, named := c.test, "", false
 	scope = lists.Exact
 	if t == nil || t.name != "address" && t.name != "envelope" {
-		return nil, 0, "its test is not the address of a sender"
+		return nil, 0, false, "its test is not the address of a sender"
 	}
 	for i := 0; i < len(t.args); i++ {
 		switch a := t.args[i]; {
 		case a.tag == ":is" || a.tag == ":all":
 		case a.tag == ":domain":
-			scope, t.part = lists.Exact, a.tag
+			scope, part = lists.Exact, a.tag
 		case a.tag == ":localpart":
-			scope, t.part = lists.Local, a.tag
+			scope, part = lists.Local, a.tag
 		case a.tag == ":comparator" && i+1 < len(t.args) && len(t.args[i+1].texts) == 1 && t.args[i+1].texts[0] == "i;ascii-casemap":
 			i++
 		case a.tag != "":
-			return nil, 0, "its test is of the kind " + original.Shown(a.tag)
-		case c.header == "" && len(a.texts) == 1 && strings.EqualFold(a.texts[0], "from"):
-			if c.header = "from"; t.name == "envelope" {
-				c.header = "envelope"
-			}
-		case c.header == "":
-			return nil, 0, "it does not look at the sender alone"
+			return nil, 0, false, "its test is of the kind " + original.Shown(a.tag)
+		case !named && len(a.texts) == 1 && strings.EqualFold(a.texts[0], "from"):
+			named = true
+		case !named:
+			return nil, 0, false, "it does not look at the sender alone"
 		default:
 			keys = append(keys, a.texts...)
 		}
 	}
 	if len(keys) == 0 {
-		return nil, 0, "it names no sender"
+		return nil, 0, false, "it names no sender"
 	}
 	for _, key := range keys {
-		if strings.Contains(key, "@") != (t.part == "") {
-			return nil, 0, fmt.Sprintf("%q is never equal to that part of an address", original.Shown(key))
+		if strings.Contains(key, "@") != (part == "") {
+			return nil, 0, false, fmt.Sprintf("%q is never equal to that part of an address", original.Shown(key))
 		}
 	}
-	return keys, scope, ""
+	return keys, scope, t.name == "address", ""
 }
 
 // block says why the commands of a rule are not just a drop.

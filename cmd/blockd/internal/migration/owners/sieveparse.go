@@ -17,14 +17,12 @@ type command struct {
 	args     []argument
 	test     *test
 	commands []command
-	header   string // of drops
 }
 
 // test is a test without tests below it; one with some has the name "several tests" or that of both, and no arguments.
 type test struct {
 	name string
 	args []argument
-	part string // of drops: ":domain", ":localpart" or ""
 }
 
 // argument is a tag, a number, or a list of strings.
