@@ -157,11 +157,16 @@ func listName(text string) string {
 
 // unique is a name that no other list has, in any case.
 func (r *Result) unique(name string) string {
-	free := listName(name)
-	for i := 2; slices.ContainsFunc(r.names, func(n string) bool { return strings.EqualFold(n, free) }); i++ {
-		free = fmt.Sprintf("%s-%d", listName(name), i)
+	if r.names == nil {
+		r.names = map[string]int{}
 	}
-	r.names = append(r.names, free)
+	name = listName(name)
+	free, base := name, strings.ToLower(name)
+	for r.names[strings.ToLower(free)] > 0 {
+		r.names[base]++
+		free = fmt.Sprintf("%s-%d", name, r.names[base])
+	}
+	r.names[strings.ToLower(free)] = 1
 	return free
 }
 

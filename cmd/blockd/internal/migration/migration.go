@@ -115,7 +115,7 @@ type Result struct {
 	Findings          []*Finding
 	Notes             []string // of the whole, a sentence each
 
-	names []string // of lists, that are taken
+	names map[string]int // of lists, in lower case: the last number that one was given, 0 = it is free
 	work  folder
 	stop  func() // ends what There has started; nil = nothing
 	batch int    // mails that There is best asked about at once; 0 = some

@@ -18,12 +18,13 @@ import (
 // rspamd is one import from multimap.conf.
 type rspamd struct {
 	*Result
-	files files
-	dir   string // of the file
-	root  string // the folder that holds local.d and maps.d
-	home  string // the same, as rspamd names it
-	lines []string
-	rules []*mapRule
+	files  files
+	dir    string // of the file
+	root   string // the folder that holds local.d and maps.d
+	home   string // the same, as rspamd names it
+	lines  []string
+	starts map[string][]int // the lines that begin with a word
+	rules  []*mapRule
 
 	client *http.Client // of the rspamd that is asked; nil = none runs yet
 }
@@ -107,11 +108,15 @@ func RspamdSettings(ctx context.Context, settings string, each func(at Place, na
 	return errors.Join(err, rs.work.close())
 }
 
-// place returns the first line from another one on that is, as far as the file itself has it: an included file is not
-// looked into.
+// nearby bounds how many lines are looked at for a place: a file may have as many rules as lines.
+const nearby = 1000
+
+// place returns the first line from another one on that is, as far as the file itself has it nearby: an included file
+// is not looked into.
 func (rs *rspamd) place(from int, is func(line string) bool) Place {
 	from = min(from, len(rs.lines))
-	if i := slices.IndexFunc(rs.lines[max(from-1, 0):], is); i >= 0 {
+	rest := rs.lines[max(from-1, 0):]
+	if i := slices.IndexFunc(rest[:min(len(rest), nearby)], is); i >= 0 {
 		from = max(from, 1) + i
 	}
 	return Place{rs.Source, from}
@@ -119,10 +124,21 @@ func (rs *rspamd) place(from int, is func(line string) bool) Place {
 
 // begins returns the first line from another one on at which a rule begins.
 func (rs *rspamd) begins(symbol string, from int) Place {
-	return rs.place(from, func(line string) bool {
-		rest, ok := strings.CutPrefix(strings.TrimLeft(line, " \t{\""), symbol)
-		return ok && strings.Trim(rest[:min(len(rest), 1)], " \t\r={\":") == ""
-	})
+	if rs.starts == nil {
+		rs.starts = map[string][]int{}
+		for i, line := range rs.lines {
+			word := strings.TrimLeft(line, " \t{\"")
+			if end := strings.IndexAny(word, " \t\r={\":"); end >= 0 {
+				word = word[:end]
+			}
+			rs.starts[word] = append(rs.starts[word], i+1)
+		}
+	}
+	at := rs.starts[symbol]
+	if i, _ := slices.BinarySearch(at, from); i < len(at) {
+		from = at[i]
+	}
+	return Place{rs.Source, min(from, len(rs.lines))}
 }
 
 // section is an object of the configuration.

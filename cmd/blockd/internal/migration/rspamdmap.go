@@ -126,7 +126,8 @@ func (rs *rspamd) maps(at Place, r *mapRule, l *List, value any, meant string) e
 	l.File = l.Name + map[string]string{"plain": ".txt", "postfix": ".access"}[l.Format]
 	r.shelf = newShelf(l, rs.Program)
 	for _, text := range keys {
-		if err := rs.entry(rs.place(at.Line, func(line string) bool { return strings.Contains(line, text) }), r, text); err != nil {
+		at = rs.place(at.Line, func(line string) bool { return strings.Contains(line, text) }) // they stand in order
+		if err := rs.entry(at, r, text); err != nil {
 			return err
 		}
 	}
