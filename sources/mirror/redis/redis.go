@@ -165,7 +165,7 @@ func (s *Source) Plan(ctx context.Context) (string, error) {
 		if h.id != noID {
 			last = "the last at " + timeOf(h.id).UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(&plan, "%s: a stream of %d changes, %s; %s is %d; read from the last one known on\n", k.log, h.changes, last, k.rev, h.rev)
+		fmt.Fprintf(&plan, "%s: a stream of %d changes, %s; %s is %d; read by XREAD from the last one known\n", k.log, h.changes, last, k.rev, h.rev)
 	}
 	return strings.TrimSuffix(plan.String(), "\n"), nil
 }
