@@ -259,7 +259,7 @@ func (s *Server) complain(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("the history was searched for %v, and not to its end: nothing is counted; hand it in again when the machine is less busy", complaintTime))
 		return
 	case err != nil:
-		s.proposalFault(w, err)
+		operation{faults: proposalFaults, lost: proposalsLost}.fail(call{r, w, s}, err)
 		return
 	}
 	s.complaints.WithLabelValues(a.Result).Inc()

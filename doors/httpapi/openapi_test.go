@@ -172,7 +172,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		if name, ok := strings.CutPrefix(path, "/v1/lists/"); ok {
 			path = strings.Replace(path, name, "{list}", 1)
 		}
-		d.holds(t, where, operation(d.api.Paths[path], tt.method), w)
+		d.holds(t, where, operationAt(d.api.Paths[path], tt.method), w)
 		seen[tt.method+" "+path] = true
 	}
 	for _, r := range routes {
@@ -184,7 +184,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	}
 }
 
-func operation(item *huma.PathItem, method string) *huma.Operation {
+func operationAt(item *huma.PathItem, method string) *huma.Operation {
 	return map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "DELETE": item.Delete, "PUT": item.Put, "PATCH": item.Patch}[method]
 }
 
@@ -329,7 +329,7 @@ func TestEveryOperationIsExact(t *testing.T) {
 	path := strings.NewReplacer("{list}", "bad", "{owner}", "anna@here.example")
 	for _, r := range f.routes(http.NotFoundHandler()) {
 		for _, m := range r.methods {
-			op := operation(d.api.Paths[r.path], m.name)
+			op := operationAt(d.api.Paths[r.path], m.name)
 			where, target := m.name+" "+r.path, path.Replace(r.path)
 			headers := []string{admin}
 			if op.RequestBody != nil {
@@ -358,8 +358,8 @@ func TestEveryOperationIsExact(t *testing.T) {
 			if slices.ContainsFunc(r.methods, func(have method) bool { return have.name == other }) {
 				continue
 			}
-			if w := f.ask(other, path.Replace(r.path), "", admin); w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") == "" || operation(d.api.Paths[r.path], other) != nil {
-				t.Errorf("%s %s: %d, and it is documented: %v", other, r.path, w.Code, operation(d.api.Paths[r.path], other) != nil)
+			if w := f.ask(other, path.Replace(r.path), "", admin); w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") == "" || operationAt(d.api.Paths[r.path], other) != nil {
+				t.Errorf("%s %s: %d, and it is documented: %v", other, r.path, w.Code, operationAt(d.api.Paths[r.path], other) != nil)
 			}
 		}
 	}

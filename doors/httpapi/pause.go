@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -23,8 +22,9 @@ const UsualPause = "1h"
 // maxPause bounds the body of a request about a pause.
 const maxPause = 4 << 10
 
-// PauseQuestion is the body of POST /v1/lists/{list}/pause and resume.
+// PauseQuestion is that of POST /v1/lists/{list}/pause and resume.
 type PauseQuestion struct {
+	List   string `path:"list" json:"-" doc:"the list's name"`
 	For    string `json:"for,omitempty" doc:"how long, such as 1h, which it is if it is not said; 31d at most"`
 	Why    string `json:"why,omitempty" doc:"a line, for the log and other people"`
 	Author string `json:"author,omitempty" doc:"who asks"`
@@ -73,108 +73,71 @@ func mayPause(w *ListWorth) error {
 	return nil
 }
 
-// pausing reads a request about the pause of a list. If it is wrong, pausing has answered.
-func (s *Server) pausing(w http.ResponseWriter, r *http.Request) (list *ListWorth, q PauseQuestion, ok bool) {
-	name := r.PathValue("list")
+// pausable is the row of a list that serves.
+func (s *Server) pausable(name string) (*ListWorth, error) {
 	table := s.listTable(0)
 	for i := range table.Worth {
 		if table.Worth[i].List == name {
-			list = &table.Worth[i]
+			return &table.Worth[i], nil
 		}
 	}
-	if list == nil {
-		fail(w, http.StatusNotFound, fmt.Sprintf("there is no list %q; /v1/lists has those that serve", name))
-		return nil, q, false
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPause))
-	if err != nil {
-		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("body over %d octets", maxPause))
-		return nil, q, false
-	}
-	if len(body) > 0 {
-		if err := decodeWith(body, &q, true); err != nil {
-			fail(w, http.StatusBadRequest, err.Error())
-			return nil, q, false
+	return nil, faultf(http.StatusNotFound, "there is no list %q; /v1/lists has those that serve", name)
+}
+
+func (s *Server) pauseList() method {
+	return operate(s, operation{method: http.MethodPost, id: "pauseList", summary: "Let a list's blocks not count for a while", right: writing, body: maxPause, optional: true,
+		about: "They count as those of a list in shadow mode do; its exceptions count as before. A list that is paused already has the new end.",
+		lost:  "pauses cannot be changed", also: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(c call, q PauseQuestion) (a ListPaused, err error) {
+		list, err := s.pausable(q.List)
+		if err != nil {
+			return a, err
 		}
-	}
-	q.Author = s.callerOf(r).author(q.Author, r)
-	return list, q, true
+		if err := mayPause(list); err != nil {
+			return a, fault{status: http.StatusConflict, text: err.Error()}
+		}
+		p, err := newPause(list.List, q, c.by(q.Author), time.Now())
+		if err == nil {
+			err = p.Check()
+		}
+		if err != nil {
+			return a, badf("%v", err)
+		}
+		if err := c.record(audit.Line{By: p.By, Action: audit.ListPause, Subject: p.List, Why: p.Why, Detail: "until " + p.Until.UTC().Format(time.RFC3339)}); err != nil {
+			return a, err
+		}
+		if err := s.settings.Pauses.Start(p); err != nil {
+			return a, err
+		}
+		s.log.Warn("list paused", slog.String("list", p.List), slog.Time("until", p.Until), slog.String("by", p.By), slog.String("why", p.Why))
+		return ListPaused{p.List, newListPause(s.settings.Pauses, p.List, p.Since)}, nil
+	})
 }
 
-func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
-	list, q, ok := s.pausing(w, r)
-	if !ok {
-		return
-	}
-	if err := mayPause(list); err != nil {
-		fail(w, http.StatusConflict, err.Error())
-		return
-	}
-	p, err := newPause(list.List, q, q.Author, time.Now())
-	if err == nil {
-		err = p.Check()
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	if !s.record(w, audit.Line{By: p.By, Action: audit.ListPause, Subject: p.List, Why: p.Why, Detail: "until " + p.Until.UTC().Format(time.RFC3339)}) {
-		return
-	}
-	if err := s.settings.Pauses.Start(p); err != nil {
-		s.pauseFault(w, err)
-		return
-	}
-	s.log.Warn("list paused", slog.String("list", p.List), slog.Time("until", p.Until), slog.String("by", p.By), slog.String("why", p.Why))
-	send(w, http.StatusOK, typeJSON, ListPaused{p.List, newListPause(s.settings.Pauses, p.List, p.Since)})
-}
-
-func (s *Server) resume(w http.ResponseWriter, r *http.Request) {
-	list, q, ok := s.pausing(w, r)
-	if !ok {
-		return
-	}
-	if q.For != "" {
-		fail(w, http.StatusBadRequest, "for: a list that is resumed counts at once")
-		return
-	}
-	if _, paused := s.settings.Pauses.Of(list.List, time.Now()); !paused {
-		fail(w, http.StatusConflict, fmt.Sprintf("list %q is not paused", list.List))
-		return
-	}
-	if !s.record(w, audit.Line{By: q.Author, Action: audit.ListResume, Subject: list.List, Why: q.Why}) {
-		return
-	}
-	if _, _, err := s.settings.Pauses.End(list.List, time.Now()); err != nil {
-		s.pauseFault(w, err)
-		return
-	}
-	s.log.Warn("list resumed", slog.String("list", list.List), slog.String("by", q.Author), slog.String("why", q.Why))
-	send(w, http.StatusOK, typeJSON, ListPaused{List: list.List})
-}
-
-func (s *Server) pauseFault(w http.ResponseWriter, err error) {
-	s.log.Error("pauses cannot be changed", slog.Any("error", err))
-	fail(w, http.StatusInsufficientStorage, err.Error())
-}
-
-func describePause(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "pauseList", Summary: "Let a list's blocks not count for a while",
-		Description: "They count as those of a list in shadow mode do; its exceptions count as before. A list that is paused already has the new end.",
-		Parameters:  []*huma.Param{listParam()},
-		RequestBody: &huma.RequestBody{Content: d.content(typeJSON, PauseQuestion{})},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ListPaused{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusInsufficientStorage)
-	return op
-}
-
-func describeResume(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "resumeList", Summary: "Let a paused list count again",
-		Parameters:  []*huma.Param{listParam()},
-		RequestBody: &huma.RequestBody{Content: d.content(typeJSON, PauseQuestion{})},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ListPaused{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusInsufficientStorage)
-	return op
+func (s *Server) resumeList() method {
+	return operate(s, operation{method: http.MethodPost, id: "resumeList", summary: "Let a paused list count again", right: writing, body: maxPause, optional: true,
+		lost: "pauses cannot be changed", also: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(c call, q PauseQuestion) (a ListPaused, err error) {
+		list, err := s.pausable(q.List)
+		if err != nil {
+			return a, err
+		}
+		if q.For != "" {
+			return a, badf("for: a list that is resumed counts at once")
+		}
+		if _, paused := s.settings.Pauses.Of(list.List, time.Now()); !paused {
+			return a, faultf(http.StatusConflict, "list %q is not paused", list.List)
+		}
+		by := c.by(q.Author)
+		if err := c.record(audit.Line{By: by, Action: audit.ListResume, Subject: list.List, Why: q.Why}); err != nil {
+			return a, err
+		}
+		if _, _, err := s.settings.Pauses.End(list.List, time.Now()); err != nil {
+			return a, err
+		}
+		s.log.Warn("list resumed", slog.String("list", list.List), slog.String("by", by), slog.String("why", q.Why))
+		return ListPaused{List: list.List}, nil
+	})
 }
 
 func listParam() *huma.Param {

@@ -2,13 +2,10 @@ package httpapi
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"blockd/index/live"
 	"blockd/internal/term"
@@ -65,167 +62,96 @@ func ParseProposalState(text string) (junk.State, error) {
 	return "", fmt.Errorf("state: want open, adopted or declined, have %q", text)
 }
 
-func (s *Server) proposals(w http.ResponseWriter, r *http.Request) {
-	values, err := parseQuery(r.URL.RawQuery)
-	state := junk.State("")
-	if err == nil {
-		var v map[string]string
-		if v, err = onlyOnce(values, []string{"state"}); err == nil {
-			state, err = ParseProposalState(v["state"])
-		}
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	l, err := newProposalList(s.settings.Junk.Box, s.settings.Junk.Correspondents, state, time.Now())
-	if err != nil {
-		s.proposalFault(w, err)
-		return
-	}
-	send(w, http.StatusOK, typeJSON, l)
+// proposalFaults are those of package junk.
+var proposalFaults = []faultKind{{junk.ErrNoProposal, http.StatusNotFound}, {junk.ErrDecided, http.StatusConflict}}
+
+const proposalsLost = "proposals cannot be read or changed"
+
+func (s *Server) listProposals() method {
+	return operate(s, operation{method: http.MethodGet, id: "proposals", summary: "Senders whom several users do not want, and what became of them", right: privately, large: true, lost: proposalsLost}, func(_ call, q struct {
+		State string `query:"state" doc:"all of them if it is not said" enum:"open,adopted,declined"`
+	}) (ProposalList, error) {
+		return newProposalList(s.settings.Junk.Box, s.settings.Junk.Correspondents, junk.State(q.State), time.Now())
+	})
 }
 
-// proposed are the parameters of a decision, and the open proposal that it is about. If they are wrong, proposed has answered.
-func (s *Server) proposed(w http.ResponseWriter, r *http.Request, known ...string) (v map[string]string, p junk.Proposal, ok bool) {
-	values, err := parseQuery(r.URL.RawQuery)
-	if err == nil {
-		v, err = onlyOnce(values, append(known, "entry", "author"))
+// openProposal is one that waits for a person.
+func (s *Server) openProposal(entry string) (p junk.Proposal, err error) {
+	a, bad := addr.Parse(entry)
+	key, ok := a.Key()
+	if bad != nil || !ok {
+		return p, badf("entry: want the address of a proposal")
 	}
-	if err == nil {
-		err = zeroOrOne(v, "force")
-	}
-	var key addr.Key
-	if err == nil {
-		a, bad := addr.Parse(v["entry"])
-		if key, ok = a.Key(); bad != nil || !ok {
-			err = errors.New("entry: want the address of a proposal")
-		}
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return v, p, false
-	}
-	if p, err = s.settings.Junk.Box.Get(key.Text, time.Now()); err != nil {
-		s.proposalFault(w, err)
-		return v, p, false
-	}
-	return v, p, true
-}
-
-// AdoptProposalLine is the line of the journal about a proposal that is adopted until a time.
-func AdoptProposalLine(p junk.Proposal, by string, until time.Time) audit.Line {
-	return audit.Line{By: by, Action: audit.ProposalAdopt, Subject: p.Entry, Detail: fmt.Sprintf("%s, until %s", why(p), until.UTC().Format(time.RFC3339))}
-}
-
-// DeclineProposalLine is the line about one that is declined.
-func DeclineProposalLine(p junk.Proposal, by string) audit.Line {
-	return audit.Line{By: by, Action: audit.ProposalDecline, Subject: p.Entry, Detail: why(p)}
+	return s.settings.Junk.Box.Get(key.Text, time.Now())
 }
 
 func why(p junk.Proposal) string {
 	return fmt.Sprintf("%s of %s, %d by complaint", term.Counted(p.Users, "user"), term.Counted(p.Domains, "domain"), p.Complaints)
 }
 
-// adopt blocks the sender of a proposal for everybody. The entry comes first: if the daemon ends between the two, the proposal still waits, and to
-// adopt it once more changes nothing.
-func (s *Server) adoptProposal(w http.ResponseWriter, r *http.Request) {
-	v, p, ok := s.proposed(w, r, "for", "force")
-	if !ok {
-		return
-	}
-	now, by := time.Now(), s.callerOf(r).author(v["author"], r)
-	life, err := live.ParseLife(cmp.Or(v["for"], DefaultAdoption))
-	if err != nil {
-		fail(w, http.StatusBadRequest, "for: "+err.Error())
-		return
-	}
-	shown := shownProposal(p, s.settings.Junk.Correspondents)
-	if shown.Correspondent && v["force"] != "1" {
-		fail(w, http.StatusConflict, "users of this server write to "+p.Entry+`; if that is meant, say force=1`)
-		return
-	}
-	if p.Complaints == p.Users && v["force"] != "1" {
-		fail(w, http.StatusConflict, "nobody has moved mail of "+p.Entry+` to Junk: complaints alone say so, and the sender of the messages can write these, also under another's name; if that is meant, say force=1`)
-		return
-	}
-	change := live.Change{Entry: p.Entry, Action: lists.Block, Why: "users agree: " + why(p), Author: by, Expires: now.Add(life), Force: v["force"] == "1"}
-	if !s.record(w, AdoptProposalLine(p, by, change.Expires)) {
-		return
-	}
-	outcomes, ok := s.commit(w, r, []live.Change{change})
-	if !ok {
-		return
-	}
-	if p, err = s.settings.Junk.Box.Decide(p.Entry, junk.Adopted, by, change.Expires, now); err != nil {
-		s.proposalFault(w, err)
-		return
-	}
-	s.log.Info("proposal adopted", slog.String("entry", p.Entry), slog.String("by", by), slog.Time("until", change.Expires))
-	shown.Proposal = p
-	send(w, http.StatusOK, typeJSON, ProposalAdoption{shown, newChangeResult(outcomes[0])})
+// adoptProposal blocks the sender of a proposal for everybody. The entry comes first: if the daemon ends between the two, the proposal still waits,
+// and to adopt it once more changes nothing.
+func (s *Server) adoptProposal() method {
+	return operate(s, operation{method: http.MethodPost, id: "adoptProposal", summary: "Block the sender of a proposal for everybody",
+		about: "Adds a live entry. A sender that users of this server write to, or that the gate protects, wants force=1.",
+		right: writing, faults: proposalFaults, lost: proposalsLost,
+	}, func(c call, q struct {
+		Entry  string `query:"entry" required:"true" doc:"the address that is proposed" example:"promo@bulk.example"`
+		For    string `query:"for" doc:"how long, such as 90d, which it is if it is not said"`
+		Force  bool   `query:"force" doc:"it is meant, whatever speaks against it"`
+		Author string `query:"author" doc:"who adopts it"`
+	}) (a ProposalAdoption, err error) {
+		p, err := s.openProposal(q.Entry)
+		if err != nil {
+			return a, err
+		}
+		now, by := time.Now(), c.by(q.Author)
+		life, err := live.ParseLife(cmp.Or(q.For, DefaultAdoption))
+		if err != nil {
+			return a, badf("for: %v", err)
+		}
+		shown := shownProposal(p, s.settings.Junk.Correspondents)
+		switch {
+		case q.Force:
+		case shown.Correspondent:
+			return a, faultf(http.StatusConflict, "users of this server write to %s; if that is meant, say force=1", p.Entry)
+		case p.Complaints == p.Users:
+			return a, faultf(http.StatusConflict, "nobody has moved mail of %s to Junk: complaints alone say so, and the sender of the messages can write these, also under another's name; if that is meant, say force=1", p.Entry)
+		}
+		change := live.Change{Entry: p.Entry, Action: lists.Block, Why: "users agree: " + why(p), Author: by, Expires: now.Add(life), Force: q.Force}
+		if err := c.record(audit.Line{By: by, Action: audit.ProposalAdopt, Subject: p.Entry, Detail: fmt.Sprintf("%s, until %s", why(p), change.Expires.UTC().Format(time.RFC3339))}); err != nil {
+			return a, err
+		}
+		outcomes, ok := s.commit(c.w, c.Request, []live.Change{change})
+		if !ok {
+			return a, errAnswered
+		}
+		if shown.Proposal, err = s.settings.Junk.Box.Decide(p.Entry, junk.Adopted, by, change.Expires, now); err != nil {
+			return a, err
+		}
+		s.log.Info("proposal adopted", slog.String("entry", p.Entry), slog.String("by", by), slog.Time("until", change.Expires))
+		return ProposalAdoption{shown, newChangeResult(outcomes[0])}, nil
+	})
 }
 
-func (s *Server) declineProposal(w http.ResponseWriter, r *http.Request) {
-	v, p, ok := s.proposed(w, r)
-	if !ok {
-		return
-	}
-	by := s.callerOf(r).author(v["author"], r)
-	if !s.record(w, DeclineProposalLine(p, by)) {
-		return
-	}
-	p, err := s.settings.Junk.Box.Decide(p.Entry, junk.Declined, by, time.Time{}, time.Now())
-	if err != nil {
-		s.proposalFault(w, err)
-		return
-	}
-	s.log.Info("proposal declined", slog.String("entry", p.Entry), slog.String("by", by))
-	send(w, http.StatusOK, typeJSON, shownProposal(p, s.settings.Junk.Correspondents))
-}
-
-// proposalFault answers with an error of package junk.
-func (s *Server) proposalFault(w http.ResponseWriter, err error) {
-	switch {
-	case errors.Is(err, junk.ErrNoProposal):
-		fail(w, http.StatusNotFound, err.Error())
-	case errors.Is(err, junk.ErrDecided):
-		fail(w, http.StatusConflict, err.Error())
-	default:
-		s.log.Error("proposals cannot be read or changed", slog.Any("error", err))
-		fail(w, http.StatusInsufficientStorage, err.Error())
-	}
-}
-
-func proposalParam() *huma.Param {
-	p := parameter("entry", "the address that is proposed", "promo@bulk.example")
-	p.Required = true
-	return p
-}
-
-func describeProposals(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "proposals", Summary: "Senders whom several users do not want, and what became of them",
-		Parameters: []*huma.Param{choice("state", "all of them if it is not said", "open", "adopted", "declined")},
-		Responses:  map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ProposalList{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusInsufficientStorage)
-	return op
-}
-
-func describeAdoptProposal(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "adoptProposal", Summary: "Block the sender of a proposal for everybody",
-		Description: "Adds a live entry. A sender that users of this server write to, or that the gate protects, wants force=1.",
-		Parameters: []*huma.Param{proposalParam(), parameter("for", "how long, such as 90d, which it is if it is not said", ""),
-			switched("force", "it is meant, whatever speaks against it"), parameter("author", "who adopts it", "")},
-		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ProposalAdoption{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusInsufficientStorage)
-	return op
-}
-
-func describeDeclineProposal(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "declineProposal", Summary: "Decline a proposal",
-		Description: "It waits again when as many users have said so anew.",
-		Parameters:  []*huma.Param{proposalParam(), parameter("author", "who declines it", "")},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, Proposal{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusInsufficientStorage)
-	return op
+func (s *Server) declineProposal() method {
+	return operate(s, operation{method: http.MethodPost, id: "declineProposal", summary: "Decline a proposal", about: "It waits again when as many users have said so anew.",
+		right: writing, faults: proposalFaults, lost: proposalsLost,
+	}, func(c call, q struct {
+		Entry  string `query:"entry" required:"true" doc:"the address that is proposed" example:"promo@bulk.example"`
+		Author string `query:"author" doc:"who declines it"`
+	}) (a Proposal, err error) {
+		p, err := s.openProposal(q.Entry)
+		if err != nil {
+			return a, err
+		}
+		by := c.by(q.Author)
+		if err := c.record(audit.Line{By: by, Action: audit.ProposalDecline, Subject: p.Entry, Detail: why(p)}); err != nil {
+			return a, err
+		}
+		if p, err = s.settings.Junk.Box.Decide(p.Entry, junk.Declined, by, time.Time{}, time.Now()); err == nil {
+			s.log.Info("proposal declined", slog.String("entry", p.Entry), slog.String("by", by))
+		}
+		return shownProposal(p, s.settings.Junk.Correspondents), err
+	})
 }

@@ -3,13 +3,10 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"blockd/doors/receipt"
 	"blockd/index/live"
@@ -54,102 +51,81 @@ func ParseRequestState(text string) (receipt.State, error) {
 	return "", fmt.Errorf("state: want open, granted or declined, have %q", text)
 }
 
-func (s *Server) requests(w http.ResponseWriter, r *http.Request) {
-	values, err := parseQuery(r.URL.RawQuery)
-	state := receipt.State("")
-	if err == nil {
-		var v map[string]string
-		if v, err = onlyOnce(values, []string{"state"}); err == nil {
-			state, err = ParseRequestState(v["state"])
-		}
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	l, err := newRequestList(s.settings.Requests, state)
-	if err != nil {
-		s.requestFault(w, err)
-		return
-	}
-	send(w, http.StatusOK, typeJSON, l)
+// requestFaults are those of package receipt.
+var requestFaults = []faultKind{{receipt.ErrNoRequest, http.StatusNotFound}, {receipt.ErrDecided, http.StatusConflict}}
+
+const requestsLost = "requests cannot be read or changed"
+
+func (s *Server) listRequests() method {
+	return operate(s, operation{method: http.MethodGet, id: "requests", summary: "Requests of refused people to be let in, the newest first",
+		about: "A note is as a stranger wrote it, without controls.", right: privately, large: true, lost: requestsLost,
+	}, func(_ call, q struct {
+		State string `query:"state" doc:"all of them if it is not said" enum:"open,granted,declined"`
+	}) (RequestList, error) {
+		return newRequestList(s.settings.Requests, receipt.State(q.State))
+	})
 }
 
-// asked are the parameters of a decision, and the open request that it is about. If they are wrong, asked has answered.
-func (s *Server) asked(w http.ResponseWriter, r *http.Request, known ...string) (v map[string]string, q receipt.Request, ok bool) {
-	values, err := parseQuery(r.URL.RawQuery)
-	if err == nil {
-		v, err = onlyOnce(values, append(known, "ref", "author"))
-	}
-	if err == nil && v["ref"] == "" {
-		err = errors.New("ref: want one")
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return v, q, false
-	}
-	if q, err = s.settings.Requests.Get(v["ref"]); err == nil && q.State != receipt.Open {
+// openRequest is a request that waits for a person.
+func (s *Server) openRequest(ref string) (q receipt.Request, err error) {
+	if q, err = s.settings.Requests.Get(ref); err == nil && q.State != receipt.Open {
 		err = fmt.Errorf("%w: %s", receipt.ErrDecided, q.State)
 	}
-	if err != nil {
-		s.requestFault(w, err)
-		return v, q, false
-	}
-	return v, q, true
+	return q, err
 }
 
-// grant lets in whom a request is about: the sender, or the client of a message without one. The entry comes first: if the
+// grantRequest lets in whom a request is about: the sender, or the client of a message without one. The entry comes first: if the
 // daemon ends between the two, the request is still open, and to grant it once more changes nothing.
-func (s *Server) grant(w http.ResponseWriter, r *http.Request) {
-	v, q, ok := s.asked(w, r, "for", "proof")
-	if !ok {
-		return
-	}
-	now, by := time.Now(), s.callerOf(r).author(v["author"], r)
-	life, err := live.ParseLife(cmp.Or(v["for"], DefaultGrant))
-	if err != nil {
-		fail(w, http.StatusBadRequest, "for: "+err.Error())
-		return
-	}
-	proof := receipt.Proof(v["proof"])
-	switch proof {
-	case receipt.NoProof:
-	case "":
-		proof = s.proofOf(r.Context(), q)
-	default:
-		fail(w, http.StatusBadRequest, fmt.Sprintf("proof: want none or nothing, have %q", proof))
-		return
-	}
-	if proof == receipt.Unknown {
-		w.Header().Set("Retry-After", "60")
-		fail(w, http.StatusServiceUnavailable, "DNS does not tell whether SPF passes "+q.Client+" for "+q.Sender+`: try again in a minute, or say proof=none (blockd requests grant --no-proof) to let in whoever writes this address`)
-		return
-	}
-	change := live.Change{Entry: cmp.Or(q.Sender, q.Client), Action: lists.Allow, Why: "request " + q.Ref, Author: by, Expires: now.Add(life), NeedsProof: proof == receipt.SPF}
-	detail := fmt.Sprintf("for %s, until %s", change.Entry, change.Expires.UTC().Format(time.RFC3339))
-	if change.NeedsProof {
-		detail += ", with SPF or DKIM"
-	}
-	if !s.record(w, audit.Line{By: by, Action: audit.RequestGrant, Subject: q.Ref, Detail: detail}) {
-		return
-	}
-	if proof != q.Proof && v["proof"] == "" {
-		if err := s.settings.Requests.NoteProof(q.Ref, proof); err != nil {
-			s.requestFault(w, err)
-			return
+func (s *Server) grantRequest() method {
+	return operate(s, operation{method: http.MethodPost, id: "grantRequest", summary: "Let in whom a request is about",
+		about: "Adds a live entry that allows the sender, or the client where the message had no sender. Where SPF passed the client that was refused, the entry counts only with SPF or DKIM. The page of the refused person then says so.",
+		right: writing, faults: requestFaults, lost: requestsLost, also: []int{http.StatusServiceUnavailable},
+	}, func(c call, asked struct {
+		Ref    string `query:"ref" required:"true" doc:"of the request, as the refused person has it"`
+		For    string `query:"for" doc:"how long, such as 30d, which it is if it is not said"`
+		Proof  string `query:"proof" doc:"SPF or DKIM, if SPF passed the client that was refused" enum:"none"`
+		Author string `query:"author" doc:"who grants it"`
+	}) (a RequestGrant, err error) {
+		q, err := s.openRequest(asked.Ref)
+		if err != nil {
+			return a, err
 		}
-	}
-	outcomes, ok := s.commit(w, r, []live.Change{change})
-	if !ok {
-		return
-	}
-	q, err = s.settings.Requests.Decide(q.Ref, receipt.Granted, by, change.Expires, now)
-	if err != nil {
-		s.requestFault(w, err)
-		return
-	}
-	s.log.Info("request granted", slog.String("ref", q.Ref), slog.String("by", by), slog.String("sender", q.Sender), slog.Time("until", change.Expires))
-	send(w, http.StatusOK, typeJSON, RequestGrant{q.Shown(), newChangeResult(outcomes[0])})
+		now, by := time.Now(), c.by(asked.Author)
+		life, err := live.ParseLife(cmp.Or(asked.For, DefaultGrant))
+		if err != nil {
+			return a, badf("for: %v", err)
+		}
+		proof := receipt.Proof(asked.Proof)
+		if proof == "" {
+			proof = s.proofOf(c.Context(), q)
+		}
+		if proof == receipt.Unknown {
+			return a, fault{http.StatusServiceUnavailable, "DNS does not tell whether SPF passes " + q.Client + " for " + q.Sender +
+				`: try again in a minute, or say proof=none (blockd requests grant --no-proof) to let in whoever writes this address`, 60}
+		}
+		change := live.Change{Entry: cmp.Or(q.Sender, q.Client), Action: lists.Allow, Why: "request " + q.Ref, Author: by, Expires: now.Add(life), NeedsProof: proof == receipt.SPF}
+		detail := fmt.Sprintf("for %s, until %s", change.Entry, change.Expires.UTC().Format(time.RFC3339))
+		if change.NeedsProof {
+			detail += ", with SPF or DKIM"
+		}
+		if err := c.record(audit.Line{By: by, Action: audit.RequestGrant, Subject: q.Ref, Detail: detail}); err != nil {
+			return a, err
+		}
+		if proof != q.Proof && asked.Proof == "" {
+			if err := s.settings.Requests.NoteProof(q.Ref, proof); err != nil {
+				return a, err
+			}
+		}
+		outcomes, ok := s.commit(c.w, c.Request, []live.Change{change})
+		if !ok {
+			return a, errAnswered
+		}
+		if q, err = s.settings.Requests.Decide(q.Ref, receipt.Granted, by, change.Expires, now); err != nil {
+			return a, err
+		}
+		s.log.Info("request granted", slog.String("ref", q.Ref), slog.String("by", by), slog.String("sender", q.Sender), slog.Time("until", change.Expires))
+		return RequestGrant{q.Shown(), newChangeResult(outcomes[0])}, nil
+	})
 }
 
 // proofOf is what showed that the mail of a request was its sender's. A request that came before that was asked, or whose DNS
@@ -161,66 +137,23 @@ func (s *Server) proofOf(ctx context.Context, q receipt.Request) receipt.Proof {
 	return s.settings.Proves(ctx, q)
 }
 
-func (s *Server) decline(w http.ResponseWriter, r *http.Request) {
-	v, q, ok := s.asked(w, r)
-	if !ok {
-		return
-	}
-	by := s.callerOf(r).author(v["author"], r)
-	if !s.record(w, audit.Line{By: by, Action: audit.RequestDecline, Subject: q.Ref, Detail: "for " + cmp.Or(q.Sender, q.Client)}) {
-		return
-	}
-	q, err := s.settings.Requests.Decide(q.Ref, receipt.Declined, by, time.Time{}, time.Now())
-	if err != nil {
-		s.requestFault(w, err)
-		return
-	}
-	s.log.Info("request declined", slog.String("ref", q.Ref), slog.String("by", by), slog.String("sender", q.Sender))
-	send(w, http.StatusOK, typeJSON, q.Shown())
-}
-
-// requestFault answers with an error of package receipt.
-func (s *Server) requestFault(w http.ResponseWriter, err error) {
-	switch {
-	case errors.Is(err, receipt.ErrNoRequest):
-		fail(w, http.StatusNotFound, err.Error())
-	case errors.Is(err, receipt.ErrDecided):
-		fail(w, http.StatusConflict, err.Error())
-	default:
-		s.log.Error("requests cannot be read or changed", slog.Any("error", err))
-		fail(w, http.StatusInsufficientStorage, err.Error())
-	}
-}
-
-func refParam() *huma.Param {
-	p := parameter("ref", "of the request, as the refused person has it", "")
-	p.Required = true
-	return p
-}
-
-func describeRequests(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "requests", Summary: "Requests of refused people to be let in, the newest first",
-		Description: "A note is as a stranger wrote it, without controls.",
-		Parameters:  []*huma.Param{choice("state", "all of them if it is not said", "open", "granted", "declined")},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, RequestList{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusInsufficientStorage)
-	return op
-}
-
-func describeGrant(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "grantRequest", Summary: "Let in whom a request is about",
-		Description: "Adds a live entry that allows the sender, or the client where the message had no sender. Where SPF passed the client that was refused, the entry counts only with SPF or DKIM. The page of the refused person then says so.",
-		Parameters:  []*huma.Param{refParam(), parameter("for", "how long, such as 30d, which it is if it is not said", ""), choice("proof", "SPF or DKIM, if SPF passed the client that was refused", "none"), parameter("author", "who grants it", "")},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, RequestGrant{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
-	return op
-}
-
-func describeDecline(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "declineRequest", Summary: "Decline a request",
-		Description: "The page of the refused person then says so. Nobody is written to.",
-		Parameters:  []*huma.Param{refParam(), parameter("author", "who declines it", "")},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, receipt.Request{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusInsufficientStorage)
-	return op
+func (s *Server) declineRequest() method {
+	return operate(s, operation{method: http.MethodPost, id: "declineRequest", summary: "Decline a request", about: "The page of the refused person then says so. Nobody is written to.",
+		right: writing, faults: requestFaults, lost: requestsLost,
+	}, func(c call, asked struct {
+		Ref    string `query:"ref" required:"true" doc:"of the request, as the refused person has it"`
+		Author string `query:"author" doc:"who declines it"`
+	}) (q receipt.Request, err error) {
+		if q, err = s.openRequest(asked.Ref); err != nil {
+			return q, err
+		}
+		by := c.by(asked.Author)
+		if err := c.record(audit.Line{By: by, Action: audit.RequestDecline, Subject: q.Ref, Detail: "for " + cmp.Or(q.Sender, q.Client)}); err != nil {
+			return q, err
+		}
+		if q, err = s.settings.Requests.Decide(q.Ref, receipt.Declined, by, time.Time{}, time.Now()); err == nil {
+			s.log.Info("request declined", slog.String("ref", q.Ref), slog.String("by", by), slog.String("sender", q.Sender))
+		}
+		return q.Shown(), err
+	})
 }

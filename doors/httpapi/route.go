@@ -126,14 +126,14 @@ func (s *Server) routes(metrics http.Handler) []route {
 	}
 	if s.settings.Requests != nil {
 		all = append(all, route{path: "/v1/requests", about: "requests of refused people to be let in: ?state=", methods: []method{
-			{name: http.MethodGet, serve: compressed(s.privately(s.requests)), doc: describeRequests, private: true}}})
+			s.listRequests()}})
 	}
 	if s.settings.Requests != nil && s.settings.Entries != nil {
 		all = append(all,
 			route{path: "/v1/requests/grant", about: "POST ?ref= lets the sender in, for=30d", methods: []method{
-				{name: http.MethodPost, serve: s.writing(s.grant), doc: describeGrant, writes: true}}},
+				s.grantRequest()}},
 			route{path: "/v1/requests/decline", about: "POST ?ref= declines one", methods: []method{
-				{name: http.MethodPost, serve: s.writing(s.decline), doc: describeDecline, writes: true}}})
+				s.declineRequest()}})
 	}
 	if s.settings.Junk != nil && s.settings.Entries != nil {
 		all = append(all, route{path: "/v1/owners/{owner}/junk", about: "POST a message that the owner has moved to Junk: its sender is blocked, for=30d; undo=1, force=1", methods: []method{
@@ -141,13 +141,13 @@ func (s *Server) routes(metrics http.Handler) []route {
 	}
 	if s.settings.Junk != nil && s.settings.Junk.Box != nil {
 		all = append(all, route{path: "/v1/proposals", about: "senders whom several users do not want: ?state=", methods: []method{
-			{name: http.MethodGet, serve: compressed(s.privately(s.proposals)), doc: describeProposals, private: true}}})
+			s.listProposals()}})
 		if s.settings.Entries != nil {
 			all = append(all,
 				route{path: "/v1/proposals/adopt", about: "POST ?entry= blocks one for everybody, for=90d", methods: []method{
-					{name: http.MethodPost, serve: s.writing(s.adoptProposal), doc: describeAdoptProposal, writes: true}}},
+					s.adoptProposal()}},
 				route{path: "/v1/proposals/decline", about: "POST ?entry= declines one", methods: []method{
-					{name: http.MethodPost, serve: s.writing(s.declineProposal), doc: describeDeclineProposal, writes: true}}})
+					s.declineProposal()}})
 		}
 		if s.settings.History != nil {
 			all = append(all, route{path: "/v1/complaints", about: "POST a complaint (RFC 5965): it counts for a proposal", methods: []method{
@@ -168,9 +168,9 @@ func (s *Server) routes(metrics http.Handler) []route {
 	if s.settings.Pauses != nil {
 		all = append(all,
 			route{path: "/v1/lists/{list}/pause", about: "POST: the list's blocks do not count for a while", methods: []method{
-				{name: http.MethodPost, serve: s.writing(s.pause), doc: describePause, writes: true}}},
+				s.pauseList()}},
 			route{path: "/v1/lists/{list}/resume", about: "POST: they count again", methods: []method{
-				{name: http.MethodPost, serve: s.writing(s.resume), doc: describeResume, writes: true}}})
+				s.resumeList()}})
 	}
 	if s.settings.Person != nil {
 		all = append(all,
