@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,8 +75,8 @@ line; noted elsewhere, it shows later by --has that no end was cut off and nothi
 			}
 			ask.Set(name, at.UTC().Format(time.RFC3339))
 		}
-		if _, err := httpapi.ParseAuditQuery(ask); err != nil {
-			return usagef("--%v", err)
+		if n, err := strconv.Atoi(ask.Get("limit")); err != nil || n < 1 || n > audit.MaxFound {
+			return usagef("--limit: want 1 to %d, have %q", audit.MaxFound, ask.Get("limit"))
 		}
 		found, err := control.Audit(cmd.Context(), c, ask)
 		if err != nil {

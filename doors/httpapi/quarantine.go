@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -48,29 +47,11 @@ const DefaultQuarantined = 100
 // How long a release may take: the next server may look at the message for minutes.
 const releaseTimeout = 10 * time.Minute
 
-var quarantineParameters = [...]string{"sender", "recipient", "list", "since", "before", "cursor", "limit"}
+// quarantineFaults are those of package quarantine.
+var quarantineFaults = []faultKind{{quarantine.ErrNotThere, http.StatusNotFound}, {quarantine.ErrAmbiguous, http.StatusBadRequest},
+	{quarantine.ErrBusy, http.StatusConflict}, {quarantine.ErrForeign, http.StatusConflict}}
 
-// parseQuarantineQuery reads the parameters of GET. Its errors begin with the name of one.
-func parseQuarantineQuery(values map[string][]string) (quarantine.Query, error) {
-	v, err := onlyOnce(values, quarantineParameters[:])
-	if err != nil {
-		return quarantine.Query{}, err
-	}
-	q := quarantine.Query{Sender: v["sender"], Recipient: v["recipient"], List: v["list"], After: v["cursor"], Limit: DefaultQuarantined}
-	for name, at := range map[string]*time.Time{"since": &q.Since, "before": &q.Before} {
-		if text := v[name]; text != "" {
-			if *at, err = time.Parse(time.RFC3339, text); err != nil {
-				return q, fmt.Errorf("%s: want a time such as 2027-01-31T12:00:00Z, have %q", name, text)
-			}
-		}
-	}
-	if text := v["limit"]; text != "" {
-		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > quarantine.MaxFound {
-			return q, fmt.Errorf("limit: want 1 to %d, have %q", quarantine.MaxFound, text)
-		}
-	}
-	return q, nil
-}
+const quarantineLost = "quarantine cannot be read or changed"
 
 // onlyOnce are the values of parameters that are known, each there once.
 func onlyOnce(values map[string][]string, known []string) (map[string]string, error) {
@@ -87,73 +68,57 @@ func onlyOnce(values map[string][]string, known []string) (map[string]string, er
 	return once, nil
 }
 
-// newQuarantineList is the answer for what was found.
-func newQuarantineList(found quarantine.Found, fill QuarantineFill) QuarantineList {
-	l := QuarantineList{Messages: found.Messages, QuarantineFill: fill}
-	if found.More {
-		l.Next = found.Messages[len(found.Messages)-1].ID
-	}
-	return l
+// listQuarantine answers GET. A search reads the header of many files, so few run at a time.
+func (s *Server) listQuarantine() method {
+	return operate(s, operation{method: http.MethodGet, id: "quarantined", summary: "The mail that was set aside, the newest first",
+		about: "Sender, From and Subject are as strangers wrote them, decoded, with any character.", right: privately, large: true, lost: quarantineLost,
+	}, func(c call, q struct {
+		Sender    string    `query:"sender" doc:"a part of the envelope sender or of From, in any case"`
+		Recipient string    `query:"recipient" doc:"a part of a recipient"`
+		List      string    `query:"list" doc:"a part of the name of a list"`
+		Since     time.Time `query:"since" doc:"set aside then or later"`
+		Before    time.Time `query:"before" doc:"set aside before"`
+		Cursor    string    "query:\"cursor\" doc:\"`next` of the page before\""
+		Limit     int       `query:"limit" doc:"how many messages at most" minimum:"1" maximum:"1000" default:"100"`
+	}) (l QuarantineList, err error) {
+		select {
+		case s.searches <- struct{}{}:
+			defer func() { <-s.searches }()
+		default:
+			return l, fault{http.StatusTooManyRequests, "other searches are under way; try again in a second", 1}
+		}
+		found, err := s.settings.Quarantine.Folder.List(c.Context(), quarantine.Query{Sender: q.Sender, Recipient: q.Recipient, List: q.List, Since: q.Since, Before: q.Before, After: q.Cursor, Limit: q.Limit})
+		if err != nil {
+			return l, err
+		}
+		l = QuarantineList{Messages: found.Messages, QuarantineFill: s.settings.Quarantine.Fill()}
+		if found.More {
+			l.Next = found.Messages[len(found.Messages)-1].ID
+		}
+		return l, nil
+	})
 }
 
-// quarantined answers GET. A search reads the header of many files, so few run at a time.
-func (s *Server) quarantined(w http.ResponseWriter, r *http.Request) {
+// quarantinedMessage answers with one message: for people, or as it is for who accepts message/rfc822.
+func (s *Server) quarantinedMessage(w http.ResponseWriter, r *http.Request) {
 	values, err := parseQuery(r.URL.RawQuery)
-	q := quarantine.Query{}
+	var v map[string]string
 	if err == nil {
-		q, err = parseQuarantineQuery(values)
+		v, err = onlyOnce(values, []string{"id"})
+	}
+	id := v["id"]
+	if err == nil && id == "" {
+		err = errors.New("id: want one")
 	}
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	select {
-	case s.searches <- struct{}{}:
-		defer func() { <-s.searches }()
-	default:
-		w.Header().Set("Retry-After", "1")
-		fail(w, http.StatusTooManyRequests, "other searches are under way; try again in a second")
-		return
-	}
-	found, err := s.settings.Quarantine.Folder.List(r.Context(), q)
-	if err != nil {
-		s.quarantineFault(w, err)
-		return
-	}
-	send(w, http.StatusOK, typeJSON, newQuarantineList(found, s.settings.Quarantine.Fill()))
-}
-
-// oneMessage are the parameters of a request about one message. If they are wrong, oneMessage has answered.
-func oneMessage(w http.ResponseWriter, r *http.Request, known ...string) (v map[string]string, ok bool) {
-	values, err := parseQuery(r.URL.RawQuery)
-	if err == nil {
-		v, err = onlyOnce(values, append(known, "id"))
-	}
-	switch {
-	case err != nil:
-	case v["id"] == "":
-		err = errors.New("id: want one")
-	case zeroOrOne(v, "again") != nil:
-		err = zeroOrOne(v, "again")
-	default:
-		return v, true
-	}
-	fail(w, http.StatusBadRequest, err.Error())
-	return nil, false
-}
-
-// quarantinedMessage answers with one message: for people, or as it is for who accepts message/rfc822.
-func (s *Server) quarantinedMessage(w http.ResponseWriter, r *http.Request) {
-	v, ok := oneMessage(w, r)
-	if !ok {
-		return
-	}
-	id := v["id"]
 	w.Header().Set("Vary", "Accept")
 	if strings.Contains(r.Header.Get("Accept"), typeMail) {
 		file, err := s.settings.Quarantine.Folder.Open(id)
 		if err != nil {
-			s.quarantineFault(w, err)
+			operation{faults: quarantineFaults, lost: quarantineLost}.fail(call{r, w, s}, err)
 			return
 		}
 		defer file.Close()
@@ -164,129 +129,84 @@ func (s *Server) quarantinedMessage(w http.ResponseWriter, r *http.Request) {
 	}
 	text, err := s.settings.Quarantine.Folder.Show(id)
 	if err != nil {
-		s.quarantineFault(w, err)
+		operation{faults: quarantineFaults, lost: quarantineLost}.fail(call{r, w, s}, err)
 		return
 	}
 	send(w, http.StatusOK, typeJSON, text)
 }
 
 // release sends a message on. It goes on when the caller goes away: to stop in the midst could leave it unsure.
-func (s *Server) release(w http.ResponseWriter, r *http.Request) {
-	v, ok := oneMessage(w, r, "again", "author")
-	if !ok {
-		return
-	}
-	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(releaseTimeout + requestTimeout)) // where there is none, nothing ends the wait but the caller
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), releaseTimeout)
-	defer cancel()
-	by := s.callerOf(r).author(v["author"], r)
-	detail := ""
-	if v["again"] == "1" {
-		detail = "again"
-	}
-	if !s.record(w, audit.Line{By: by, Action: audit.QuarantineRelease, Subject: v["id"], Detail: detail}) {
-		return
-	}
-	done, err := s.settings.Quarantine.Folder.Release(ctx, v["id"], by, v["again"] == "1", s.settings.Quarantine.Deliver)
-	s.settings.Quarantine.Changed()
-	fields := []any{slog.String("by", by), slog.String("quarantine", done.ID), slog.String("sender", done.Sender), slog.Any("deliveries", done.Deliveries), slog.Bool("left", done.Left)}
-	switch {
-	case err == nil:
-		s.log.Info("mail released", fields...)
-		send(w, http.StatusOK, typeJSON, done)
-	case done.ID == "": // it did not begin
-		s.quarantineFault(w, err)
-	default:
-		s.log.Warn("mail not released", append(fields, slog.Any("error", err))...)
-		fail(w, http.StatusBadGateway, err.Error())
-	}
+func (s *Server) release() method {
+	return operate(s, operation{method: http.MethodPost, id: "release", summary: "Send a message in quarantine on to its recipients",
+		about: "The next server gets it from its own sender. What that takes is removed here; for recipients that it refuses the message stays. " +
+			"A release that was cut off when the next server may have had the message is not repeated by itself: 409.",
+		right: writing, faults: quarantineFaults, lost: quarantineLost, also: []int{http.StatusBadGateway},
+	}, func(c call, q struct {
+		ID     string `query:"id" required:"true" doc:"of the message, or a beginning that no other has"`
+		Again  bool   `query:"again" doc:"send it once more although the next server may have it"`
+		Author string `query:"author" doc:"who releases it"`
+	}) (done quarantine.Released, err error) {
+		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(releaseTimeout + requestTimeout)) // where there is none, nothing ends the wait but the caller
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), releaseTimeout)
+		defer cancel()
+		line := audit.Line{By: c.by(q.Author), Action: audit.QuarantineRelease, Subject: q.ID}
+		if q.Again {
+			line.Detail = "again"
+		}
+		if err := c.record(line); err != nil {
+			return done, err
+		}
+		done, err = s.settings.Quarantine.Folder.Release(ctx, q.ID, line.By, q.Again, s.settings.Quarantine.Deliver)
+		s.settings.Quarantine.Changed()
+		fields := []any{slog.String("by", line.By), slog.String("quarantine", done.ID), slog.String("sender", done.Sender), slog.Any("deliveries", done.Deliveries), slog.Bool("left", done.Left)}
+		switch {
+		case err == nil:
+			s.log.Info("mail released", fields...)
+		case errors.Is(err, quarantine.ErrUnsure) && done.ID == "":
+			err = faultf(http.StatusConflict, "%v; look there, and if it is to be sent once more, say again=1", err)
+		case done.ID != "": // it has begun
+			s.log.Warn("mail not released", append(fields, slog.Any("error", err))...)
+			err = faultf(http.StatusBadGateway, "%v", err)
+		}
+		return done, err
+	})
 }
 
 // removeQuarantined removes one message, or all that were set aside before a time.
-func (s *Server) removeQuarantined(w http.ResponseWriter, r *http.Request) {
-	values, err := parseQuery(r.URL.RawQuery)
-	var v map[string]string
-	if err == nil {
-		v, err = onlyOnce(values, []string{"id", "before", "author"})
-	}
-	if err == nil && (v["id"] == "") == (v["before"] == "") {
-		err = errors.New("want id or before, and not both")
-	}
-	before := time.Time{}
-	if err == nil && v["before"] != "" {
-		if before, err = time.Parse(time.RFC3339, v["before"]); err != nil {
-			err = fmt.Errorf("before: want a time such as 2027-01-31T12:00:00Z, have %q", v["before"])
+func (s *Server) removeQuarantined() method {
+	return operate(s, operation{method: http.MethodDelete, id: "removeQuarantined", summary: "Remove mail from quarantine, for good", right: writing, faults: quarantineFaults, lost: quarantineLost}, func(c call, q struct {
+		ID     string    `query:"id" doc:"one message"`
+		Before time.Time `query:"before" doc:"in its place: all that were set aside before this time"`
+		Author string    `query:"author" doc:"who removes it"`
+	}) (done quarantine.Removed, err error) {
+		if (q.ID == "") == q.Before.IsZero() {
+			return done, badf("want id or before, and not both")
 		}
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(releaseTimeout))
-	by, about := s.callerOf(r).author(v["author"], r), v["id"]
-	if about == "" {
-		about = "all before " + before.UTC().Format(time.RFC3339)
-	}
-	if !s.record(w, audit.Line{By: by, Action: audit.QuarantineRemove, Subject: about}) {
-		return
-	}
-	var done quarantine.Removed
-	if v["id"] != "" {
-		done, err = s.settings.Quarantine.Folder.Remove(v["id"])
-	} else {
-		done, err = s.settings.Quarantine.Folder.Purge(r.Context(), before)
-	}
-	if done.Messages > 0 {
-		s.settings.Quarantine.Changed()
-		s.log.Info("mail removed from quarantine", slog.String("by", by), slog.String("quarantine", v["id"]),
-			slog.Int("messages", done.Messages), slog.Int64("octets", done.Octets))
-	}
-	if err != nil {
-		s.quarantineFault(w, err)
-		return
-	}
-	send(w, http.StatusOK, typeJSON, done)
-}
-
-// quarantineFault answers with an error of package quarantine.
-func (s *Server) quarantineFault(w http.ResponseWriter, err error) {
-	switch {
-	case errors.Is(err, quarantine.ErrNotThere):
-		fail(w, http.StatusNotFound, err.Error())
-	case errors.Is(err, quarantine.ErrAmbiguous):
-		fail(w, http.StatusBadRequest, err.Error())
-	case errors.Is(err, quarantine.ErrUnsure):
-		fail(w, http.StatusConflict, err.Error()+"; look there, and if it is to be sent once more, say again=1")
-	case errors.Is(err, quarantine.ErrBusy), errors.Is(err, quarantine.ErrForeign):
-		fail(w, http.StatusConflict, err.Error())
-	default:
-		s.log.Error("quarantine cannot be read or changed", slog.Any("error", err))
-		fail(w, http.StatusInsufficientStorage, err.Error())
-	}
+		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(releaseTimeout))
+		by, about := c.by(q.Author), q.ID
+		if about == "" {
+			about = "all before " + q.Before.UTC().Format(time.RFC3339)
+		}
+		if err := c.record(audit.Line{By: by, Action: audit.QuarantineRemove, Subject: about}); err != nil {
+			return done, err
+		}
+		if q.ID != "" {
+			done, err = s.settings.Quarantine.Folder.Remove(q.ID)
+		} else {
+			done, err = s.settings.Quarantine.Folder.Purge(c.Context(), q.Before)
+		}
+		if done.Messages > 0 {
+			s.settings.Quarantine.Changed()
+			s.log.Info("mail removed from quarantine", slog.String("by", by), slog.String("quarantine", q.ID), slog.Int("messages", done.Messages), slog.Int64("octets", done.Octets))
+		}
+		return done, err
+	})
 }
 
 func idParam(about string) *huma.Param {
 	p := parameter("id", about, "")
 	p.Required = true
 	return p
-}
-
-func describeQuarantined(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "quarantined", Summary: "The mail that was set aside, the newest first",
-		Description: "Sender, From and Subject are as strangers wrote them, decoded, with any character.",
-		Parameters: []*huma.Param{
-			parameter("sender", "a part of the envelope sender or of From, in any case", ""),
-			parameter("recipient", "a part of a recipient", ""),
-			parameter("list", "a part of the name of a list", ""),
-			moment("since", "set aside then or later"),
-			moment("before", "set aside before"),
-			parameter("cursor", "`next` of the page before", ""),
-			number("limit", "how many messages at most", 1, quarantine.MaxFound, DefaultQuarantined),
-		},
-		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, QuarantineList{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusInsufficientStorage)
-	return op
 }
 
 func describeQuarantinedMessage(d *document) *huma.Operation {
@@ -297,25 +217,5 @@ func describeQuarantinedMessage(d *document) *huma.Operation {
 		Parameters:  []*huma.Param{idParam("of the message, or a beginning that no other has")},
 		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: content}}}
 	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusInsufficientStorage)
-	return op
-}
-
-func describeRelease(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "release", Summary: "Send a message in quarantine on to its recipients",
-		Description: "The next server gets it from its own sender. What that takes is removed here; for recipients that it refuses the message stays. " +
-			"A release that was cut off when the next server may have had the message is not repeated by itself: 409.",
-		Parameters: []*huma.Param{idParam("of the message, or a beginning that no other has"),
-			switched("again", "send it once more although the next server may have it"), parameter("author", "who releases it", "")},
-		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, quarantine.Released{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusBadGateway, http.StatusInsufficientStorage)
-	return op
-}
-
-func describeRemoveQuarantined(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "removeQuarantined", Summary: "Remove mail from quarantine, for good",
-		Parameters: []*huma.Param{parameter("id", "one message", ""), moment("before", "in its place: all that were set aside before this time"),
-			parameter("author", "who removes it", "")},
-		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, quarantine.Removed{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusInsufficientStorage)
 	return op
 }

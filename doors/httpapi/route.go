@@ -117,12 +117,12 @@ func (s *Server) routes(metrics http.Handler) []route {
 	if s.settings.Quarantine != nil {
 		all = append(all,
 			route{path: "/v1/quarantine", about: "mail that was set aside: ?sender=, recipient=, list=, since=, before=, limit=; DELETE ?id= or ?before= removes", methods: []method{
-				{name: http.MethodGet, serve: compressed(s.privately(s.quarantined)), doc: describeQuarantined, private: true},
-				{name: http.MethodDelete, serve: s.writing(s.removeQuarantined), doc: describeRemoveQuarantined, writes: true}}},
+				s.listQuarantine(),
+				s.removeQuarantined()}},
 			route{path: "/v1/quarantine/message", about: "?id=, what one says", methods: []method{
 				{name: http.MethodGet, serve: s.writing(s.quarantinedMessage), doc: describeQuarantinedMessage, writes: true}}},
 			route{path: "/v1/quarantine/release", about: "POST ?id= sends one on to its recipients", methods: []method{
-				{name: http.MethodPost, serve: s.writing(s.release), doc: describeRelease, writes: true}}})
+				s.release()}})
 	}
 	if s.settings.Requests != nil {
 		all = append(all, route{path: "/v1/requests", about: "requests of refused people to be let in: ?state=", methods: []method{
@@ -161,9 +161,9 @@ func (s *Server) routes(metrics http.Handler) []route {
 			route{path: "/v1/lists/{list}/diff", about: "entries that came and went: ?since=, limit=", methods: []method{
 				{name: http.MethodGet, serve: s.privately(s.diff), doc: describeDiff, private: true}}},
 			route{path: "/v1/lists/{list}/rollback", about: "POST: the list serves what it had before", methods: []method{
-				{name: http.MethodPost, serve: s.writing(s.rollback), doc: describeRollback, writes: true}}},
+				s.rollbackList()}},
 			route{path: "/v1/lists/{list}/adopt", about: "POST: what waits of the list serves", methods: []method{
-				{name: http.MethodPost, serve: s.writing(s.adopt), doc: describeAdopt, writes: true}}})
+				s.adoptList()}})
 	}
 	if s.settings.Pauses != nil {
 		all = append(all,
@@ -181,7 +181,7 @@ func (s *Server) routes(metrics http.Handler) []route {
 	}
 	if s.settings.Audit != nil {
 		all = append(all, route{path: "/v1/audit", about: "who has changed what, the newest first: ?q=, by=, action=, since=, until=, limit=, cursor=", methods: []method{
-			{name: http.MethodGet, serve: compressed(s.privately(s.audit)), doc: describeAudit, private: true}}})
+			s.searchAudit()}})
 	}
 	if s.settings.Report != nil {
 		all = append(all, route{path: "/v1/report", about: "the letter of [report] as it would be now: ?since=; POST sends it", methods: []method{

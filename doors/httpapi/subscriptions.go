@@ -175,7 +175,7 @@ func (s *Server) changeSubscription(w http.ResponseWriter, r *http.Request, c Su
 			return errOthers
 		}
 		if answered = !s.record(w, audit.Line{By: c.By, Action: action, Subject: list, Why: why, Detail: detail}); answered {
-			return errNotRecorded
+			return errAnswered
 		}
 		noted = true
 		return nil

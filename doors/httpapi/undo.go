@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,6 +76,7 @@ func newGenerations(all []kept.Generation) Generations {
 
 // UndoQuestion is the body of POST /v1/lists/{list}/rollback and adopt.
 type UndoQuestion struct {
+	List   string `path:"list" json:"-" doc:"the list's name"`
 	To     string `json:"to,omitempty" doc:"of a rollback: a time (RFC 3339), an age such as 7d, or a generation; what served before if it is not said"`
 	If     string `json:"if,omitempty" doc:"of an adoption: the content that was looked at, as diff names it; 409 if another one waits by now"`
 	Why    string `json:"why,omitempty" doc:"a line, for the log and other people"`
@@ -145,31 +147,6 @@ func (s *Server) generations(w http.ResponseWriter, r *http.Request) {
 	send(w, http.StatusOK, typeJSON, shown)
 }
 
-// undoing reads a request about what a list is to hold. If it is wrong, undoing has answered.
-func (s *Server) undoing(w http.ResponseWriter, r *http.Request) (list string, q UndoQuestion, ok bool) {
-	list = r.PathValue("list")
-	if !s.hasList(w, list) {
-		return list, q, false
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPause))
-	if err != nil {
-		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("body over %d octets", maxPause))
-		return list, q, false
-	}
-	if len(body) > 0 {
-		if err := decodeWith(body, &q, true); err != nil {
-			fail(w, http.StatusBadRequest, err.Error())
-			return list, q, false
-		}
-	}
-	if err := checkWhy(q.Why); err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return list, q, false
-	}
-	q.Author = s.callerOf(r).author(q.Author, r)
-	return list, q, true
-}
-
 // checkWhy says what is wrong with a reason, in a line.
 func checkWhy(text string) error {
 	if len(text) > maxWhy || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -178,85 +155,63 @@ func checkWhy(text string) error {
 	return nil
 }
 
-func (s *Server) hasList(w http.ResponseWriter, list string) bool {
-	for _, name := range s.settings.Undo.Lists() {
-		if name == list {
-			return true
-		}
+// undoable says why a list has nothing to go back to.
+func (s *Server) undoable(list string) error {
+	if slices.Contains(s.settings.Undo.Lists(), list) {
+		return nil
 	}
-	fail(w, http.StatusNotFound, fmt.Sprintf("no list %q can be taken back: /v1/lists has those that serve; live entries and lists that are asked have no earlier content", list))
-	return false
+	return faultf(http.StatusNotFound, "no list %q can be taken back: /v1/lists has those that serve; live entries and lists that are asked have no earlier content", list)
 }
 
-func (s *Server) rollback(w http.ResponseWriter, r *http.Request) {
-	list, q, ok := s.undoing(w, r)
-	if !ok {
-		return
-	}
-	answered := false
-	pin, err := s.settings.Undo.Kept.Rollback(r.Context(), list, q.To, kept.Who{By: q.Author, Why: q.Why}, time.Now(), func(p kept.Point) error {
-		if s.record(w, rollbackLine(list, q, p)) {
-			return nil
+// undo is an operation about what a list is to hold.
+func (s *Server) undo(id, summary, text, action string, change func(c call, q UndoQuestion, who kept.Who) (kept.Pin, error)) method {
+	return operate(s, operation{method: http.MethodPost, id: id, summary: summary, about: text + " Answers when it serves, or after 30 s.", right: writing, body: maxPause, optional: true,
+		lost: action + " failed", faults: []faultKind{{kept.ErrWhen, http.StatusBadRequest}}, also: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(c call, q UndoQuestion) (done ListUndone, err error) {
+		if err := s.undoable(q.List); err != nil {
+			return done, err
 		}
-		answered = true
-		return errNotRecorded
+		if err := checkWhy(q.Why); err != nil {
+			return done, badf("%v", err)
+		}
+		q.Author = c.by(q.Author)
+		pin, err := change(c, q, kept.Who{By: q.Author, Why: q.Why})
+		if refused := (*kept.Refused)(nil); errors.As(err, &refused) {
+			err = faultf(http.StatusConflict, "%s", refused.Text)
+		}
+		if err != nil {
+			return done, err
+		}
+		s.log.Warn("list "+action, slog.String("list", q.List), slog.Time("to", pin.Served), slog.String("by", q.Author), slog.String("why", q.Why))
+		return s.undone(c.Context(), q.List, pin.Served), nil
 	})
-	if answered {
-		return
-	}
-	if err != nil {
-		s.undoFault(w, "rollback", list, err)
-		return
-	}
-	s.log.Warn("list taken back", slog.String("list", list), slog.Time("to", pin.Served), slog.String("by", q.Author), slog.String("why", q.Why))
-	s.undone(w, r, list, pin.Served)
 }
 
-func (s *Server) adopt(w http.ResponseWriter, r *http.Request) {
-	list, q, ok := s.undoing(w, r)
-	if !ok {
-		return
-	}
-	answered := false
-	pin, err := s.settings.Undo.Kept.Adopt(r.Context(), list, q.If, s.settings.Undo.Review(list), kept.Who{By: q.Author, Why: q.Why}, time.Now(), func(id string) error {
-		if good := s.settings.Undo.Good; good != nil {
-			if err := good(r.Context(), list); err != nil {
-				return err
+func (s *Server) rollbackList() method {
+	return s.undo("rollbackList", "Let a list serve what it had before", "What its file has that is newer waits until it is adopted.", "taken back", func(c call, q UndoQuestion, who kept.Who) (kept.Pin, error) {
+		return s.settings.Undo.Kept.Rollback(c.Context(), q.List, q.To, who, time.Now(), func(p kept.Point) error {
+			return c.record(audit.Line{By: q.Author, Action: audit.ListRollback, Subject: q.List, Why: q.Why,
+				Detail: fmt.Sprintf("to what served from %s on, generation %s", p.Time.Format(time.RFC3339), p.Generation)})
+		})
+	})
+}
+
+func (s *Server) adoptList() method {
+	return s.undo("adoptList", "Let in what waits of a list", "A list that is not reviewed follows its file again.", "adopted", func(c call, q UndoQuestion, who kept.Who) (kept.Pin, error) {
+		return s.settings.Undo.Kept.Adopt(c.Context(), q.List, q.If, s.settings.Undo.Review(q.List), who, time.Now(), func(id string) error {
+			if good := s.settings.Undo.Good; good != nil {
+				if err := good(c.Context(), q.List); err != nil {
+					return err
+				}
 			}
-		}
-		if s.record(w, adoptLine(list, q, id)) {
-			return nil
-		}
-		answered = true
-		return errNotRecorded
+			return c.record(audit.Line{By: q.Author, Action: audit.ListAdopt, Subject: q.List, Why: q.Why, Detail: "content " + id})
+		})
 	})
-	if answered {
-		return
-	}
-	if err != nil {
-		s.undoFault(w, "adopt", list, err)
-		return
-	}
-	s.log.Warn("list adopted", slog.String("list", list), slog.String("by", q.Author), slog.String("why", q.Why))
-	s.undone(w, r, list, pin.Served)
 }
 
-var errNotRecorded = errors.New("not recorded")
-
-// rollbackLine is the audit line of a rollback that is about to be done.
-func rollbackLine(list string, q UndoQuestion, p kept.Point) audit.Line {
-	return audit.Line{By: q.Author, Action: audit.ListRollback, Subject: list, Why: q.Why,
-		Detail: fmt.Sprintf("to what served from %s on, generation %s", p.Time.Format(time.RFC3339), p.Generation)}
-}
-
-// adoptLine is the audit line of an adoption that is about to be done.
-func adoptLine(list string, q UndoQuestion, id string) audit.Line {
-	return audit.Line{By: q.Author, Action: audit.ListAdopt, Subject: list, Why: q.Why, Detail: "content " + id}
-}
-
-// undone answers when the change serves, or says why it does not yet.
-func (s *Server) undone(w http.ResponseWriter, r *http.Request, list string, served time.Time) {
-	ctx, cancel := context.WithTimeout(r.Context(), actWithin)
+// undone is the answer when the change serves, or says why it does not yet.
+func (s *Server) undone(ctx context.Context, list string, served time.Time) ListUndone {
+	ctx, cancel := context.WithTimeout(ctx, actWithin)
 	defer cancel()
 	done := ListUndone{List: list, Served: served, Serves: true, HeldFirst: []kept.HeldBack{}}
 	if err := s.settings.Undo.Serves(ctx, list); err != nil {
@@ -268,7 +223,7 @@ func (s *Server) undone(w http.ResponseWriter, r *http.Request, list string, ser
 	}
 	n, first := s.settings.Undo.HeldBack(list)
 	done.HeldBack, done.HeldFirst = n, append(done.HeldFirst, first...)
-	send(w, http.StatusOK, typeJSON, done)
+	return done
 }
 
 func (s *Server) undoFault(w http.ResponseWriter, what, list string, err error) {
@@ -287,7 +242,8 @@ func (s *Server) undoFault(w http.ResponseWriter, what, list string, err error) 
 // diff answers as writeDiff does.
 func (s *Server) diff(w http.ResponseWriter, r *http.Request) {
 	list := r.PathValue("list")
-	if !s.hasList(w, list) {
+	if err := s.undoable(list); err != nil {
+		operation{}.fail(call{r, w, s}, err)
 		return
 	}
 	v, err := onlyOnce(r.URL.Query(), []string{"since", "limit"})
@@ -405,22 +361,5 @@ func describeDiff(d *document) *huma.Operation {
 			parameter("limit", "name so many entries at most that came, and as many that went; all are counted", "")},
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ListDiff{})}}}
 	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusInsufficientStorage)
-	return op
-}
-
-func describeRollback(d *document) *huma.Operation {
-	return describeUndo(d, "rollbackList", "Let a list serve what it had before", "What its file has that is newer waits until it is adopted.")
-}
-
-func describeAdopt(d *document) *huma.Operation {
-	return describeUndo(d, "adoptList", "Let in what waits of a list", "A list that is not reviewed follows its file again.")
-}
-
-func describeUndo(d *document, id, summary, text string) *huma.Operation {
-	op := &huma.Operation{OperationID: id, Summary: summary, Description: text + " Answers when it serves, or after 30 s.",
-		Parameters:  []*huma.Param{listParam()},
-		RequestBody: &huma.RequestBody{Content: d.content(typeJSON, UndoQuestion{})},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ListUndone{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusInsufficientStorage)
 	return op
 }
