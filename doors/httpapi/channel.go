@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"blockd/index/live"
 	"blockd/records/audit"
 )
@@ -74,87 +72,79 @@ const (
 	maxChannel = 4 << 10 // octets of a request
 )
 
-func (s *Server) channel(w http.ResponseWriter, _ *http.Request) {
+// channelOperation is what the operations of the channel have in common. The body says what is asked, if it has one.
+func channelOperation(method, id, summary, about, done string, body int64, also ...int) operation {
+	o := operation{method: method, id: id, summary: summary, about: about, done: done, right: admin, body: body, also: append(also, http.StatusServiceUnavailable)}
+	if body == 0 {
+		o.status = http.StatusServiceUnavailable
+	}
+	return o
+}
+
+// channelState is how the channel is.
+func (s *Server) channelState() (ChannelState, error) {
 	state, err := s.settings.Channel.State()
 	if err != nil {
 		s.log.Error("what was published cannot be read", slog.Any("error", err))
-		fail(w, http.StatusServiceUnavailable, err.Error())
-		return
+		err = faultf(http.StatusServiceUnavailable, "%v", err)
 	}
-	send(w, http.StatusOK, typeJSON, state)
+	return state, err
 }
 
-// channelQuestion reads a request about the channel into q, and says how the channel is. If it is wrong, it has answered.
-func (s *Server) channelQuestion(w http.ResponseWriter, r *http.Request, q any) (state ChannelState, ok bool) {
-	body, ok := s.body(w, r, maxChannel)
-	if !ok {
-		return state, false
-	}
-	if err := decodeWith(body, q, true); err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return state, false
-	}
-	state, err := s.settings.Channel.State()
-	if err != nil {
-		fail(w, http.StatusServiceUnavailable, err.Error())
-		return state, false
-	}
-	return state, true
+func (s *Server) sequences() method {
+	return operate(s, channelOperation(http.MethodGet, "sequences", "What this machine has published, and whether it is halted", "", "", 0),
+		func(call, struct{}) (ChannelState, error) { return s.channelState() })
 }
 
-// haltChannel answers POST /v1/fleet/halt.
-func (s *Server) haltChannel(w http.ResponseWriter, r *http.Request) {
-	var q HaltQuestion
-	state, ok := s.channelQuestion(w, r, &q)
-	if !ok {
-		return
-	}
-	life, err := usualHalt, checkWhy(q.Why)
-	if err == nil && strings.TrimSpace(q.Why) == "" {
-		err = errors.New("why: want a line that says why; whoever looks at the fleet next asks that")
-	}
-	if err == nil && q.For != "" {
-		if life, err = live.ParseLife(q.For); err != nil || life < time.Minute || life > mostHalt {
-			err = fmt.Errorf("for: want 1m to 31d, have %q", q.For)
+func (s *Server) haltChannel() method {
+	return operate(s, channelOperation(http.MethodPost, "haltChannel", "Stop the channel at the sequence before the newest",
+		" Nodes that have the newest go back, and nothing is published by itself meanwhile.", "it is halted", maxChannel, http.StatusConflict), func(c call, q HaltQuestion) (state ChannelState, err error) {
+		if state, err = s.channelState(); err != nil {
+			return state, err
 		}
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	if len(state.Sequences) < 2 {
-		fail(w, http.StatusConflict, "there is no sequence before the newest to stop at")
-		return
-	}
-	line := audit.Line{By: s.callerOf(r).author(q.Author, r), Action: audit.SnapshotHalt, Subject: state.Channel, Why: q.Why, Detail: fmt.Sprintf("sequence %d", state.Sequence)}
-	s.changeChannel(w, r, line, func(ctx context.Context) error { return s.settings.Channel.Halt(ctx, time.Now().Add(life)) })
+		life, err := usualHalt, checkWhy(q.Why)
+		if err == nil && strings.TrimSpace(q.Why) == "" {
+			err = errors.New("why: want a line that says why; whoever looks at the fleet next asks that")
+		}
+		if err == nil && q.For != "" {
+			if life, err = live.ParseLife(q.For); err != nil || life < time.Minute || life > mostHalt {
+				err = fmt.Errorf("for: want 1m to 31d, have %q", q.For)
+			}
+		}
+		if err != nil {
+			return state, badf("%v", err)
+		}
+		if len(state.Sequences) < 2 {
+			return state, faultf(http.StatusConflict, "there is no sequence before the newest to stop at")
+		}
+		line := audit.Line{By: c.by(q.Author), Action: audit.SnapshotHalt, Subject: state.Channel, Why: q.Why, Detail: fmt.Sprintf("sequence %d", state.Sequence)}
+		return s.changeChannel(c, line, func(ctx context.Context) error { return s.settings.Channel.Halt(ctx, time.Now().Add(life)) })
+	})
 }
 
-// publishAgain answers POST /v1/fleet/again.
-func (s *Server) publishAgain(w http.ResponseWriter, r *http.Request) {
-	var q AgainQuestion
-	state, ok := s.channelQuestion(w, r, &q)
-	if !ok {
-		return
-	}
-	if err := checkWhy(q.Why); err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	if !slices.ContainsFunc(state.Sequences, func(row SequenceRow) bool { return row.Sequence == q.Sequence }) {
-		fail(w, http.StatusNotFound, fmt.Sprintf("sequence %d is not kept, or was never published; /v1/fleet/sequences has those that are", q.Sequence))
-		return
-	}
-	line := audit.Line{By: s.callerOf(r).author(q.Author, r), Action: audit.SnapshotPublish, Subject: state.Channel, Why: q.Why, Detail: fmt.Sprintf("what sequence %d had", q.Sequence)}
-	s.changeChannel(w, r, line, func(ctx context.Context) error { return s.settings.Channel.Again(ctx, q.Sequence, q.Now) })
+func (s *Server) publishAgain() method {
+	return operate(s, channelOperation(http.MethodPost, "publishAgain", "Publish what an earlier sequence had",
+		" It ends a halt, and stands: nothing is published by itself until somebody says blockd publish.", "it is the newest sequence", maxChannel, http.StatusNotFound, http.StatusConflict), func(c call, q AgainQuestion) (state ChannelState, err error) {
+		if state, err = s.channelState(); err != nil {
+			return state, err
+		}
+		if err := checkWhy(q.Why); err != nil {
+			return state, badf("%v", err)
+		}
+		if !slices.ContainsFunc(state.Sequences, func(row SequenceRow) bool { return row.Sequence == q.Sequence }) {
+			return state, faultf(http.StatusNotFound, "sequence %d is not kept, or was never published; /v1/fleet/sequences has those that are", q.Sequence)
+		}
+		line := audit.Line{By: c.by(q.Author), Action: audit.SnapshotPublish, Subject: state.Channel, Why: q.Why, Detail: fmt.Sprintf("what sequence %d had", q.Sequence)}
+		return s.changeChannel(c, line, func(ctx context.Context) error { return s.settings.Channel.Again(ctx, q.Sequence, q.Now) })
+	})
 }
 
-// changeChannel makes a change, which is not given up half-way when the caller goes away, and answers how the channel is then.
-func (s *Server) changeChannel(w http.ResponseWriter, r *http.Request, line audit.Line, change func(context.Context) error) {
-	if !s.record(w, line) {
-		return
+// changeChannel makes a change, which is not given up half-way when the caller goes away, and says how the channel is then.
+func (s *Server) changeChannel(c call, line audit.Line, change func(context.Context) error) (state ChannelState, err error) {
+	if err := c.record(line); err != nil {
+		return state, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTimeout*3/4)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), requestTimeout*3/4)
 	defer cancel()
 	if err := change(ctx); err != nil {
 		status := http.StatusServiceUnavailable
@@ -162,32 +152,8 @@ func (s *Server) changeChannel(w http.ResponseWriter, r *http.Request, line audi
 			status = http.StatusConflict
 		}
 		s.log.Error("the channel is as it was", slog.String("channel", line.Subject), slog.String("asked", line.Action), slog.Any("error", err))
-		fail(w, status, err.Error())
-		return
+		return state, faultf(status, "%v", err)
 	}
 	s.log.Warn("channel changed", slog.String("channel", line.Subject), slog.String("change", line.Action), slog.String("detail", line.Detail), slog.String("by", line.By), slog.String("why", line.Why))
-	s.channel(w, r)
-}
-
-func describeChannel(d *document) *huma.Operation {
-	return d.administers(&huma.Operation{OperationID: "sequences", Summary: "What this machine has published, and whether it is halted",
-		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ChannelState{})}}}, http.StatusServiceUnavailable)
-}
-
-func describeHalt(d *document) *huma.Operation {
-	op := d.administers(&huma.Operation{OperationID: "haltChannel", Summary: "Stop the channel at the sequence before the newest",
-		RequestBody: &huma.RequestBody{Required: true, Content: d.content(typeJSON, HaltQuestion{})},
-		Responses:   map[string]*huma.Response{"200": {Description: "it is halted", Content: d.content(typeJSON, ChannelState{})}}},
-		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
-	op.Description += " Nodes that have the newest go back, and nothing is published by itself meanwhile."
-	return op
-}
-
-func describeAgain(d *document) *huma.Operation {
-	op := d.administers(&huma.Operation{OperationID: "publishAgain", Summary: "Publish what an earlier sequence had",
-		RequestBody: &huma.RequestBody{Required: true, Content: d.content(typeJSON, AgainQuestion{})},
-		Responses:   map[string]*huma.Response{"200": {Description: "it is the newest sequence", Content: d.content(typeJSON, ChannelState{})}}},
-		http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
-	op.Description += " It ends a halt, and stands: nothing is published by itself until somebody says blockd publish."
-	return op
+	return s.channelState()
 }

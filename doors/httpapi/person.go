@@ -3,12 +3,9 @@ package httpapi
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"blockd/doors/forget"
 	"blockd/mail/addr"
@@ -57,44 +54,23 @@ func learnFrom(set *correspondents.Set, all []SentMessage) (l Learned) {
 	return l
 }
 
-// body reads a JSON body. If it is wrong, body has answered.
-func body(w http.ResponseWriter, r *http.Request, max int64, v any) bool {
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, max))
-	if err != nil {
-		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("body over %d octets", max))
-		return false
-	}
-	if err := decodeWith(text, v, true); err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return false
-	}
-	return true
-}
-
-func (s *Server) learn(w http.ResponseWriter, r *http.Request) {
-	var q LearnQuestion
-	if !body(w, r, maxLearned, &q) {
-		return
-	}
-	if len(q.Sent) > MostLearned {
-		fail(w, http.StatusBadRequest, fmt.Sprintf("sent: %d messages, want %d at most", len(q.Sent), MostLearned))
-		return
-	}
-	if !s.record(w, learnLine(s.callerOf(r).author(q.Author, r), len(q.Sent))) {
-		return
-	}
-	l := learnFrom(s.settings.Person.Correspondents, q.Sent)
-	if err := s.settings.Person.Correspondents.Save(); err != nil {
-		s.log.Error("correspondents not saved", slog.Any("error", err))
-		fail(w, http.StatusInternalServerError, "learned, and not saved: "+err.Error())
-		return
-	}
-	send(w, http.StatusOK, typeJSON, l)
-}
-
-// learnLine is the line of the journal about messages that are learned from.
-func learnLine(by string, messages int) audit.Line {
-	return audit.Line{By: by, Action: audit.CorrespondentsAdd, Subject: fmt.Sprintf("%d messages of users", messages)}
+func (s *Server) learn() method {
+	return operate(s, operation{method: http.MethodPost, id: "learnCorrespondents", summary: "Learn to whom users of this server have written",
+		about: "Kept are keyed hashes alone. Recipients at the sender's domain and at the server's own are none.",
+		right: writing, body: maxLearned, status: http.StatusInternalServerError, lost: "correspondents not saved", also: []int{http.StatusInsufficientStorage},
+	}, func(c call, q LearnQuestion) (l Learned, err error) {
+		if len(q.Sent) > MostLearned {
+			return l, badf("sent: %d messages, want %d at most", len(q.Sent), MostLearned)
+		}
+		if err := c.record(audit.Line{By: c.by(q.Author), Action: audit.CorrespondentsAdd, Subject: fmt.Sprintf("%d messages of users", len(q.Sent))}); err != nil {
+			return l, err
+		}
+		l = learnFrom(s.settings.Person.Correspondents, q.Sent)
+		if err := s.settings.Person.Correspondents.Save(); err != nil {
+			return l, fmt.Errorf("learned, and not saved: %w", err)
+		}
+		return l, nil
+	})
 }
 
 // ForgetQuestion is the body of POST /v1/forget.
@@ -106,28 +82,26 @@ type ForgetQuestion struct {
 	Why        string `json:"why,omitempty" doc:"a line for the journal, which keeps it; do not name the person"`
 }
 
-func (s *Server) forget(w http.ResponseWriter, r *http.Request) {
-	var q ForgetQuestion
-	if !body(w, r, maxForget, &q) {
-		return
-	}
-	a, err := ParsePerson(q.Address)
-	if err != nil {
-		fail(w, http.StatusBadRequest, "address: "+err.Error())
-		return
-	}
-	author := s.callerOf(r).author(q.Author, r)
-	if !s.record(w, forgetLine(s.settings.Person, a, author, q.Why)) {
-		return
-	}
-	f, err := s.settings.Person.Forget(r.Context(), a, forget.Wish{Entries: q.Entries, Quarantine: q.Quarantine, Author: author})
-	if err != nil {
-		s.log.Error("a person is not forgotten everywhere", slog.Any("error", err)) // without the address
-		fail(w, http.StatusInternalServerError, "not forgotten everywhere; ask again: "+err.Error())
-		return
-	}
-	s.log.Warn("a person was forgotten", slog.Int("decisions", f.Decisions), slog.Int("requests", f.Requests))
-	send(w, http.StatusOK, typeJSON, f)
+func (s *Server) forget() method {
+	return operate(s, operation{method: http.MethodPost, id: "forget", summary: "Erase what is kept about one person",
+		about: "Correspondents, senders accepted lately, decisions of the history, requests to be let in, live entries whose owner it is, counts of hits, notes for the next letter. What stays, and why, is in `remains`.",
+		right: writing, body: maxForget, status: http.StatusInternalServerError, lost: "a person is not forgotten everywhere", also: []int{http.StatusInsufficientStorage},
+	}, func(c call, q ForgetQuestion) (f forget.Forgotten, err error) {
+		a, err := ParsePerson(q.Address)
+		if err != nil {
+			return f, badf("address: %v", err)
+		}
+		p, author := s.settings.Person, c.by(q.Author)
+		// The journal, which forgets nobody, has a keyed hash.
+		if err := c.record(audit.Line{By: author, Action: audit.PersonForget, Subject: "person " + p.Correspondents.Pseudonym(a), Why: q.Why}); err != nil {
+			return f, err
+		}
+		if f, err = p.Forget(c.Context(), a, forget.Wish{Entries: q.Entries, Quarantine: q.Quarantine, Author: author}); err != nil {
+			return f, fmt.Errorf("not forgotten everywhere; ask again: %w", err)
+		}
+		s.log.Warn("a person was forgotten", slog.Int("decisions", f.Decisions), slog.Int("requests", f.Requests))
+		return f, nil
+	})
 }
 
 // ParsePerson reads the address of a person.
@@ -137,28 +111,4 @@ func ParsePerson(text string) (addr.Addr, error) {
 		err = errors.New("want an address with a domain")
 	}
 	return a, err
-}
-
-// forgetLine is the line of the journal about a person that is forgotten: by a keyed hash, since the journal forgets
-// nobody.
-func forgetLine(p *forget.Places, a addr.Addr, by, why string) audit.Line {
-	return audit.Line{By: by, Action: audit.PersonForget, Subject: "person " + p.Correspondents.Pseudonym(a), Why: why}
-}
-
-func describeLearn(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "learnCorrespondents", Summary: "Learn to whom users of this server have written",
-		Description: "Kept are keyed hashes alone. Recipients at the sender's domain and at the server's own are none.",
-		RequestBody: &huma.RequestBody{Required: true, Content: d.content(typeJSON, LearnQuestion{})},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, Learned{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusInternalServerError, http.StatusInsufficientStorage)
-	return op
-}
-
-func describeForget(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "forget", Summary: "Erase what is kept about one person",
-		Description: "Correspondents, senders accepted lately, decisions of the history, requests to be let in, live entries whose owner it is, counts of hits, notes for the next letter. What stays, and why, is in `remains`.",
-		RequestBody: &huma.RequestBody{Required: true, Content: d.content(typeJSON, ForgetQuestion{})},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, forget.Forgotten{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusInternalServerError, http.StatusInsufficientStorage)
-	return op
 }

@@ -2,11 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"blockd/records/audit"
 	"blockd/records/letter"
@@ -48,82 +45,61 @@ type ReportSent struct {
 // longestReport bounds how far back a letter may begin.
 const longestReport = 3660 * 24 * time.Hour
 
-// letter makes the letter that a request asks for. Without one it has answered.
-func (s *Server) letter(w http.ResponseWriter, r *http.Request, more ...string) (l letter.Letter, v map[string]string, ok bool) {
-	values, err := parseQuery(r.URL.RawQuery)
-	if err == nil {
-		v, err = onlyOnce(values, append(more, "since"))
-	}
+// letter makes the letter since a time; zero = as long ago as Report.Every.
+func (s *Server) letter(c call, since time.Time) (l letter.Letter, err error) {
 	now := time.Now()
-	since := now.Add(-s.settings.Report.Every)
-	if text := v["since"]; err == nil && text != "" {
-		if since, err = time.Parse(time.RFC3339, text); err != nil {
-			err = fmt.Errorf("since: want a time such as 2027-01-31T12:00:00Z, have %q", text)
-		} else if since.After(now) || now.Sub(since) > longestReport {
-			err = fmt.Errorf("since: want a time of the last ten years, have %q", text)
-		}
+	switch {
+	case since.IsZero():
+		since = now.Add(-s.settings.Report.Every)
+	case since.After(now) || now.Sub(since) > longestReport:
+		return l, badf("since: want a time of the last ten years, have %q", c.URL.Query().Get("since"))
 	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return l, v, false
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Time{}) // a large history is read for longer than an answer may take
+	l, err = s.settings.Report.Make(c.Context(), since, now)
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(requestTimeout))
+	if c.Context().Err() != nil {
+		err = errAnswered // nobody listens
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a large history is read for longer than an answer may take
-	if l, err = s.settings.Report.Make(r.Context(), since, now); err != nil {
-		if r.Context().Err() == nil {
-			s.log.Error("no report", "error", err)
-			fail(w, http.StatusInternalServerError, err.Error())
-		}
-		return l, v, false
-	}
-	return l, v, true
+	return l, err
 }
 
-func (s *Server) report(w http.ResponseWriter, r *http.Request) {
-	l, _, ok := s.letter(w, r)
-	if !ok {
-		return
-	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(requestTimeout))
-	send(w, http.StatusOK, typeJSON, NewReportAnswer(l))
+func (s *Server) report() method {
+	return operate(s, operation{method: http.MethodGet, id: "report", summary: "The letter of [report], as it would be now",
+		about: "It is read from the whole history of the time, one letter after the other, which may take seconds.", right: privately, status: http.StatusInternalServerError, lost: "no report",
+	}, func(c call, q struct {
+		Since time.Time `query:"since" doc:"where it begins (report.every ago if it is not said)"`
+	}) (a ReportAnswer, err error) {
+		l, err := s.letter(c, q.Since)
+		return NewReportAnswer(l), err
+	})
 }
 
-func (s *Server) sendReport(w http.ResponseWriter, r *http.Request) {
-	l, v, ok := s.letter(w, r, "author")
-	if !ok || !s.record(w, ReportLine(s.callerOf(r).author(v["author"], r), s.settings.Report.To)) {
-		return
-	}
-	all, err := s.settings.Report.Send(r.Context(), &l)
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(requestTimeout))
-	if err != nil {
-		fail(w, http.StatusBadGateway, err.Error())
-		return
-	}
-	send(w, http.StatusOK, typeJSON, ReportSent{all})
+func (s *Server) sendReport() method {
+	return operate(s, operation{method: http.MethodPost, id: "sendReport", summary: "Send the letter of [report] now",
+		about: "Also where nothing has happened. When the next one is due does not change. 502: no recipient's server has taken it.",
+		right: writing, status: http.StatusInternalServerError, lost: "no report", also: []int{http.StatusBadGateway, http.StatusInsufficientStorage},
+	}, func(c call, q struct {
+		Since  time.Time `query:"since" doc:"where it begins (report.every ago if it is not said)"`
+		Author string    `query:"author" doc:"who has it sent"`
+	}) (a ReportSent, err error) {
+		l, err := s.letter(c, q.Since)
+		if err != nil {
+			return a, err
+		}
+		if err := c.record(ReportLine(c.by(q.Author), s.settings.Report.To)); err != nil {
+			return a, err
+		}
+		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Time{})
+		all, err := s.settings.Report.Send(c.Context(), &l)
+		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(requestTimeout))
+		if err != nil {
+			return a, faultf(http.StatusBadGateway, "%v", err)
+		}
+		return ReportSent{all}, nil
+	})
 }
 
 // ReportLine is the audit line of a letter that is about to be sent.
 func ReportLine(by, to string) audit.Line {
 	return audit.Line{By: by, Action: audit.ReportSend, Subject: to}
-}
-
-func sinceParam() *huma.Param {
-	return parameter("since", "where it begins, RFC 3339; else report.every ago", "")
-}
-
-func describeReport(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "report", Summary: "The letter of [report], as it would be now",
-		Description: "It is read from the whole history of the time, one letter after the other, which may take seconds.",
-		Parameters:  []*huma.Param{sinceParam()},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ReportAnswer{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusInternalServerError)
-	return op
-}
-
-func describeSendReport(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "sendReport", Summary: "Send the letter of [report] now",
-		Description: "Also where nothing has happened. When the next one is due does not change. 502: no recipient's server has taken it.",
-		Parameters:  []*huma.Param{sinceParam(), parameter("author", "who has it sent", "")},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ReportSent{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusInternalServerError, http.StatusBadGateway)
-	return op
 }

@@ -256,9 +256,9 @@ func (s *Server) tokensFail(w http.ResponseWriter, err error) {
 	}
 }
 
-// listSessions answers GET /v1/sessions.
-func (s *Server) listSessions(w http.ResponseWriter, r *http.Request) {
-	send(w, http.StatusOK, typeJSON, s.sessionList(r))
+func (s *Server) listSessions() method {
+	return operate(s, operation{method: http.MethodGet, id: "sessions", summary: "Which browsers have signed in", right: admin, status: http.StatusServiceUnavailable},
+		func(c call, _ struct{}) (SessionList, error) { return s.sessionList(c.Request), nil })
 }
 
 func (s *Server) sessionList(r *http.Request) SessionList {
@@ -270,42 +270,38 @@ func (s *Server) sessionList(r *http.Request) SessionList {
 	return l
 }
 
-// endSessions answers DELETE /v1/sessions?id= and ?name=.
-func (s *Server) endSessions(w http.ResponseWriter, r *http.Request) {
-	values, err := parseQuery(r.URL.RawQuery)
-	var v map[string]string
-	if err == nil {
-		v, err = onlyOnce(values, []string{"id", "name"})
-	}
-	if err == nil && (v["id"] == "") == (v["name"] == "") {
-		err = errors.New("want id or name, one of the two")
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	ids := map[string]string{} // names
-	for _, one := range s.sessions.All(time.Now()) {
-		if name := s.nameOf(one); one.ID == v["id"] || v["name"] != "" && name == v["name"] {
-			ids[one.ID] = name
+func (s *Server) endSessions() method {
+	return operate(s, operation{method: http.MethodDelete, id: "endSessions", summary: "End a session, or all of somebody", done: "those that are left", right: admin,
+		also: []int{http.StatusNotFound, http.StatusServiceUnavailable},
+	}, func(c call, q struct {
+		ID   string `query:"id" doc:"one session"`
+		Name string `query:"name" doc:"all sessions of this name"`
+	}) (l SessionList, err error) {
+		if (q.ID == "") == (q.Name == "") {
+			return l, badf("want id or name, one of the two")
 		}
-	}
-	if len(ids) == 0 {
-		fail(w, http.StatusNotFound, "no such session")
-		return
-	}
-	by := s.callerOf(r).author("", r)
-	for _, name := range ids {
-		if !s.record(w, audit.Line{By: by, Action: audit.SessionEnd, Subject: name, Detail: "ended by another"}) {
-			return
+		ids := map[string]string{} // names
+		for _, one := range s.sessions.All(time.Now()) {
+			if name := s.nameOf(one); one.ID == q.ID || q.Name != "" && name == q.Name {
+				ids[one.ID] = name
+			}
 		}
-	}
-	ended, err := s.sessions.End(time.Now(), func(one session.Session) bool { return ids[one.ID] != "" })
-	if err != nil {
-		s.log.Error("a session that has ended stands in its file still", slog.Any("error", err))
-	}
-	s.ended.WithLabelValues(endedByOther).Add(float64(len(ended)))
-	s.listSessions(w, r)
+		if len(ids) == 0 {
+			return l, faultf(http.StatusNotFound, "no such session")
+		}
+		by := c.by("")
+		for _, name := range ids {
+			if err := c.record(audit.Line{By: by, Action: audit.SessionEnd, Subject: name, Detail: "ended by another"}); err != nil {
+				return l, err
+			}
+		}
+		ended, err := s.sessions.End(time.Now(), func(one session.Session) bool { return ids[one.ID] != "" })
+		if err != nil {
+			s.log.Error("a session that has ended stands in its file still", slog.Any("error", err))
+		}
+		s.ended.WithLabelValues(endedByOther).Add(float64(len(ended)))
+		return s.sessionList(c.Request), nil
+	})
 }
 
 func (d *document) administers(op *huma.Operation, statuses ...int) *huma.Operation {
@@ -332,17 +328,5 @@ func describeRevokeToken(d *document) *huma.Operation {
 	local := switched("local", "of this machine alone, where machines share theirs")
 	return d.administers(&huma.Operation{OperationID: "revokeToken", Summary: "Make a token worthless, at once", Parameters: []*huma.Param{name, local},
 		Responses: map[string]*huma.Response{"200": {Description: "those that are left", Content: d.content(typeJSON, TokenList{})}}},
-		http.StatusNotFound, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
-}
-
-func describeSessions(d *document) *huma.Operation {
-	return d.administers(&huma.Operation{OperationID: "sessions", Summary: "Which browsers have signed in",
-		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, SessionList{})}}}, http.StatusServiceUnavailable)
-}
-
-func describeEndSessions(d *document) *huma.Operation {
-	return d.administers(&huma.Operation{OperationID: "endSessions", Summary: "End a session, or all of somebody",
-		Parameters: []*huma.Param{parameter("id", "one session", ""), parameter("name", "all sessions of this name", "")},
-		Responses:  map[string]*huma.Response{"200": {Description: "those that are left", Content: d.content(typeJSON, SessionList{})}}},
 		http.StatusNotFound, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
 }

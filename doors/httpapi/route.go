@@ -57,8 +57,8 @@ func (s *Server) routes(metrics http.Handler) []route {
 			{name: http.MethodDelete, serve: s.signOut, doc: describeSignOut, open: true}}},
 	}
 	all = append(all, route{path: "/v1/sessions", about: "which browsers have signed in; DELETE ?id= or ?name= ends them", methods: []method{
-		{name: http.MethodGet, serve: s.administering(s.listSessions), doc: describeSessions, private: true},
-		{name: http.MethodDelete, serve: s.administering(s.endSessions), doc: describeEndSessions, writes: true}}})
+		s.listSessions(),
+		s.endSessions()}})
 	if s.tokens.path != "" || s.fleet.path != "" {
 		all = append(all, route{path: "/v1/tokens", about: "who has a token; POST makes one, DELETE ?name= revokes it", methods: []method{
 			{name: http.MethodGet, serve: s.administering(s.listTokens), doc: describeTokens, private: true},
@@ -97,11 +97,11 @@ func (s *Server) routes(metrics http.Handler) []route {
 	}
 	if s.settings.Channel != nil {
 		all = append(all, route{path: "/v1/fleet/sequences", about: "what this machine has published", methods: []method{
-			{name: http.MethodGet, serve: s.administering(s.channel), doc: describeChannel, private: true}}},
+			s.sequences()}},
 			route{path: "/v1/fleet/halt", about: "POST: nodes stay at the sequence before the newest, or go back to it", methods: []method{
-				{name: http.MethodPost, serve: s.administering(s.haltChannel), doc: describeHalt, writes: true}}},
+				s.haltChannel()}},
 			route{path: "/v1/fleet/again", about: "POST: what an earlier sequence had is the next one", methods: []method{
-				{name: http.MethodPost, serve: s.administering(s.publishAgain), doc: describeAgain, writes: true}}})
+				s.publishAgain()}})
 	}
 	if s.settings.Shared != nil {
 		all = append(all,
@@ -110,9 +110,9 @@ func (s *Server) routes(metrics http.Handler) []route {
 			route{path: "/v1/live/changes", about: "?since=REVISION: what has changed in it, for nodes that ask this one in place of their database; wait=30", methods: []method{
 				{name: http.MethodGet, serve: s.privately(s.liveChanges), doc: describeLiveChanges, private: true}}},
 			route{path: "/v1/live/offer", about: "POST: what was lost is made once more", methods: []method{
-				{name: http.MethodPost, serve: s.writing(s.offerLost), doc: describeOfferLost, writes: true}}},
+				s.offerLost()}},
 			route{path: "/v1/live/dismiss", about: "POST: what was lost is forgotten", methods: []method{
-				{name: http.MethodPost, serve: s.writing(s.dismissLost), doc: describeDismissLost, writes: true}}})
+				s.dismissLost()}})
 	}
 	if s.settings.Quarantine != nil {
 		all = append(all,
@@ -175,9 +175,9 @@ func (s *Server) routes(metrics http.Handler) []route {
 	if s.settings.Person != nil {
 		all = append(all,
 			route{path: "/v1/correspondents", about: "POST: learn to whom users of this server have written", methods: []method{
-				{name: http.MethodPost, serve: s.writing(s.learn), doc: describeLearn, writes: true}}},
+				s.learn()}},
 			route{path: "/v1/forget", about: "POST: erase what is kept about one person", methods: []method{
-				{name: http.MethodPost, serve: s.writing(s.forget), doc: describeForget, writes: true}}})
+				s.forget()}})
 	}
 	if s.settings.Audit != nil {
 		all = append(all, route{path: "/v1/audit", about: "who has changed what, the newest first: ?q=, by=, action=, since=, until=, limit=, cursor=", methods: []method{
@@ -185,8 +185,8 @@ func (s *Server) routes(metrics http.Handler) []route {
 	}
 	if s.settings.Report != nil {
 		all = append(all, route{path: "/v1/report", about: "the letter of [report] as it would be now: ?since=; POST sends it", methods: []method{
-			{name: http.MethodGet, serve: s.privately(s.report), doc: describeReport, private: true},
-			{name: http.MethodPost, serve: s.writing(s.sendReport), doc: describeSendReport, writes: true}}})
+			s.report(),
+			s.sendReport()}})
 	}
 	if s.settings.Reload != nil {
 		all = append(all, route{path: "/v1/reload", about: "POST reads the configuration and all lists again", methods: []method{

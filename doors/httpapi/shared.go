@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -140,77 +139,37 @@ func describeLiveChanges(d *document) *huma.Operation {
 	return op
 }
 
-// whoAsks reads the body of an offer or a dismissal. If it is wrong, whoAsks has answered.
-func (s *Server) whoAsks(w http.ResponseWriter, r *http.Request) (q LiveWho, ok bool) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPause))
-	if errors.As(err, new(*http.MaxBytesError)) {
-		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("body over %d octets", maxPause))
-		return q, false
-	}
-	if err == nil && len(body) > 0 {
-		err = decodeWith(body, &q, true)
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return q, false
-	}
-	q.Author = s.callerOf(r).author(q.Author, r)
-	return q, true
-}
-
 // offerLost makes the changes that the database has lost once more.
-func (s *Server) offerLost(w http.ResponseWriter, r *http.Request) {
-	q, ok := s.whoAsks(w, r)
-	if !ok || !s.record(w, audit.Line{By: q.Author, Action: audit.LiveOffer, Subject: fmt.Sprintf("%d lost changes", s.settings.Shared.Status().Lost), Why: q.Why}) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), offerTime)
-	defer cancel()
-	made, err := s.settings.Shared.Offer(ctx, q.Author)
-	switch {
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-	case errors.Is(err, live.ErrAway):
-		fail(w, http.StatusServiceUnavailable, err.Error())
-		return
-	case err != nil:
-		s.log.Error("lost changes of live entries are not offered again", slog.Any("error", err))
-		fail(w, http.StatusInsufficientStorage, err.Error())
-		return
-	}
-	send(w, http.StatusOK, typeJSON, LiveOffered{made, s.settings.Shared.Status().Lost})
+func (s *Server) offerLost() method {
+	return operate(s, operation{method: http.MethodPost, id: "offerLost", summary: "Make the changes that the database has lost once more",
+		about: "What has changed since then is left as it is. An answer comes after ten seconds at the latest: while it has left, ask again.",
+		right: writing, body: maxPause, optional: true, faults: []faultKind{{live.ErrAway, http.StatusServiceUnavailable}}, lost: "lost changes of live entries are not offered again",
+	}, func(c call, q LiveWho) (a LiveOffered, err error) {
+		by := c.by(q.Author)
+		if err := c.record(audit.Line{By: by, Action: audit.LiveOffer, Subject: fmt.Sprintf("%d lost changes", s.settings.Shared.Status().Lost), Why: q.Why}); err != nil {
+			return a, err
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), offerTime)
+		defer cancel()
+		made, err := s.settings.Shared.Offer(ctx, by)
+		if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			err = nil // the rest is for the next question
+		}
+		return LiveOffered{made, s.settings.Shared.Status().Lost}, err
+	})
 }
 
 // dismissLost forgets what the database has lost.
-func (s *Server) dismissLost(w http.ResponseWriter, r *http.Request) {
-	q, ok := s.whoAsks(w, r)
-	if !ok || !s.record(w, audit.Line{By: q.Author, Action: audit.LiveDismiss, Subject: fmt.Sprintf("%d lost changes", s.settings.Shared.Status().Lost), Why: q.Why}) {
-		return
-	}
-	count, err := s.settings.Shared.Dismiss()
-	if err != nil {
-		fail(w, http.StatusInsufficientStorage, err.Error())
-		return
-	}
-	send(w, http.StatusOK, typeJSON, LiveOffered{count, s.settings.Shared.Status().Lost})
+func (s *Server) dismissLost() method {
+	return operate(s, operation{method: http.MethodPost, id: "dismissLost", summary: "Forget the changes that the database has lost", right: writing, body: maxPause, optional: true}, func(c call, q LiveWho) (a LiveOffered, err error) {
+		if err := c.record(audit.Line{By: c.by(q.Author), Action: audit.LiveDismiss, Subject: fmt.Sprintf("%d lost changes", s.settings.Shared.Status().Lost), Why: q.Why}); err != nil {
+			return a, err
+		}
+		count, err := s.settings.Shared.Dismiss()
+		return LiveOffered{count, s.settings.Shared.Status().Lost}, err
+	})
 }
 
 func describeLiveShared(d *document) *huma.Operation {
 	return &huma.Operation{OperationID: "liveShared", Summary: "How the live entries are that machines share", Responses: d.tagged(LiveShared{})}
-}
-
-func describeOfferLost(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "offerLost", Summary: "Make the changes that the database has lost once more",
-		Description: "What has changed since then is left as it is. An answer comes after ten seconds at the latest: while it has left, ask again.",
-		RequestBody: &huma.RequestBody{Content: d.content(typeJSON, LiveWho{})},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, LiveOffered{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusInsufficientStorage, http.StatusServiceUnavailable)
-	return op
-}
-
-func describeDismissLost(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "dismissLost", Summary: "Forget the changes that the database has lost",
-		RequestBody: &huma.RequestBody{Content: d.content(typeJSON, LiveWho{})},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, LiveOffered{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusInsufficientStorage)
-	return op
 }
