@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
 )
 
 // Catalogue is the answer of /v1/catalogue.
@@ -40,42 +38,20 @@ type Offer struct {
 	Text  func(what string) (NewList, error) // of a name of Lists, or an https address
 }
 
-func (s *Server) catalogue(w http.ResponseWriter, r *http.Request) {
-	all, err := s.settings.Offer.Lists()
-	if err != nil {
-		fail(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	sendTagged(w, r, Catalogue{Lists: append([]OfferedList{}, all...)})
+func (s *Server) catalogue() method {
+	return operate(s, operation{method: http.MethodGet, id: "catalogue", summary: "Public lists that blockd knows", about: "Nothing is fetched, and nobody is asked.", tagged: true, large: true, status: http.StatusInternalServerError},
+		func(call, struct{}) (Catalogue, error) {
+			all, err := s.settings.Offer.Lists()
+			return Catalogue{Lists: append([]OfferedList{}, all...)}, err
+		})
 }
 
-func (s *Server) newList(w http.ResponseWriter, r *http.Request) {
-	values, err := parseQuery(r.URL.RawQuery)
-	var v map[string]string
-	if err == nil {
-		v, err = onlyOnce(values, []string{"what"})
-	}
-	var text NewList
-	if err == nil {
-		text, err = s.settings.Offer.Text(v["what"])
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	sendTagged(w, r, text)
-}
-
-func describeCatalogue(d *document) *huma.Operation {
-	return &huma.Operation{OperationID: "catalogue", Summary: "Public lists that blockd knows", Description: "Nothing is fetched, and nobody is asked.", Responses: d.tagged(Catalogue{})}
-}
-
-func describeNewList(d *document) *huma.Operation {
-	what := limited("what", "a name of /v1/catalogue, or an https address", maxQueryText)
-	what.Required = true
-	op := &huma.Operation{OperationID: "newList", Summary: "How is a list added?",
-		Description: "The text for the configuration, which nobody but its owner changes. The list is in shadow mode: it refuses nobody.",
-		Parameters:  []*huma.Param{what}, Responses: d.tagged(NewList{})}
-	d.problems(op, http.StatusBadRequest)
-	return op
+func (s *Server) newList() method {
+	return operate(s, operation{method: http.MethodGet, id: "newList", summary: "How is a list added?", right: privately, tagged: true, status: http.StatusBadRequest,
+		about: "The text for the configuration, which nobody but its owner changes. The list is in shadow mode: it refuses nobody.",
+	}, func(_ call, q struct {
+		What string `query:"what" required:"true" doc:"a name of /v1/catalogue, or an https address" maxLength:"1000"`
+	}) (NewList, error) {
+		return s.settings.Offer.Text(q.What)
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"mime"
 	"net/http"
 	"reflect"
 	"slices"
@@ -26,6 +27,7 @@ import (
 //	example  a value of it
 //	enum     the values that there are, with commas between them
 //	minimum, maximum, default   of a number
+//	maxLength   of a text, in bytes
 //	required it has to be there
 //
 // A parameter is a text, a number, a time (RFC 3339) or a switch, which is 1 or 0.
@@ -38,11 +40,13 @@ type operation struct {
 	done                       string // what the document says of 200; "" = OK
 	body                       int64  // bytes of the body; 0 = there is none
 	optional                   bool   // the body may be missing
+	typed                      bool   // the body wants its Content-Type
 
-	faults []faultKind // of the errors of its function
-	lost   string      // what the log says of any other one; "" = nothing
-	status int         // of any other one; 0 = 507, the store cannot be read or changed
-	also   []int       // statuses that it has besides
+	faults  []faultKind // of the errors of its function
+	lost    string      // what the log says of any other one; "" = nothing
+	status  int         // of any other one; 0 = 507, the store cannot be read or changed
+	because string      // what is said of any other one; "" = its text
+	also    []int       // statuses that it has besides
 }
 
 // right is who may ask.
@@ -159,7 +163,7 @@ func (o operation) fail(c call, err error) {
 	if o.lost != "" {
 		c.s.log.Error(o.lost, slog.Any("error", err))
 	}
-	fail(c.w, cmp.Or(o.status, http.StatusInsufficientStorage), err.Error())
+	fail(c.w, cmp.Or(o.status, http.StatusInsufficientStorage), cmp.Or(o.because, err.Error()))
 }
 
 // field is a parameter of a question.
@@ -186,6 +190,10 @@ func (o operation) read(c call, fields []field, into reflect.Value) error {
 	values, err := parseQuery(c.URL.RawQuery)
 	if err != nil {
 		return badf("%v", err)
+	}
+	if kind, _, _ := mime.ParseMediaType(c.Header.Get("Content-Type")); o.typed && kind != typeJSON[0] {
+		c.w.Header().Set("Accept-Post", typeJSON[0])
+		return faultf(http.StatusUnsupportedMediaType, "want Content-Type application/json")
 	}
 	if o.body > 0 {
 		text, err := io.ReadAll(http.MaxBytesReader(c.w, c.Body, o.body))
@@ -226,6 +234,8 @@ func (f field) set(to reflect.Value, text string) (err error) {
 		return fmt.Errorf("%s: want one", f.name)
 	case text == "" && f.tag.Get("default") == "":
 		return nil
+	case f.number("maxLength") > 0 && len(text) > f.number("maxLength"):
+		return fmt.Errorf("%s: over %d octets", f.name, f.number("maxLength"))
 	case len(values) == 1 && text != values[0]:
 		return fmt.Errorf("%s: want %s or nothing, have %q", f.name, values[0], text)
 	case len(values) > 1:
@@ -290,6 +300,9 @@ func (o operation) describe(d *document, fields []field, question, answer any) *
 	if o.body > 0 {
 		statuses = append(statuses, http.StatusRequestEntityTooLarge)
 	}
+	if o.typed {
+		statuses = append(statuses, http.StatusUnsupportedMediaType)
+	}
 	if o.right == admin {
 		op.Description = o.summary + ". It wants the scope admin." + o.about
 	}
@@ -308,6 +321,8 @@ func (f field) param() *huma.Param {
 		p = number(f.name, doc, f.number("minimum"), f.number("maximum"), f.number("default"))
 	case f.kind == reflect.TypeFor[time.Time]():
 		p = moment(f.name, doc)
+	case f.number("maxLength") > 0:
+		p = limited(f.name, doc, f.number("maxLength"))
 	case f.enum() != nil:
 		p = choice(f.name, doc, f.enum()...)
 	}

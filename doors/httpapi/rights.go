@@ -1,17 +1,12 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"mime"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"blockd/doors/httpapi/session"
 	"blockd/index/live"
@@ -95,26 +90,30 @@ func rowOf(t Token) TokenRow {
 	return row
 }
 
-// listTokens answers GET /v1/tokens.
-func (s *Server) listTokens(w http.ResponseWriter, _ *http.Request) {
-	rows, err := s.tokenRows()
-	if err != nil {
-		s.tokensFail(w, err)
-		return
-	}
-	send(w, http.StatusOK, typeJSON, TokenList{rows})
+// tokenFaults are those of files of tokens that cannot be used, or do not take a token.
+var tokenFaults = []faultKind{{audit.ErrUnwritable, http.StatusInsufficientStorage}, {errTokenTaken, http.StatusConflict}, {errTokensFull, http.StatusConflict},
+	{errNoTokenFile, http.StatusConflict}, {shared.ErrNoKey, http.StatusConflict}, {live.ErrAway, http.StatusServiceUnavailable}}
+
+// tokenOperation is what the operations of tokens have in common.
+func tokenOperation(method, id, summary, done string) operation {
+	return operation{method: method, id: id, summary: summary, done: done, right: admin, status: http.StatusServiceUnavailable, lost: "tokens cannot be changed",
+		because: "the daemon cannot read or write the file of http.tokens: use blockd token as a user who may, or let the daemon's user write its folder"}
+}
+
+func (s *Server) listTokens() method {
+	return operate(s, tokenOperation(http.MethodGet, "tokens", "Who has a token", ""), func(call, struct{}) (TokenList, error) { return s.tokenRows() })
 }
 
 // tokenRows are the tokens of this machine, and then those of the fleet as this machine knows them.
-func (s *Server) tokenRows() ([]TokenRow, error) {
-	rows := []TokenRow{}
+func (s *Server) tokenRows() (l TokenList, err error) {
+	l.Tokens = []TokenRow{}
 	for _, from := range []*tokens{&s.tokens, &s.fleet} {
 		if from.path == "" {
 			continue
 		}
 		all, err := ReadTokens(from.path)
 		if err != nil {
-			return nil, err
+			return l, err
 		}
 		for _, t := range all {
 			row := rowOf(t)
@@ -122,62 +121,45 @@ func (s *Server) tokenRows() ([]TokenRow, error) {
 			if at, ok := s.uses.last(use{from, t.Name}); ok {
 				row.Used = &at
 			}
-			rows = append(rows, row)
+			l.Tokens = append(l.Tokens, row)
 		}
 	}
-	return rows, nil
+	return l, nil
 }
 
-// makeToken answers POST /v1/tokens.
-func (s *Server) makeToken(w http.ResponseWriter, r *http.Request) {
-	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != typeJSON[0] {
-		w.Header().Set("Accept-Post", typeJSON[0])
-		fail(w, http.StatusUnsupportedMediaType, "want Content-Type application/json")
-		return
-	}
-	body, ok := s.body(w, r, 64<<10)
-	if !ok {
-		return
-	}
-	var q NewTokenRow
-	d := json.NewDecoder(strings.NewReader(string(body)))
-	d.DisallowUnknownFields()
-	err := d.Decode(&q)
-	scope, known := parseScope(q.Scope)
-	var owners []addr.Key
-	for _, text := range q.Owners {
-		owner, fault := addr.ParseOwner(text)
-		err = errors.Join(err, fault)
-		owners = append(owners, owner)
-	}
-	switch {
-	case err != nil:
-	case !known:
-		err = fmt.Errorf("scope: want read, write, admin or report, have %q", q.Scope)
-	case !tokenName.MatchString(q.Name):
-		err = fmt.Errorf("name: want letters, digits and . _ - (at most 32), have %q", q.Name)
-	case len(owners) > MaxTokenOwners:
-		err = errManyOwners
-	case (scope == Admin || scope == Reporting) && len(owners) > 0:
-		err = fmt.Errorf("owners: a token of scope %s is bound to nobody", scope)
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	row := rowOf(Token{Name: q.Name, Scope: scope, Made: time.Now().UTC().Format(time.DateOnly), Owners: owners})
-	var token string
-	by := s.callerOf(r).author("", r)
-	if row.Fleet = s.settings.Shared != nil && !q.Local; row.Fleet {
-		token, err = NewFleetToken(r.Context(), s.settings.Shared, q.Name, scope, s.journal(), by, owners...)
-	} else if err = s.wantTokenFile(); err == nil {
-		token, err = NewToken(s.tokens.path, q.Name, scope, s.journal(), by, owners...)
-	}
-	if err != nil {
-		s.tokensFail(w, err)
-		return
-	}
-	send(w, http.StatusOK, typeJSON, MadeToken{row, token})
+func (s *Server) makeToken() method {
+	o := tokenOperation(http.MethodPost, "makeToken", "Make a token, which is shown once", "")
+	o.body, o.typed, o.faults, o.also = 64<<10, true, tokenFaults, []int{http.StatusInsufficientStorage}
+	return operate(s, o, func(c call, q NewTokenRow) (a MadeToken, err error) {
+		scope, known := parseScope(q.Scope)
+		var owners []addr.Key
+		for _, text := range q.Owners {
+			owner, fault := addr.ParseOwner(text)
+			err = errors.Join(err, fault)
+			owners = append(owners, owner)
+		}
+		switch {
+		case err != nil:
+		case !known:
+			err = fmt.Errorf("scope: want read, write, admin or report, have %q", q.Scope)
+		case !tokenName.MatchString(q.Name):
+			err = fmt.Errorf("name: want letters, digits and . _ - (at most 32), have %q", q.Name)
+		case len(owners) > MaxTokenOwners:
+			err = errManyOwners
+		case (scope == Admin || scope == Reporting) && len(owners) > 0:
+			err = fmt.Errorf("owners: a token of scope %s is bound to nobody", scope)
+		}
+		if err != nil {
+			return a, badf("%v", err)
+		}
+		a.TokenRow = rowOf(Token{Name: q.Name, Scope: scope, Made: time.Now().UTC().Format(time.DateOnly), Owners: owners})
+		if a.Fleet = s.settings.Shared != nil && !q.Local; a.Fleet {
+			a.Token, err = NewFleetToken(c.Context(), s.settings.Shared, q.Name, scope, s.journal(), c.by(""), owners...)
+		} else if err = s.wantTokenFile(); err == nil {
+			a.Token, err = NewToken(s.tokens.path, q.Name, scope, s.journal(), c.by(""), owners...)
+		}
+		return a, err
+	})
 }
 
 func (s *Server) wantTokenFile() error {
@@ -187,51 +169,41 @@ func (s *Server) wantTokenFile() error {
 	return nil
 }
 
-// revokeToken answers DELETE /v1/tokens?name=, which is of a token of the fleet if there is one of that name, and local=1 does not ask for another.
-func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) {
-	values, err := parseQuery(r.URL.RawQuery)
-	var v map[string]string
-	if err == nil {
-		v, err = onlyOnce(values, []string{"name", "local"})
-	}
-	local := v["local"] == "1"
-	if err == nil && v["name"] == "" {
-		err = errors.New("name: want that of a token")
-	}
-	if err == nil {
-		err = zeroOrOne(v, "local")
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	ofFleet := false
-	if !local && s.fleet.path != "" {
-		all, err := ReadTokens(s.fleet.path)
-		if err != nil {
-			s.tokensFail(w, err)
-			return
+// revokeToken revokes a token of the fleet if there is one of that name, and local=1 does not ask for another.
+func (s *Server) revokeToken() method {
+	o := tokenOperation(http.MethodDelete, "revokeToken", "Make a token worthless, at once", "those that are left")
+	o.faults, o.also = tokenFaults[:1], []int{http.StatusNotFound, http.StatusInsufficientStorage}
+	return operate(s, o, func(c call, q struct {
+		Name  string `query:"name" required:"true" doc:"of the token; one of the fleet is meant before one of this machine"`
+		Local bool   `query:"local" doc:"of this machine alone, where machines share theirs"`
+	}) (l TokenList, err error) {
+		ofFleet, found := false, false
+		if !q.Local && s.fleet.path != "" {
+			all, err := ReadTokens(s.fleet.path)
+			if err != nil {
+				return l, err
+			}
+			ofFleet = slices.ContainsFunc(all, func(t Token) bool { return t.Name == q.Name })
 		}
-		ofFleet = slices.ContainsFunc(all, func(t Token) bool { return t.Name == v["name"] })
-	}
-	by, found := s.callerOf(r).author("", r), false
-	switch {
-	case ofFleet:
-		found, err = RevokeFleetToken(r.Context(), s.settings.Shared, v["name"], s.journal(), by)
-	case s.tokens.path != "":
-		found, err = RevokeToken(s.tokens.path, v["name"], s.journal(), by)
-	}
-	if err == nil && !found && !ofFleet && !local && s.settings.Shared != nil && !s.settings.Shared.Status().Up {
-		err = fmt.Errorf("%w: the store of the fleet does not answer, so it is not known whether it has this token", live.ErrAway)
-	}
-	switch {
-	case err != nil:
-		s.tokensFail(w, err)
-	case !found:
-		fail(w, http.StatusNotFound, "no token of this name")
-	default:
-		s.listTokens(w, r)
-	}
+		switch {
+		case ofFleet:
+			found, err = RevokeFleetToken(c.Context(), s.settings.Shared, q.Name, s.journal(), c.by(""))
+		case s.tokens.path != "":
+			found, err = RevokeToken(s.tokens.path, q.Name, s.journal(), c.by(""))
+		}
+		if err == nil && !found && !ofFleet && !q.Local && s.settings.Shared != nil && !s.settings.Shared.Status().Up {
+			err = fmt.Errorf("%w: the store of the fleet does not answer, so it is not known whether it has this token", live.ErrAway)
+		}
+		switch {
+		case errors.Is(err, live.ErrAway):
+			return l, faultf(http.StatusServiceUnavailable, "%v", err)
+		case err != nil:
+			return l, err
+		case !found:
+			return l, faultf(http.StatusNotFound, "no token of this name")
+		}
+		return s.tokenRows()
+	})
 }
 
 func (s *Server) journal() *audit.Log {
@@ -239,21 +211,6 @@ func (s *Server) journal() *audit.Log {
 		return nil
 	}
 	return s.settings.Audit.Log
-}
-
-// tokensFail answers about a file of tokens that cannot be used, or does not take a token.
-func (s *Server) tokensFail(w http.ResponseWriter, err error) {
-	switch {
-	case errors.Is(err, audit.ErrUnwritable):
-		fail(w, http.StatusInsufficientStorage, err.Error())
-	case errors.Is(err, errTokenTaken), errors.Is(err, errTokensFull), errors.Is(err, errNoTokenFile), errors.Is(err, shared.ErrNoKey):
-		fail(w, http.StatusConflict, err.Error())
-	case errors.Is(err, live.ErrAway):
-		fail(w, http.StatusServiceUnavailable, err.Error())
-	default:
-		s.log.Error("tokens cannot be changed", slog.Any("error", err))
-		fail(w, http.StatusServiceUnavailable, "the daemon cannot read or write the file of http.tokens: use blockd token as a user who may, or let the daemon's user write its folder")
-	}
 }
 
 func (s *Server) listSessions() method {
@@ -302,31 +259,4 @@ func (s *Server) endSessions() method {
 		s.ended.WithLabelValues(endedByOther).Add(float64(len(ended)))
 		return s.sessionList(c.Request), nil
 	})
-}
-
-func (d *document) administers(op *huma.Operation, statuses ...int) *huma.Operation {
-	op.Description = op.Summary + ". It wants the scope admin."
-	d.problems(op, append(statuses, http.StatusBadRequest)...)
-	return op
-}
-
-func describeTokens(d *document) *huma.Operation {
-	return d.administers(&huma.Operation{OperationID: "tokens", Summary: "Who has a token",
-		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, TokenList{})}}}, http.StatusServiceUnavailable)
-}
-
-func describeMakeToken(d *document) *huma.Operation {
-	return d.administers(&huma.Operation{OperationID: "makeToken", Summary: "Make a token, which is shown once",
-		RequestBody: &huma.RequestBody{Required: true, Content: d.content(typeJSON, NewTokenRow{})},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, MadeToken{})}}},
-		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
-}
-
-func describeRevokeToken(d *document) *huma.Operation {
-	name := parameter("name", "of the token; one of the fleet is meant before one of this machine", "")
-	name.Required = true
-	local := switched("local", "of this machine alone, where machines share theirs")
-	return d.administers(&huma.Operation{OperationID: "revokeToken", Summary: "Make a token worthless, at once", Parameters: []*huma.Param{name, local},
-		Responses: map[string]*huma.Response{"200": {Description: "those that are left", Content: d.content(typeJSON, TokenList{})}}},
-		http.StatusNotFound, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
 }

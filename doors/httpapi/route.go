@@ -61,9 +61,9 @@ func (s *Server) routes(metrics http.Handler) []route {
 		s.endSessions()}})
 	if s.tokens.path != "" || s.fleet.path != "" {
 		all = append(all, route{path: "/v1/tokens", about: "who has a token; POST makes one, DELETE ?name= revokes it", methods: []method{
-			{name: http.MethodGet, serve: s.administering(s.listTokens), doc: describeTokens, private: true},
-			{name: http.MethodPost, serve: s.administering(s.makeToken), doc: describeMakeToken, writes: true},
-			{name: http.MethodDelete, serve: s.administering(s.revokeToken), doc: describeRevokeToken, writes: true}}})
+			s.listTokens(),
+			s.makeToken(),
+			s.revokeToken()}})
 	}
 	if s.settings.Provider != nil {
 		all = append(all,
@@ -157,7 +157,7 @@ func (s *Server) routes(metrics http.Handler) []route {
 	if s.settings.Undo != nil {
 		all = append(all,
 			route{path: "/v1/generations", about: "what was served: when, how, and what changed by list", methods: []method{
-				{name: http.MethodGet, serve: s.generations, doc: describeGenerations}}},
+				s.listGenerations()}},
 			route{path: "/v1/lists/{list}/diff", about: "entries that came and went: ?since=, limit=", methods: []method{
 				{name: http.MethodGet, serve: s.privately(s.diff), doc: describeDiff, private: true}}},
 			route{path: "/v1/lists/{list}/rollback", about: "POST: the list serves what it had before", methods: []method{
@@ -212,9 +212,9 @@ func (s *Server) routes(metrics http.Handler) []route {
 	}
 	if s.settings.Offer != nil {
 		all = append(all, route{path: "/v1/catalogue", about: "public lists that blockd knows", methods: []method{
-			{name: http.MethodGet, serve: compressed(s.catalogue), doc: describeCatalogue}}},
+			s.catalogue()}},
 			route{path: "/v1/catalogue/text", about: "?what=NAME or an https address: the text that adds a list to the configuration", methods: []method{
-				{name: http.MethodGet, serve: s.privately(s.newList), doc: describeNewList, private: true}}})
+				s.newList()}})
 	}
 	if s.settings.Subscriptions != nil {
 		all = append(all, route{path: subscriptionsPath, about: "lists that are fetched from elsewhere; POST adds one, which only watches", methods: []method{

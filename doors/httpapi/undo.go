@@ -132,19 +132,18 @@ type ListUndone struct {
 	HeldFirst []kept.HeldBack `json:"held_first" doc:"the first of them"`
 }
 
-func (s *Server) generations(w http.ResponseWriter, r *http.Request) {
-	all, err := s.settings.Undo.Kept.Generations()
-	if err != nil {
-		fail(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	shown := newGenerations(all)
-	if !s.mayKnow(r) {
-		for i := range shown.Generations {
-			shown.Generations[i].By, shown.Generations[i].Why = "", ""
-		}
-	}
-	send(w, http.StatusOK, typeJSON, shown)
+func (s *Server) listGenerations() method {
+	return operate(s, operation{method: http.MethodGet, id: "listGenerations", summary: "What was served: when, how, and what changed by list; the newest first", status: http.StatusInternalServerError},
+		func(c call, _ struct{}) (Generations, error) {
+			all, err := s.settings.Undo.Kept.Generations()
+			shown := newGenerations(all)
+			for i := range shown.Generations {
+				if !s.mayKnow(c.Request) {
+					shown.Generations[i].By, shown.Generations[i].Why = "", ""
+				}
+			}
+			return shown, err
+		})
 }
 
 // checkWhy says what is wrong with a reason, in a line.
@@ -346,12 +345,6 @@ type ListDiff struct {
 type DiffCounts struct {
 	Added   int `json:"added"`
 	Removed int `json:"removed"`
-}
-
-func describeGenerations(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "listGenerations", Summary: "What was served: when, how, and what changed by list; the newest first",
-		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, Generations{})}}}
-	return op
 }
 
 func describeDiff(d *document) *huma.Operation {
