@@ -141,7 +141,7 @@ func (s *Server) decisions(w http.ResponseWriter, r *http.Request) {
 	}
 	found, err := s.settings.History.Search(r.Context(), q)
 	if err != nil {
-		s.historyFault(w, err)
+		s.historyFault(w, r, err)
 		return
 	}
 	answer := NewDecisionList(found)
@@ -149,17 +149,25 @@ func (s *Server) decisions(w http.ResponseWriter, r *http.Request) {
 	sendTagged(w, r, answer)
 }
 
-func (s *Server) historyFault(w http.ResponseWriter, err error) {
+// The words where the history cannot be searched: in the log, and for who asks.
+const (
+	historyLost = "history cannot be searched"
+	historyGone = "the history cannot be read now"
+)
+
+// searchFault is an error of a search of the history as an answer.
+func (s *Server) searchFault(err error) error {
 	switch {
 	case errors.Is(err, history.ErrBusy):
-		w.Header().Set("Retry-After", "1")
-		fail(w, http.StatusTooManyRequests, "other searches are under way; try again in a second")
+		return fault{http.StatusTooManyRequests, "other searches are under way; try again in a second", 1}
 	case errors.Is(err, history.ErrCursor):
-		fail(w, http.StatusBadRequest, "cursor: "+err.Error())
-	default:
-		s.log.Error("history cannot be searched", "error", err)
-		fail(w, http.StatusServiceUnavailable, "the history cannot be read now")
+		return badf("cursor: %v", err)
 	}
+	return err
+}
+
+func (s *Server) historyFault(w http.ResponseWriter, r *http.Request, err error) {
+	operation{status: http.StatusServiceUnavailable, lost: historyLost, because: historyGone}.fail(call{r, w, s}, s.searchFault(err))
 }
 
 func describeDecisions(d *document) *huma.Operation {

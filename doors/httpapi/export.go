@@ -201,7 +201,7 @@ func (s *Server) exportDecisions(w http.ResponseWriter, r *http.Request, content
 	q.Limit = history.MaxFound
 	found, err := s.settings.History.Search(r.Context(), q)
 	if err != nil {
-		s.historyFault(w, err)
+		s.historyFault(w, r, err)
 		return
 	}
 	out := exporting(w, contentType, name)

@@ -3,12 +3,9 @@ package httpapi
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"blockd/index/kept"
 	"blockd/policy/hits"
@@ -59,42 +56,45 @@ type ListDecided struct {
 	Decisions uint64 `json:"decisions"`
 }
 
-// listNamed is the row of the list that the path names. If there is none, listNamed has answered.
-func (s *Server) listNamed(w http.ResponseWriter, r *http.Request) (t ListTable, row ListWorth, ok bool) {
+// listNamed is the row of a list.
+func (s *Server) listNamed(name string) (t ListTable, row ListWorth, err error) {
 	t = s.listTable(0)
-	i := slices.IndexFunc(t.Worth, func(one ListWorth) bool { return one.List == r.PathValue("list") })
+	i := slices.IndexFunc(t.Worth, func(one ListWorth) bool { return one.List == name })
 	if i < 0 {
-		fail(w, http.StatusNotFound, fmt.Sprintf("no list %q: /v1/lists has all", r.PathValue("list")))
-		return t, row, false
+		return t, row, faultf(http.StatusNotFound, "there is no list %q; /v1/lists has those that serve", name)
 	}
-	return t, t.Worth[i], true
+	return t, t.Worth[i], nil
 }
 
-func (s *Server) listPage(w http.ResponseWriter, r *http.Request) {
-	t, row, ok := s.listNamed(w, r)
-	if !ok {
-		return
-	}
-	p := ListPage{Worth: row, Files: []ListFile{}, Held: ListHeldBack{Entries: []kept.HeldBack{}}, Loads: []ListLoad{},
-		Shadow: s.decidedBy("shadow", row.List), Decided: s.decidedBy("list", row.List)}
-	for _, f := range t.Lists {
-		if f.List == row.List {
-			p.Files = append(p.Files, f)
-		}
-	}
-	all := slices.DeleteFunc(s.checker.Hits().Top(mostHits), func(e hits.Entry) bool { return e.List != row.List })
-	p.Best, p.Worst = mostBy(all, func(e hits.Entry) uint64 { return e.Sole }), mostBy(all, func(e hits.Entry) uint64 { return e.Overridden })
-	if u := s.settings.Undo; u != nil {
-		p.Review, p.Undo = u.Review(row.List), slices.Contains(u.Lists(), row.List)
-		n, first := u.HeldBack(row.List)
-		p.Held.Count, p.Held.Entries = n, append(p.Held.Entries, first...)
-		generations, err := u.Kept.Generations()
+func (s *Server) listPage() method {
+	return operate(s, operation{method: http.MethodGet, id: "list", summary: "All that is known of one list", right: privately, large: true, tagged: true, status: http.StatusNotFound}, func(_ call, q struct {
+		List string `path:"list" doc:"the list's name"`
+	}) (p ListPage, err error) {
+		t, row, err := s.listNamed(q.List)
 		if err != nil {
-			s.log.Error("what lists held before cannot be read", "error", err)
+			return p, err
 		}
-		p.Loads = loadsOf(generations, row.List)
-	}
-	sendTagged(w, r, p)
+		p = ListPage{Worth: row, Files: []ListFile{}, Held: ListHeldBack{Entries: []kept.HeldBack{}}, Loads: []ListLoad{},
+			Shadow: s.decidedBy("shadow", row.List), Decided: s.decidedBy("list", row.List)}
+		for _, f := range t.Lists {
+			if f.List == row.List {
+				p.Files = append(p.Files, f)
+			}
+		}
+		all := slices.DeleteFunc(s.checker.Hits().Top(mostHits), func(e hits.Entry) bool { return e.List != row.List })
+		p.Best, p.Worst = mostBy(all, func(e hits.Entry) uint64 { return e.Sole }), mostBy(all, func(e hits.Entry) uint64 { return e.Overridden })
+		if u := s.settings.Undo; u != nil {
+			p.Review, p.Undo = u.Review(row.List), slices.Contains(u.Lists(), row.List)
+			n, first := u.HeldBack(row.List)
+			p.Held.Count, p.Held.Entries = n, append(p.Held.Entries, first...)
+			generations, err := u.Kept.Generations()
+			if err != nil {
+				s.log.Error("what lists held before cannot be read", "error", err)
+			}
+			p.Loads = loadsOf(generations, row.List)
+		}
+		return p, nil
+	})
 }
 
 // mostHits is more than all entries that have counters.
@@ -168,58 +168,31 @@ type ReplayRow struct {
 	Last  time.Time `json:"last"`
 }
 
-func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
-	_, row, ok := s.listNamed(w, r)
-	if !ok {
-		return
-	}
-	values, err := parseQuery(r.URL.RawQuery)
-	var v map[string]string
-	if err == nil {
-		v, err = onlyOnce(values, []string{"span"})
-	}
-	span := cmp.Or(v["span"], "7d")
-	if err == nil {
-		err = oneOf("span", span, spanNames()...)
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	select {
-	case s.replays <- struct{}{}:
-		defer func() { <-s.replays }()
-	default:
-		w.Header().Set("Retry-After", "5")
-		fail(w, http.StatusTooManyRequests, "another replay is under way; try again in some seconds")
-		return
-	}
-	answer, err := s.settings.Replay(r.Context(), row.List, time.Now().Add(-timeSpans[span]))
-	switch {
-	case r.Context().Err() != nil:
-	case errors.Is(err, ErrNotReplayed):
-		fail(w, http.StatusConflict, err.Error())
-	case err != nil:
-		s.historyFault(w, err)
-	default:
-		answer.List, answer.Mode = row.List, row.Mode
-		sendTagged(w, r, answer)
-	}
+func (s *Server) replay() method {
+	return operate(s, operation{method: http.MethodGet, id: "replay", summary: "What would a list have refused of past mail?", right: privately, tagged: true,
+		about:  "The list as it serves now, beside all others, is held against mail that was accepted, the newest first. It takes up to some twenty seconds; what it could not look at by then is not counted, and complete is false. Proofs and header fields are not known of past mail.",
+		faults: []faultKind{{ErrNotReplayed, http.StatusConflict}}, also: []int{http.StatusNotFound}, status: http.StatusServiceUnavailable, lost: historyLost, because: historyGone,
+	}, func(c call, q struct {
+		List string `path:"list" doc:"the list's name"`
+		Span string `query:"span" doc:"how far back; 7d if it is not said" enum:"1h,24h,7d,30d"`
+	}) (a Replay, err error) {
+		_, row, err := s.listNamed(q.List)
+		if err != nil {
+			return a, err
+		}
+		select {
+		case s.replays <- struct{}{}:
+			defer func() { <-s.replays }()
+		default:
+			return a, fault{http.StatusTooManyRequests, "another replay is under way; try again in some seconds", 5}
+		}
+		if a, err = s.settings.Replay(c.Context(), row.List, time.Now().Add(-timeSpans[cmp.Or(q.Span, "7d")])); c.Context().Err() != nil {
+			return a, errAnswered // nobody listens
+		}
+		a.List, a.Mode = row.List, row.Mode
+		return a, s.searchFault(err)
+	})
 }
 
 // ErrNotReplayed is wrapped by the error of a list that cannot be held against past mail.
 var ErrNotReplayed = errors.New("cannot be held against past mail")
-
-func describeListPage(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "list", Summary: "All that is known of one list", Parameters: []*huma.Param{listParam()}, Responses: d.tagged(ListPage{})}
-	d.problems(op, http.StatusNotFound)
-	return op
-}
-
-func describeReplay(d *document) *huma.Operation {
-	op := &huma.Operation{OperationID: "replay", Summary: "What would a list have refused of past mail?",
-		Description: "The list as it serves now, beside all others, is held against mail that was accepted, the newest first. It takes up to some twenty seconds; what it could not look at by then is not counted, and complete is false. Proofs and header fields are not known of past mail.",
-		Parameters:  []*huma.Param{listParam(), choice("span", "how far back; 7d if it is not said", spanNames()...)}, Responses: d.tagged(Replay{})}
-	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable)
-	return op
-}

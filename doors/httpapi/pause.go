@@ -73,27 +73,16 @@ func mayPause(w *ListWorth) error {
 	return nil
 }
 
-// pausable is the row of a list that serves.
-func (s *Server) pausable(name string) (*ListWorth, error) {
-	table := s.listTable(0)
-	for i := range table.Worth {
-		if table.Worth[i].List == name {
-			return &table.Worth[i], nil
-		}
-	}
-	return nil, faultf(http.StatusNotFound, "there is no list %q; /v1/lists has those that serve", name)
-}
-
 func (s *Server) pauseList() method {
 	return operate(s, operation{method: http.MethodPost, id: "pauseList", summary: "Let a list's blocks not count for a while", right: writing, body: maxPause, optional: true,
 		about: "They count as those of a list in shadow mode do; its exceptions count as before. A list that is paused already has the new end.",
 		lost:  "pauses cannot be changed", also: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(c call, q PauseQuestion) (a ListPaused, err error) {
-		list, err := s.pausable(q.List)
+		_, list, err := s.listNamed(q.List)
 		if err != nil {
 			return a, err
 		}
-		if err := mayPause(list); err != nil {
+		if err := mayPause(&list); err != nil {
 			return a, fault{status: http.StatusConflict, text: err.Error()}
 		}
 		p, err := newPause(list.List, q, c.by(q.Author), time.Now())
@@ -118,7 +107,7 @@ func (s *Server) resumeList() method {
 	return operate(s, operation{method: http.MethodPost, id: "resumeList", summary: "Let a paused list count again", right: writing, body: maxPause, optional: true,
 		lost: "pauses cannot be changed", also: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(c call, q PauseQuestion) (a ListPaused, err error) {
-		list, err := s.pausable(q.List)
+		_, list, err := s.listNamed(q.List)
 		if err != nil {
 			return a, err
 		}

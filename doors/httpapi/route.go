@@ -46,7 +46,7 @@ func (s *Server) routes(metrics http.Handler) []route {
 		{path: "/v1/lists", about: "the lists in service", methods: []method{
 			{name: http.MethodGet, serve: compressed(s.lists), doc: describeLists}}},
 		{path: "/v1/lists/{list}", about: "all that is known of one", methods: []method{
-			{name: http.MethodGet, serve: compressed(s.privately(s.listPage)), doc: describeListPage, private: true}}},
+			s.listPage()}},
 		{path: "/v1/lint", about: "POST a text: what each line of a list means; ?format=, action=, list=", methods: []method{
 			{name: http.MethodPost, serve: s.privately(s.lint), doc: describeLint, private: true}}},
 		{path: "/v1/serving", about: "the generation, the index file and the configuration that answer", methods: []method{
@@ -106,7 +106,7 @@ func (s *Server) routes(metrics http.Handler) []route {
 	if s.settings.Shared != nil {
 		all = append(all,
 			route{path: "/v1/live", about: "how the live entries are that machines share, and what their database has lost", methods: []method{
-				{name: http.MethodGet, serve: s.privately(s.liveShared), doc: describeLiveShared, private: true}}},
+				s.liveShared()}},
 			route{path: "/v1/live/changes", about: "?since=REVISION: what has changed in it, for nodes that ask this one in place of their database; wait=30", methods: []method{
 				{name: http.MethodGet, serve: s.privately(s.liveChanges), doc: describeLiveChanges, private: true}}},
 			route{path: "/v1/live/offer", about: "POST: what was lost is made once more", methods: []method{
@@ -208,7 +208,7 @@ func (s *Server) routes(metrics http.Handler) []route {
 	}
 	if s.settings.Replay != nil {
 		all = append(all, route{path: "/v1/lists/{list}/replay", about: "what would it have refused of past mail? ?span=7d", methods: []method{
-			{name: http.MethodGet, serve: s.privately(s.replay), doc: describeReplay, private: true}}})
+			s.replay()}})
 	}
 	if s.settings.Offer != nil {
 		all = append(all, route{path: "/v1/catalogue", about: "public lists that blockd knows", methods: []method{

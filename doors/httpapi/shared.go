@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -61,38 +60,37 @@ type LiveWho struct {
 	Why    string `json:"why,omitempty" doc:"a line, for the audit journal"`
 }
 
-func (s *Server) liveShared(w http.ResponseWriter, r *http.Request) {
-	now := s.settings.Shared.Status()
-	l := LiveShared{Store: now.Store, Name: now.Name, Up: now.Up, Fault: now.Fault, Revision: now.Revision, Entries: now.Entries, Sum: now.Sum,
-		Offset: now.Offset.Seconds(), Pending: now.Pending, Refused: now.Refused, LostAll: now.Lost, Differs: now.Differs, Lost: []LiveLost{}}
-	if !now.Up && now.Fault != "" {
-		l.Since = &now.Since
-	}
-	if !now.Seen.IsZero() {
-		l.Seen = &now.Seen
-	}
-	all, err := s.settings.Shared.Lost(mostLost)
-	if err != nil {
-		s.log.Error("what the store of live entries has lost cannot be read", slog.Any("error", err))
-		fail(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	for _, lost := range all {
-		row := lost.Row
-		if row.Scope == shared.ScopeToken {
-			l.Lost = append(l.Lost, LiveLost{Change: "revoke", Token: row.Entry, Found: lost.At})
-			continue
+func (s *Server) liveShared() method {
+	return operate(s, operation{method: http.MethodGet, id: "liveShared", summary: "How the live entries are that machines share", right: privately, tagged: true,
+		status: http.StatusInternalServerError, lost: "what the store of live entries has lost cannot be read",
+	}, func(call, struct{}) (l LiveShared, err error) {
+		now := s.settings.Shared.Status()
+		l = LiveShared{Store: now.Store, Name: now.Name, Up: now.Up, Fault: now.Fault, Revision: now.Revision, Entries: now.Entries, Sum: now.Sum,
+			Offset: now.Offset.Seconds(), Pending: now.Pending, Refused: now.Refused, LostAll: now.Lost, Differs: now.Differs, Lost: []LiveLost{}}
+		if !now.Up && now.Fault != "" {
+			l.Since = &now.Since
 		}
-		change := LiveLost{Change: "add", Found: lost.At}
-		if row.Gone != 0 {
-			change.Change, row.Gone = "remove", 0
+		if !now.Seen.IsZero() {
+			l.Seen = &now.Seen
 		}
-		if e, err := row.Parse(); err == nil {
-			change.Entry = NewLiveEntry(e)
-			l.Lost = append(l.Lost, change)
+		all, err := s.settings.Shared.Lost(mostLost)
+		for _, lost := range all {
+			row := lost.Row
+			if row.Scope == shared.ScopeToken {
+				l.Lost = append(l.Lost, LiveLost{Change: "revoke", Token: row.Entry, Found: lost.At})
+				continue
+			}
+			change := LiveLost{Change: "add", Found: lost.At}
+			if row.Gone != 0 {
+				change.Change, row.Gone = "remove", 0
+			}
+			if e, err := row.Parse(); err == nil {
+				change.Entry = NewLiveEntry(e)
+				l.Lost = append(l.Lost, change)
+			}
 		}
-	}
-	sendTagged(w, r, l)
+		return l, err
+	})
 }
 
 // mostWait bounds how long a question for changes is held.
@@ -168,8 +166,4 @@ func (s *Server) dismissLost() method {
 		count, err := s.settings.Shared.Dismiss()
 		return LiveOffered{count, s.settings.Shared.Status().Lost}, err
 	})
-}
-
-func describeLiveShared(d *document) *huma.Operation {
-	return &huma.Operation{OperationID: "liveShared", Summary: "How the live entries are that machines share", Responses: d.tagged(LiveShared{})}
 }

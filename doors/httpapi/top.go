@@ -120,7 +120,7 @@ func (s *Server) topOf(w http.ResponseWriter, r *http.Request) (t Top, ok bool) 
 		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("not counted within %s: ask about a shorter time, or use blockd history top", topWithin))
 		return t, false
 	default:
-		s.historyFault(w, err)
+		s.historyFault(w, r, err)
 		return t, false
 	}
 	t = Top{By: q.By, Decisions: found.Decisions, Without: found.Without, Distinct: found.Distinct, Damaged: found.Damaged, Top: []TopRow{}}
