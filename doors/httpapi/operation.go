@@ -20,7 +20,7 @@ import (
 )
 
 // operation is what a resource does with a question, in one value: who may ask, what the document says, and what errors mean. The question
-// and the answer are types: a field of a question that has the tag "query" or "path" is a parameter of that name, and the rest of it is the
+// and the answer are types: a field of a question that has the tag "query", "path" or "header" is a parameter of that name, and the rest of it is the
 // body in JSON. The other tags are those of the document:
 //
 //	doc      what it is
@@ -176,7 +176,7 @@ type field struct {
 
 func fieldsOf(question reflect.Type) (all []field) {
 	for _, f := range reflect.VisibleFields(question) {
-		for _, in := range []string{"path", "query"} {
+		for _, in := range []string{"path", "query", "header"} {
 			if name := f.Tag.Get(in); name != "" {
 				all = append(all, field{name, in, f.Index, f.Tag, f.Type})
 			}
@@ -191,10 +191,6 @@ func (o operation) read(c call, fields []field, into reflect.Value) error {
 	if err != nil {
 		return badf("%v", err)
 	}
-	if kind, _, _ := mime.ParseMediaType(c.Header.Get("Content-Type")); o.typed && kind != typeJSON[0] {
-		c.w.Header().Set("Accept-Post", typeJSON[0])
-		return faultf(http.StatusUnsupportedMediaType, "want Content-Type application/json")
-	}
 	if o.body > 0 {
 		text, err := io.ReadAll(http.MaxBytesReader(c.w, c.Body, o.body))
 		switch {
@@ -203,21 +199,27 @@ func (o operation) read(c call, fields []field, into reflect.Value) error {
 		case err != nil:
 			return badf("the body ended too early")
 		case len(text) > 0 || !o.optional:
+			if kind, _, _ := mime.ParseMediaType(c.Header.Get("Content-Type")); o.typed && kind != typeJSON[0] {
+				c.w.Header().Set("Accept-Post", typeJSON[0])
+				return faultf(http.StatusUnsupportedMediaType, "want Content-Type application/json")
+			}
 			if err := decodeWith(text, into.Addr().Interface(), true); err != nil {
 				return badf("%v", err)
 			}
 		}
 	}
 	for _, f := range fields {
-		text := c.PathValue(f.name)
-		if f.in == "query" {
+		text := ""
+		switch f.in {
+		case "path":
+			text = c.PathValue(f.name)
+		case "header":
+			text = c.Header.Get(f.name)
+		default:
 			if len(values[f.name]) > 1 {
 				return badf("%s: want it once", f.name)
 			}
-			text = ""
-			if len(values[f.name]) == 1 {
-				text = values[f.name][0]
-			}
+			text = strings.Join(values[f.name], "")
 		}
 		if err := f.set(into.FieldByIndex(f.index), text); err != nil {
 			return badf("%v", err)
@@ -300,7 +302,7 @@ func (o operation) describe(d *document, fields []field, question, answer any) *
 	if o.body > 0 {
 		statuses = append(statuses, http.StatusRequestEntityTooLarge)
 	}
-	if o.typed {
+	if o.typed && o.body > 0 {
 		statuses = append(statuses, http.StatusUnsupportedMediaType)
 	}
 	if o.right == admin {

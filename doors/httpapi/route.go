@@ -218,12 +218,12 @@ func (s *Server) routes(metrics http.Handler) []route {
 	}
 	if s.settings.Subscriptions != nil {
 		all = append(all, route{path: subscriptionsPath, about: "lists that are fetched from elsewhere; POST adds one, which only watches", methods: []method{
-			{name: http.MethodGet, serve: s.privately(s.subscriptions), doc: describeSubscriptions, private: true},
-			{name: http.MethodPost, serve: s.administering(s.subscribe), doc: describeSubscribe, writes: true}}},
+			s.subscriptions(),
+			s.subscribe()}},
 			route{path: subscriptionsPath + "/{list}", about: "DELETE: the list goes", methods: []method{
-				{name: http.MethodDelete, serve: s.administering(s.unsubscribe), doc: describeUnsubscribe, writes: true}}},
+				s.unsubscribe()}},
 			route{path: subscriptionsPath + "/{list}/enforce", about: "POST: the list counts", methods: []method{
-				{name: http.MethodPost, serve: s.administering(s.enforce), doc: describeEnforce, writes: true}}})
+				s.enforce()}})
 	}
 	if s.settings.Rollup != nil {
 		all = append(all, route{path: "/v1/series", about: "decisions over time: ?by=outcome|door|list|shadow|overruled|checks, span=1h|24h|7d|30d|365d, outcome=, door=, list=", methods: []method{

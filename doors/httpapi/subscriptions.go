@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"mime"
 	"net/http"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"blockd/records/audit"
 )
@@ -71,6 +68,7 @@ type Subscription struct {
 
 // NewSubscription is the body of POST /v1/subscriptions.
 type NewSubscription struct {
+	changesLists
 	What   string `json:"what" doc:"a name of /v1/catalogue, or an https address"`
 	Why    string `json:"why,omitempty" doc:"a line, for the audit journal"`
 	Author string `json:"author,omitempty" doc:"who asks"`
@@ -78,8 +76,15 @@ type NewSubscription struct {
 
 // SubscriptionWhy is the body of POST /v1/subscriptions/{list}/enforce.
 type SubscriptionWhy struct {
+	changesLists
+	List   string `path:"list" json:"-" doc:"the list's name"`
 	Why    string `json:"why,omitempty" doc:"a line, for the audit journal"`
 	Author string `json:"author,omitempty" doc:"who asks"`
+}
+
+// changesLists is what every change has.
+type changesLists struct {
+	IfMatch string `header:"If-Match" json:"-" doc:"the ETag of GET: nothing is changed if the lists are no longer those"`
 }
 
 // SubscriptionChanged is the answer to a change.
@@ -90,111 +95,100 @@ type SubscriptionChanged struct {
 	Problems   []string `json:"problems" doc:"what is wrong with lists and others, as /readyz has it: a list that was added has not been fetched yet"`
 }
 
-func (s *Server) subscriptions(w http.ResponseWriter, r *http.Request) {
-	if s.settings.Successor != nil {
-		if next := s.settings.Successor(r.Context()); next != nil { // it has the configuration in force
-			w.Header().Set("Connection", "close")
-			next.ServeHTTP(w, r)
-			return
+func (s *Server) subscriptions() method {
+	return operate(s, operation{method: http.MethodGet, id: "subscriptions", summary: "Lists that are fetched from elsewhere", about: "Those that blockd subscribe, the console or this resource has added.",
+		right: privately, tagged: true,
+	}, func(c call, _ struct{}) (all SubscriptionList, err error) {
+		if s.settings.Successor != nil {
+			if next := s.settings.Successor(c.Context()); next != nil { // it has the configuration in force
+				c.w.Header().Set("Connection", "close")
+				next.ServeHTTP(c.w, c.Request)
+				return all, errAnswered
+			}
 		}
-	}
-	all, err := s.settings.Subscriptions.All()
-	if err != nil {
-		s.subscriptionFault(w, "", err)
-		return
-	}
-	sendTagged(w, r, all)
+		if all, err = s.settings.Subscriptions.All(); err != nil {
+			err = s.subscriptionFault("", err)
+		}
+		return all, err
+	})
 }
 
-func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
-	var q NewSubscription
-	if !s.subscribing(w, r, &q, true) {
-		return
-	}
-	s.changeSubscription(w, r, SubscriptionChange{Do: Subscribe, What: q.What, By: s.callerOf(r).author(q.Author, r)}, audit.ListAdd, q.Why)
+// listChange is what the changes of lists have in common.
+func listChange(method, id, summary, about string) operation {
+	return operation{method: method, id: id, summary: summary, right: admin, typed: method == http.MethodPost,
+		about: about + " The answer comes when the change is in force, which may take a build of the lists. What cannot be taken up is not changed at all.",
+		also:  []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusServiceUnavailable}}
 }
 
-func (s *Server) enforce(w http.ResponseWriter, r *http.Request) {
-	var q SubscriptionWhy
-	if !s.subscribing(w, r, &q, false) {
-		return
-	}
-	s.changeSubscription(w, r, SubscriptionChange{Do: Enforce, List: r.PathValue("list"), By: s.callerOf(r).author(q.Author, r)}, audit.ListEnforce, q.Why)
+func (s *Server) subscribe() method {
+	o := listChange(http.MethodPost, "subscribe", "Add a list, which only watches", " A list of the catalogue, or one at an https address, goes into the file of http.lists_file in shadow mode: it refuses nobody.")
+	o.body = maxSubscription
+	return operate(s, o, func(c call, q NewSubscription) (SubscriptionChanged, error) {
+		return s.changeSubscription(c, SubscriptionChange{Do: Subscribe, What: q.What, By: c.by(q.Author)}, audit.ListAdd, q.Why)
+	})
 }
 
-func (s *Server) unsubscribe(w http.ResponseWriter, r *http.Request) {
-	values, err := parseQuery(r.URL.RawQuery)
-	var v map[string]string
-	if err == nil {
-		v, err = onlyOnce(values, []string{"why", "author"})
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	s.changeSubscription(w, r, SubscriptionChange{Do: Unsubscribe, List: r.PathValue("list"), By: s.callerOf(r).author(v["author"], r)}, audit.ListRemove, v["why"])
+func (s *Server) enforce() method {
+	o := listChange(http.MethodPost, "enforceSubscription", "Let a list count that was added so", " From then on it refuses.")
+	o.body, o.optional, o.also = maxSubscription, true, append(o.also, http.StatusNotFound)
+	return operate(s, o, func(c call, q SubscriptionWhy) (SubscriptionChanged, error) {
+		return s.changeSubscription(c, SubscriptionChange{Do: Enforce, List: q.List, By: c.by(q.Author)}, audit.ListEnforce, q.Why)
+	})
 }
 
-// subscribing reads the body of a change. If it is wrong, subscribing has answered.
-func (s *Server) subscribing(w http.ResponseWriter, r *http.Request, q any, needed bool) bool {
-	body, ok := s.body(w, r, maxSubscription)
-	if !ok || len(body) == 0 && !needed {
-		return ok
-	}
-	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != typeJSON[0] {
-		w.Header().Set("Accept-Post", typeJSON[0])
-		fail(w, http.StatusUnsupportedMediaType, "want Content-Type application/json")
-		return false
-	}
-	if err := decodeWith(body, q, true); err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return false
-	}
-	return true
+func (s *Server) unsubscribe() method {
+	o := listChange(http.MethodDelete, "unsubscribe", "Take a list away that was added so", " Its copy goes too.")
+	o.also = append(o.also, http.StatusNotFound)
+	return operate(s, o, func(c call, q struct {
+		changesLists
+		List   string `path:"list" doc:"the list's name"`
+		Why    string `query:"why" doc:"a line, for the audit journal"`
+		Author string `query:"author" doc:"who asks"`
+	}) (SubscriptionChanged, error) {
+		return s.changeSubscription(c, SubscriptionChange{Do: Unsubscribe, List: q.List, By: c.by(q.Author)}, audit.ListRemove, q.Why)
+	})
 }
 
 var errOthers = errors.New("the lists have changed meanwhile")
 
-// changeSubscription has c made, and answers when it is in force. That may take a build, and another process.
-func (s *Server) changeSubscription(w http.ResponseWriter, r *http.Request, c SubscriptionChange, action, why string) {
-	tag, ok := ifMatch(r)
+// changeSubscription has a change made, and answers when it is in force. That may take a build, and another process.
+func (s *Server) changeSubscription(c call, change SubscriptionChange, action, why string) (done SubscriptionChanged, err error) {
+	tag, ok := ifMatch(c.Request)
 	if !ok {
-		fail(w, http.StatusBadRequest, "If-Match: want the ETag of an answer")
-		return
+		return done, badf("If-Match: want the ETag of an answer")
 	}
 	if err := checkWhy(why); err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
+		return done, badf("%v", err)
 	}
-	control := http.NewResponseController(w)
+	control := http.NewResponseController(c.w)
 	_ = control.SetWriteDeadline(time.Time{})
-	answered, noted := false, false
+	noted := false
 	// A change that was begun is made or taken back, whether or not the caller waits for it.
-	done, err := s.settings.Subscriptions.Change(context.WithoutCancel(r.Context()), c, func(all SubscriptionList, list, detail string) error {
-		if c.List = list; tag != "" && `"`+tag+`"` != tagOfAll(all) {
+	done, err = s.settings.Subscriptions.Change(context.WithoutCancel(c.Context()), change, func(all SubscriptionList, list, detail string) error {
+		if change.List = list; tag != "" && `"`+tag+`"` != tagOfAll(all) {
 			return errOthers
 		}
-		if answered = !s.record(w, audit.Line{By: c.By, Action: action, Subject: list, Why: why, Detail: detail}); answered {
-			return errAnswered
+		if err := c.record(audit.Line{By: change.By, Action: action, Subject: list, Why: why, Detail: detail}); err != nil {
+			return err
 		}
 		noted = true
 		return nil
 	})
 	_ = control.SetWriteDeadline(time.Now().Add(requestTimeout))
-	w.Header().Set("Connection", "close") // another process may answer by now
+	c.w.Header().Set("Connection", "close") // another process may answer by now
 	switch {
-	case answered:
+	case errors.Is(err, errAnswered):
 	case errors.Is(err, errOthers):
-		fail(w, http.StatusPreconditionFailed, err.Error()+"; ask again, and send the new ETag")
+		err = faultf(http.StatusPreconditionFailed, "%v; ask again, and send the new ETag", err)
 	case err != nil:
 		if noted && s.settings.Audit != nil {
-			_ = s.settings.Audit.Log.Add(audit.Line{By: c.By, Action: audit.Failed, Subject: action + " " + c.List, Detail: err.Error()}) // if not even that is written, Problem says so
+			_ = s.settings.Audit.Log.Add(audit.Line{By: change.By, Action: audit.Failed, Subject: action + " " + change.List, Detail: err.Error()}) // if not even that is written, Problem says so
 		}
-		s.subscriptionFault(w, c.List, err)
+		err = s.subscriptionFault(change.List, err)
 	default:
-		s.log.Warn("list changed", slog.String("list", done.List), slog.String("mode", done.Mode), slog.String("by", c.By), slog.String("why", why))
-		send(w, http.StatusOK, typeJSON, done)
+		s.log.Warn("list changed", slog.String("list", done.List), slog.String("mode", done.Mode), slog.String("by", change.By), slog.String("why", why))
 	}
+	return done, err
 }
 
 func tagOfAll(all SubscriptionList) string {
@@ -203,54 +197,18 @@ func tagOfAll(all SubscriptionList) string {
 	return entityTag(b.Bytes())
 }
 
-func (s *Server) subscriptionFault(w http.ResponseWriter, list string, err error) {
-	status := http.StatusInsufficientStorage
-	if fault, ok := errors.AsType[*SubscriptionFault](err); ok {
-		status = fault.Status
+func (s *Server) subscriptionFault(list string, err error) error {
+	f := fault{status: http.StatusInsufficientStorage, text: err.Error()}
+	if said, ok := errors.AsType[*SubscriptionFault](err); ok {
+		f.status = said.Status
 	}
-	if status >= 500 {
+	if f.status >= 500 {
 		s.log.Error("list not changed", slog.String("list", list), slog.Any("error", err))
 	}
-	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "5")
+	if f.status == http.StatusServiceUnavailable {
+		f.after = 5
 	}
-	fail(w, status, err.Error())
-}
-
-func describeSubscriptions(d *document) *huma.Operation {
-	return &huma.Operation{OperationID: "subscriptions", Summary: "Lists that are fetched from elsewhere", Description: "Those that blockd subscribe, the console or this resource has added.", Responses: d.tagged(SubscriptionList{})}
-}
-
-// changesList describes a change, all of which are alike.
-func (d *document) changesList(id, summary, text string, statuses ...int) *huma.Operation {
-	op := &huma.Operation{OperationID: id, Summary: summary,
-		Description: text + " It wants the scope admin. The answer comes when the change is in force, which may take a build of the lists. What cannot be taken up is not changed at all.",
-		Parameters:  []*huma.Param{{Name: "If-Match", In: "header", Description: "the ETag of GET: nothing is changed if the lists are no longer those", Schema: &huma.Schema{Type: huma.TypeString}}},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, SubscriptionChanged{})}}}
-	d.problems(op, append(statuses, http.StatusBadRequest, http.StatusConflict, http.StatusPreconditionFailed, http.StatusServiceUnavailable, http.StatusInsufficientStorage)...)
-	return op
-}
-
-func describeSubscribe(d *document) *huma.Operation {
-	op := d.changesList("subscribe", "Add a list, which only watches",
-		"A list of the catalogue, or one at an https address, goes into the file of http.lists_file in shadow mode: it refuses nobody.",
-		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
-	op.RequestBody = &huma.RequestBody{Required: true, Content: d.content(typeJSON, NewSubscription{})}
-	return op
-}
-
-func describeEnforce(d *document) *huma.Operation {
-	op := d.changesList("enforceSubscription", "Let a list count that was added so", "From then on it refuses.",
-		http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
-	op.Parameters = append(op.Parameters, listParam())
-	op.RequestBody = &huma.RequestBody{Content: d.content(typeJSON, SubscriptionWhy{})}
-	return op
-}
-
-func describeUnsubscribe(d *document) *huma.Operation {
-	op := d.changesList("unsubscribe", "Take a list away that was added so", "Its copy goes too.", http.StatusNotFound)
-	op.Parameters = append(op.Parameters, listParam(), parameter("why", "a line, for the audit journal", ""), parameter("author", "who asks", ""))
-	return op
+	return f
 }
 
 // NoSubscription is the fault of a name that no list has.
