@@ -33,6 +33,19 @@ func TestCSV(t *testing.T) {
 		{"a header that comes twice", "csv", "sender,action\na@b.test,allow\nsender,action\nc@d.test,allow\n", "skip header + addr a@b.test exact allow + err unsupported-action + addr c@d.test exact allow"},
 		{"a header that comes twice, by number", "csv:1", "who,action\na@b.test,allow\nwho,action\nc@d.test,allow\n", "skip header + addr a@b.test exact allow + err unsupported-action + addr c@d.test exact allow"},
 		{"a comment below the header", "csv:1", "who,action\n# made by x\na@b.test,allow\n", "skip header + err syntax + addr a@b.test exact allow"},
+		{"a name without dots below a header with an action", "csv", "who,action\nlocalhost,allow\nfriend.test,allow\n",
+			"skip header + domain localhost tree allow + domain friend.test tree allow"},
+		{"the same by number", "csv:1", "who,action\nlocalhost,allow\nfriend.test,allow\n", "skip header + domain localhost tree allow + domain friend.test tree allow"},
+		{"a word, a dash and a text there", "csv", "who,action\npartner,allow\n-,allow\n\"my friend\",allow\nfriend.test,allow\n",
+			"skip header + domain partner tree allow + err syntax + err syntax + domain friend.test tree allow"},
+		{"the same behind the action", "csv", "action,who\nallow,localhost\nallow,friend.test\n", "skip header + domain localhost tree allow + domain friend.test tree allow"},
+		{"the same below a title", "csv", "Our friends\nwho,action\nlocalhost,allow\n\nfriend.test,allow\n",
+			"skip header + skip header + domain localhost tree allow + skip blank + domain friend.test tree allow"},
+		{"a cell with the text action", "csv:1", "a.test,x\nspam,action\nb.test,y\n", "domain a.test tree block + domain spam tree block + domain b.test tree block"},
+		{"the same without a number", "csv", "a.test,x\nspam,action\nb.test,y\n", "domain a.test tree block + domain spam tree block + domain b.test tree block"},
+		{"domains of the top level", "csv", "domain,registrar_url\nde,bulk.test\ncom,bulk2.test\n", "skip header + domain de tree block + domain com tree block"},
+		{"domains of the top level, of any script", "csv", "tld,domain,url\n1,\u0440\u0444,bulk.test\n2,XN--QXAM,c.test\n3,ORG,d.test\n4,local,e.test\n",
+			"skip header + domain xn--p1ai tree block + domain xn--qxam tree block + domain org tree block + domain local tree block"},
 		{"header in a comment", "csv", "# first_seen,dst_ip,port\n2026-11-01,198.51.100.7,25\n", "skip header + ip 198.51.100.7 exact block"},
 		{"named column below a title", "csv:absender", "Bericht\nEmpf\u00e4nger;Absender\nanna@here.test;promo@bulk.test\n", "skip header + skip header + addr promo@bulk.test exact block"},
 		{"named column, with other marks", "csv:sender address", "to,Sender_Address\nanna@here.test,promo@bulk.test\n", "skip header + addr promo@bulk.test exact block"},
@@ -111,6 +124,7 @@ func TestCSVThatCanBeReadTwice(t *testing.T) {
 		{"a@bulk.test,b@bulk.test,c@bulk.test\n", "which of 3 columns is the list? Declare csv:1 or csv:2 or csv:3"},
 		{"Empf\u00e4nger;Absender\nanna@here.test;promo@bulk.test\n", "which of 2 columns is the list? Declare csv:Empf\u00e4nger or csv:Absender"},
 		{"domain,kind\nurl,a.test\nurl,b.test\n", "line 1 reads as the header, and column 1 below it has no entry; declare csv:2 or csv:1"},
+		{"domain,kind\nlink,a.test\nlink,b.test\nname,c.test\nname,d.test\n", "line 1 reads as the header, and column 1 below it has no entry; declare csv:2 or csv:1"},
 		{"a.test,x\nb.test,y\nsender,z\n", "line 3 reads as the header, and line 1 above it has an entry in column 1; declare csv:1"},
 	} {
 		_, sum, err := items(t, tt.text, lists.Settings{Format: "csv"})
@@ -119,8 +133,11 @@ func TestCSVThatCanBeReadTwice(t *testing.T) {
 		}
 	}
 	_, sum, err := items(t, "a@b.test,x\nwho,action\nc@d.test,allow\n", lists.Settings{Format: "csv:1"})
-	if err == nil || !strings.Contains(sum.Why, "line 2 reads as the header, and line 1 above it has an entry in column 1") {
+	if err == nil || !strings.Contains(sum.Why, "line 2 reads as the header, and line 1 above it has an entry in column 1; put the header first") {
 		t.Error(sum.Why)
+	}
+	if _, sum, err = items(t, "a@b.test,x,y\nsender,action,reason\n", lists.Settings{Format: "csv:1"}); err == nil {
+		t.Error(sum.Entries)
 	}
 	_, sum, err = items(t, "x,y\nbulk.test,why\n", lists.Settings{Format: "csv:sender"})
 	if err == nil || sum.Why != `no-column: no header among the first lines has "sender"; line 1 has x, y` {
@@ -168,6 +185,15 @@ func TestCSVSaysWhatWasRead(t *testing.T) {
 	} {
 		_, sum, err := items(t, text, lists.Settings{Format: "csv"})
 		testkit.Got(sum.Read, err)(t, text, want, nil)
+	}
+}
+
+// TestCSVTriesEachCellOnce: names of columns on every line, and cells that are dear to read, cost what they are long.
+func TestCSVTriesEachCellOnce(t *testing.T) {
+	line := strings.Repeat("ip,", 985) + strings.TrimSuffix(strings.Repeat(strings.Repeat("\u00fc.", 400)+",", 15), ",") + "\n"
+	_, sum, err := items(t, strings.Repeat(line, 60), lists.Settings{Format: "csv"})
+	if err == nil || !strings.Contains(sum.Why, "which of 985 columns is the list?") {
+		t.Error(sum.Why)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"blockd/mail/addr"
 )
 
 // maxColumns bounds a column number that can be declared.
@@ -81,12 +83,10 @@ func (f *csvFile) reaches(column int) bool {
 func (f *csvFile) findColumns() (err error) {
 	f.at = columns{score: -1, owner: -1, action: -1, reason: -1}
 	records := f.recordsAhead()
-	header := -1
-	for i := 0; i < len(records) && header < 0; i++ {
-		if f.isHeader(records[i]) && !f.isData(records[i], records[i+1:]) {
-			header = i
-		}
+	if err := f.tryCells(records); err != nil {
+		return err
 	}
+	header := slices.IndexFunc(records, func(rec csvRecord) bool { return !rec.isData && f.isHeader(rec) })
 	if header < 0 && len(records) > 0 {
 		if err := f.withoutNames(records, &header); err != nil {
 			return err
@@ -96,7 +96,7 @@ func (f *csvFile) findColumns() (err error) {
 			return err
 		}
 		for _, above := range records[:header] {
-			if len(above.cells) == len(records[header].cells) && f.isEntry(above, f.at.entry) {
+			if len(above.cells) == len(records[header].cells) && above.isEntry(f.at.entry) {
 				return twoHeads(records[header], above, f.at.entry)
 			}
 		}
@@ -169,6 +169,24 @@ type csvRecord struct {
 	last  int
 	odd   bool // a comment, or mark
 	mark  bool // of Excel: "sep=;"
+
+	// What tryCells has found.
+	tried  []cellKind // of its cells
+	any    bool       // one is an entry
+	isData bool       // it reads as a header, and is a line with an entry that cannot be read
+}
+
+// cellKind is what a cell reads as: none of these, one or both.
+type cellKind uint8
+
+const (
+	entryCell cellKind = 1 << iota
+	nameCell           // of a column that may be the list
+)
+
+// isEntry reports whether a cell reads as an entry.
+func (rec csvRecord) isEntry(column int) bool {
+	return column < len(rec.tried) && rec.tried[column]&entryCell != 0
 }
 
 // named returns the column with this name, -1 if none has it.
@@ -205,7 +223,9 @@ func (f *csvFile) recordsAhead() (records []csvRecord) {
 		}
 		first := trim(f.ahead[i].text)
 		mark := excelSeparator(first) != 0
-		records = append(records, csvRecord{cells[:min(len(cells), maxCells)], f.ahead[last].number, mark || first[0] == '#', mark})
+		records = append(records, csvRecord{
+			cells: cells[:min(len(cells), maxCells)], last: f.ahead[last].number, odd: mark || first[0] == '#', mark: mark,
+		})
 		i = last
 	}
 	return records
@@ -225,37 +245,38 @@ func (f *csvFile) isHeader(rec csvRecord) bool {
 	}
 	named := f.want.column != "" && !allDigits(f.want.column) || f.want.score != "" && !allDigits(f.want.score) ||
 		s.PerRecipient && (rec.named("owner") >= 0 || rec.named("action") >= 0)
-	for i, c := range rec.cells {
-		named = named || f.want.column == "" && isEntryName(headName(c.text))
-		if f.want.column == "" && f.isEntry(rec, i) {
-			return false
-		}
+	if f.want.column == "" {
+		return !rec.any && (named || slices.ContainsFunc(rec.tried, func(k cellKind) bool { return k&nameCell != 0 }))
 	}
 	return named
 }
 
-// isData reports whether a record that reads as a header is a line with an entry that cannot be read: a record below it
-// has an entry, and in a column with the same part a word that names such a column, too, as "domain" is of a kind.
-func (f *csvFile) isData(rec csvRecord, below []csvRecord) bool {
-	isName := func(rec csvRecord, i int) bool {
-		return i < len(rec.cells) && f.isColumnName(headName(rec.cells[i].text))
-	}
-	for i := range rec.cells {
-		if !isName(rec, i) {
-			continue
+// tryCells tries each cell of the records once. A record is data in spite of the names in it if one below it has an
+// entry, and in a column with the same part a word that names such a column, too, as "domain" is of a kind.
+func (f *csvFile) tryCells(records []csvRecord) error {
+	var named [maxCells]bool // of a column: a record below with an entry has such a word there
+	for i := len(records) - 1; i >= 0; i-- {
+		if err := f.r.ctx.Err(); err != nil {
+			return err
 		}
-		for _, b := range below {
-			if !isName(b, i) {
-				continue
+		rec := &records[i]
+		rec.tried = make([]cellKind, len(rec.cells))
+		for c := range rec.cells {
+			text := rec.cells[c].text
+			if f.isColumnName(headName(text)) {
+				rec.tried[c] |= nameCell
+				rec.isData = rec.isData || named[c]
 			}
-			for c := range b.cells {
-				if f.isEntry(b, c) {
-					return true
-				}
+			if readsAsEntry(trim(text)) {
+				rec.tried[c] |= entryCell
+				rec.any = true
 			}
 		}
+		for c := range rec.tried {
+			named[c] = named[c] || rec.any && rec.tried[c]&nameCell != 0
+		}
 	}
-	return false
+	return nil
 }
 
 // namesNothing refuses a file whose header names a column of words, while another one has the entries.
@@ -263,15 +284,22 @@ func (f *csvFile) namesNothing(header csvRecord, below []csvRecord) error {
 	if f.want.column != "" || f.r.settings.PerRecipient || header.named("entry") >= 0 {
 		return nil
 	}
-	words := 0
+	words, topmost := 0, map[string]bool{}
 	for _, rec := range below {
 		if rec.odd || f.at.entry >= len(rec.cells) || rec.cells[f.at.entry].text == "" {
 			continue
 		}
-		if strings.ContainsAny(rec.cells[f.at.entry].text, ".@:") {
+		text := trim(rec.cells[f.at.entry].text)
+		if strings.ContainsAny(text, ".@:") {
 			return nil
 		}
 		words++
+		if key, err := addr.DomainKey(text); err == nil && isTopLevel(key.Text) {
+			topmost[key.Text] = true
+		}
+	}
+	if 2*len(topmost) > words { // a list of such domains: a word for a kind would come again
+		return nil
 	}
 	if found, _ := f.columnsOfEntries(below); words > 0 && len(found) > 0 {
 		return refusal(Ambiguous, "line %d reads as the header, and column %d below it has no entry; declare csv:%d or csv:%d",
@@ -281,14 +309,6 @@ func (f *csvFile) namesNothing(header csvRecord, below []csvRecord) error {
 }
 
 func isEntryName(text string) bool { return slices.Contains(csvEntries[:], plainName(text)) }
-
-// isEntry reports whether a cell reads as an entry.
-func (f *csvFile) isEntry(rec csvRecord, column int) bool {
-	if column >= len(rec.cells) {
-		return false
-	}
-	return readsAsEntry(trim(rec.cells[column].text))
-}
 
 // readsAsEntry reports whether a text is an entry and hardly anything else.
 func readsAsEntry(text string) bool {
@@ -394,10 +414,11 @@ func (f *csvFile) withoutNames(records []csvRecord, header *int) error {
 	return f.headerAbove(records, header)
 }
 
-// headerAbove finds the header above the entries of a column that no name tells: the last record there with a word in
-// that column, or with a column "action". Without such a one it is the last of the titles and comments at the top.
+// headerAbove finds the header above the entries of a column that no name tells: the last record there with a column
+// "action", else the last one with a word in that column. Without such a one it is the last of the titles and comments
+// at the top.
 func (f *csvFile) headerAbove(records []csvRecord, header *int) error {
-	isEntry := func(rec csvRecord) bool { return f.isEntry(rec, f.at.entry) }
+	isEntry := func(rec csvRecord) bool { return rec.isEntry(f.at.entry) }
 	none := !slices.ContainsFunc(records, isEntry)
 	data, titles, action := -1, true, -1 // action: the column of that name in the header
 	for i, rec := range records {
@@ -413,10 +434,12 @@ func (f *csvFile) headerAbove(records []csvRecord, header *int) error {
 		title := rec.mark || len(rec.cells) <= f.at.entry || rec.odd && (word || f.want.column == "")
 		switch {
 		case data >= 0:
-			if says >= 0 && says != action && !rec.odd {
+			if says >= 0 && says != action && !rec.odd && namesColumns(rec, says, records[i+1:]) {
 				return twoHeads(rec, records[data], f.at.entry)
 			}
 		case none && !titles: // only the first may be a header
+		case action >= 0 && says < 0: // a word such as localhost
+			titles = false
 		case !title && (word || says >= 0) && !rec.odd:
 			*header, titles, action = i, false, says
 		case title && titles:
@@ -428,8 +451,28 @@ func (f *csvFile) headerAbove(records []csvRecord, header *int) error {
 	return nil
 }
 
+// namesColumns reports whether a record with a cell "action" is a header: its other cells are names, or one below that
+// cell is an action.
+func namesColumns(rec csvRecord, action int, below []csvRecord) bool {
+	for _, b := range below {
+		if !b.odd && action < len(b.cells) {
+			if _, ok := EntryAction(strings.ToLower(trim(b.cells[action].text))); ok {
+				return true
+			}
+		}
+	}
+	return !slices.ContainsFunc(rec.cells, func(c cell) bool {
+		name := plainName(c.text)
+		return name != "" && !slices.Contains(csvEntries[:], name) && !isRecordMember(name)
+	})
+}
+
 // twoHeads refuses a file with an entry above its header.
 func twoHeads(header, above csvRecord, column int) error {
+	if header.named("action") >= 0 {
+		return refusal(Ambiguous, "line %d reads as the header, and line %d above it has an entry in column %d; put the header first",
+			header.last, above.last, column+1)
+	}
 	return refusal(Ambiguous, "line %d reads as the header, and line %d above it has an entry in column %d; declare csv:%d",
 		header.last, above.last, column+1, column+1)
 }
@@ -439,14 +482,12 @@ func twoHeads(header, above csvRecord, column int) error {
 func (f *csvFile) columnsOfEntries(records []csvRecord) (found []int, data int) {
 	counts, with := map[int]int{}, 0
 	for i, rec := range records {
-		any := false
 		for c := range rec.cells {
-			if f.isEntry(rec, c) {
+			if rec.isEntry(c) {
 				counts[c]++
-				any = true
 			}
 		}
-		if any {
+		if rec.any {
 			if with++; with == 1 {
 				data = i
 			}

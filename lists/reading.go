@@ -2,6 +2,7 @@ package lists
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -19,6 +20,7 @@ const maxReason = 400 // octets of Item.Reason
 // what a line means by address, domain, network and skip, or gives the line up by
 // fail; a line is emitted when it is complete, whole or not at all.
 type reading struct {
+	ctx      context.Context // of the source
 	settings Settings
 	bare     Scope // of bare names
 	arg      string
@@ -128,7 +130,7 @@ func read(src *source, tap io.Writer, s Settings, emit ...func(*Item) error) (Su
 }
 
 func newReading(f *format, arg string, s Settings, emit func(*Item) error) *reading {
-	r := &reading{settings: s, bare: f.Scope, arg: arg, emit: emit, shared: &sofar{}}
+	r := &reading{ctx: context.Background(), settings: s, bare: f.Scope, arg: arg, emit: emit, shared: &sofar{}}
 	r.settings.Reason = cleanReason(s.Reason)
 	if s.Subdomains != nil {
 		r.bare = Exact
@@ -152,7 +154,7 @@ func (r *reading) open(src *source, eol byte, tap io.Writer, lend bool) error {
 	c := newCutter(in, eol, cmp.Or(src.block, blockSize))
 	c.lend = lend
 	c.runs = r.sum.Format == "entries" && r.settings.MaxPerOwner > 0
-	r.in, r.lines = in, c.reader()
+	r.ctx, r.in, r.lines = src.ctx, in, c.reader()
 	return nil
 }
 

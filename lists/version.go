@@ -7,4 +7,4 @@ package lists
 // that is guessed otherwise, another About. Who keeps what was read beside the text's hash keeps
 // this number too, and reads again where it differs. Words for people (Message, Why)
 // and speed do not count.
-const ParserVersion = 14
+const ParserVersion = 15
