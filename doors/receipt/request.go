@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -132,10 +133,11 @@ func oneText(text string) string {
 // Store holds requests in a table of a folder, which a process that takes over and the one before it, and commands
 // where no daemon runs, share. It is safe for concurrent use.
 type Store struct {
-	folder string
-	key    *Key
-	table  *durable.Table[string, Request] // by reference
-	old    sync.Once                       // what takes over the files of before
+	folder  string
+	key     *Key
+	table   *durable.Table[string, Request] // by reference
+	taken   atomic.Bool                     // the files of before are in the table
+	damaged atomic.Int64                    // of them, that stay where they are
 }
 
 // NewStore returns the requests of a folder, which OpenKey has made.
@@ -155,25 +157,38 @@ func NewStore(folder string, key *Key) *Store {
 // suffix is that of the files of an older program, one a request. They go into the table, once.
 const suffix = ".request"
 
-func (s *Store) takeOver() {
-	old, _ := filepath.Glob(filepath.Join(s.folder, "*"+suffix))
-	if len(old) == 0 {
-		return
+// takeOver takes them. What cannot be read stays, and is counted; a row that is there already is newer.
+func (s *Store) takeOver() error {
+	if s.taken.Load() {
+		return nil
 	}
-	err := s.table.Change(func(rows map[string]Request) (put []Request, _ []string, _ error) {
-		for _, path := range old {
-			var q Request
-			if durable.Load(path, maxLine, &q) == nil && time.Since(q.Time) <= keptFor && len(put)+len(rows) < mostKept {
-				put = append(put, q)
+	files, _ := filepath.Glob(filepath.Join(s.folder, "*"+suffix)) // none of a folder with a bracket
+	var done []string
+	if len(files) > 0 {
+		if err := s.table.Change(func(rows map[string]Request) (put []Request, _ []string, _ error) {
+			for _, path := range files {
+				var q Request
+				switch _, there := rows[strings.TrimSuffix(filepath.Base(path), suffix)]; {
+				case durable.Load(path, maxLine, &q) != nil || q.Ref+suffix != filepath.Base(path):
+					continue
+				case !there && time.Since(q.Time) <= keptFor && len(put)+len(rows) < mostKept:
+					put = append(put, q)
+				}
+				done = append(done, path)
 			}
-		}
-		return put, nil, nil
-	})
-	for _, path := range old {
-		if err == nil {
-			os.Remove(path) // one that stays is taken again with the next start, as it was
+			return put, nil, nil
+		}); err != nil {
+			return err
 		}
 	}
+	for _, path := range done {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	s.damaged.Store(int64(len(files) - len(done)))
+	s.taken.Store(true)
+	return nil
 }
 
 // Get returns the request with a reference, or ErrNoRequest.
@@ -181,7 +196,9 @@ func (s *Store) Get(ref string) (q Request, err error) {
 	if !s.key.Made(ref) {
 		return q, ErrNoRequest
 	}
-	s.old.Do(s.takeOver)
+	if err := s.takeOver(); err != nil {
+		return q, err
+	}
 	there := false
 	err = s.table.View(func(rows map[string]Request) { q, there = rows[ref] })
 	if err == nil && !there {
@@ -192,13 +209,17 @@ func (s *Store) Get(ref string) (q Request, err error) {
 
 // Forget removes the requests that about accepts, and returns how many they were.
 func (s *Store) Forget(about func(*Request) bool) (gone int, err error) {
-	s.old.Do(s.takeOver)
+	if err := s.takeOver(); err != nil {
+		return 0, err
+	}
 	return s.table.Erase(func(q Request) bool { return about(&q) })
 }
 
 // All returns the requests, the newest first. damaged counts lines of the file that cannot be read.
 func (s *Store) All() (all []Request, damaged int, err error) {
-	s.old.Do(s.takeOver)
+	if err := s.takeOver(); err != nil {
+		return nil, 0, err
+	}
 	err = s.table.View(func(rows map[string]Request) {
 		for _, q := range rows {
 			if time.Since(q.Time) <= keptFor {
@@ -207,12 +228,14 @@ func (s *Store) All() (all []Request, damaged int, err error) {
 		}
 	})
 	slices.SortFunc(all, func(a, b Request) int { return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Ref, b.Ref)) })
-	return all, s.table.Damaged(), err
+	return all, s.table.Damaged() + int(s.damaged.Load()), err
 }
 
 // ask adds a request unless there is one by its reference, which it then returns. from is the network that asks.
 func (s *Store) ask(q Request, from netip.Prefix, now time.Time) (is Request, made bool, err error) {
-	s.old.Do(s.takeOver)
+	if err := s.takeOver(); err != nil {
+		return q, false, err
+	}
 	q.From = fmt.Sprintf("%x", s.key.sum("from", from.String())[:8])
 	q.Wide = fmt.Sprintf("%x", s.key.sum("wide", history.Network(from.Addr()).String())[:8])
 	is = q

@@ -22,24 +22,33 @@ import (
 type Log[R any] struct {
 	s LogSettings[R]
 
-	mu   sync.Mutex
-	file *os.File // that was read; it stays open, so that no other file gets its inode
-	read Extent
+	changing sync.Mutex // one change at a time of this process; taken before mu
+
+	mu    sync.Mutex
+	file  *os.File    // that was read; it stays open, so that no other file gets its inode. nil = none, or it is to be read anew
+	seen  fs.FileInfo // of file
+	tail  []byte      // the last bytes of what was read
+	began bool        // there may be records
+	read  Extent
 }
 
 // Extent is how much a file of a Log has.
 type Extent struct {
 	Bytes   int64 // to the end of the last line
 	Lines   int
-	Damaged int  // of them; 1 of a file that has text and no line
-	Old     bool // it is of the form before, and is written anew before the next change
+	Damaged int   // of them; 1 of a file that has text and no line
+	Torn    int64 // bytes behind that, of a line that has no end
+	Old     bool  // it is of the form before, and is written anew before the next change
 }
+
+// tailSize is how much is compared to know that a file has only become longer.
+const tailSize = 64
 
 // LogSettings of a Log. Its functions are called under its lock.
 type LogSettings[R any] struct {
 	Path    string
 	MaxLine int   // bytes; a longer line is damaged
-	Max     int64 // bytes of the file; what comes behind is not read, and nothing can be added
+	Max     int64 // bytes of the file; what comes behind is not read
 	Mode    fs.FileMode
 	Wait    time.Duration // for another process that changes the file
 	Busy    error         // what a change returns after that
@@ -74,16 +83,18 @@ func (l *Log[R]) Damaged() int {
 }
 
 // Change adds the records that make returns, while no other process changes the file, and takes them up. When it returns they are on
-// the disk. tidy is called after that: if it returns records, these take the place of all,
-// as it must of a file of the form before. After an error nothing is added, or a change is there that could not be tidied.
+// the disk. tidy is called after that: if it returns records, these take the place of all, as it must of a file of the form before.
+// After an error nothing is added, or a change is there that could not be tidied. Nobody who looks waits for another process.
 func (l *Log[R]) Change(make func() ([]R, error), tidy func(Extent) iter.Seq[R]) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.changing.Lock()
+	defer l.changing.Unlock()
 	lock, err := WaitLock(l.s.Path+".lock", l.s.Wait, l.s.Busy)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if err := l.follow(); err != nil {
 		return err
 	}
@@ -97,7 +108,18 @@ func (l *Log[R]) Change(make func() ([]R, error), tidy func(Extent) iter.Seq[R])
 		return err
 	}
 	if len(records) > 0 {
-		if err := l.add(records); err != nil {
+		err := l.add(records)
+		if errors.Is(err, errFull) {
+			full := l.read
+			full.Damaged++ // so that it is written anew
+			if all := tidy(full); all != nil {
+				err = l.rewrite(all)
+			}
+			if err == nil {
+				err = l.add(records)
+			}
+		}
+		if err != nil {
 			return err
 		}
 		if err := l.follow(); err != nil {
@@ -110,7 +132,7 @@ func (l *Log[R]) Change(make func() ([]R, error), tidy func(Extent) iter.Seq[R])
 	return nil
 }
 
-// add appends records, and ends a last line that a crash has left without an end. What cannot be written whole is taken back.
+// add appends records, and cuts the rest of a line that a crash has cut. What cannot be written whole is taken back.
 func (l *Log[R]) add(records []R) error {
 	var text []byte
 	for _, r := range records {
@@ -128,21 +150,23 @@ func (l *Log[R]) add(records []R) error {
 		return err
 	}
 	defer f.Close()
-	if err := keepOwner(f, l.s.Path, filepath.Dir(l.s.Path)); err != nil {
+	end, err := f.Seek(0, io.SeekEnd)
+	size := l.read.Bytes
+	switch {
+	case err != nil:
 		return err
-	}
-	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err
-	}
-	if size+int64(len(text)) > l.s.Max {
+	case end == 0: // it may be new, and the umask has had its say
+		err = errors.Join(f.Chmod(l.s.Mode), keepOwner(f, l.s.Path, filepath.Dir(l.s.Path)))
+	case len(l.tail) > 0 && l.tail[len(l.tail)-1] != '\n': // an editor has left the last line so
+		text = append([]byte{'\n'}, text...)
+	case size+int64(len(text)) > l.s.Max, end > l.s.Max:
 		return &fs.PathError{Op: "add to", Path: l.s.Path, Err: errFull}
 	}
-	if size > l.read.Bytes { // the rest of a line that a crash has cut: nobody else adds now
-		size = l.read.Bytes
-		if err := f.Truncate(size); err != nil {
-			return err
-		}
+	if err == nil && end > size { // the rest of a line that a crash has cut: nobody else adds now
+		err = f.Truncate(size)
+	}
+	if err != nil {
+		return err
 	}
 	_, err = f.WriteAt(text, size)
 	if err == nil {
@@ -157,27 +181,49 @@ func (l *Log[R]) add(records []R) error {
 	return nil
 }
 
-// rewrite replaces the file by one of those records alone.
+// rewrite replaces the file by one of those records alone; without any it goes, since an empty one is what a full disk leaves of
+// an editor's work. Drafts are those of processes that were killed: nobody else writes now.
 func (l *Log[R]) rewrite(all iter.Seq[R]) error {
-	err := Replace(l.s.Path, l.s.Mode, func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		for r := range all {
-			if err := e.Encode(r); err != nil {
-				return err
-			}
+	folder, name := filepath.Split(l.s.Path)
+	drafts, _ := filepath.Glob(filepath.Join(folder, "."+name+".*.new")) // none of a name with a bracket
+	for _, draft := range drafts {
+		os.Remove(draft)
+	}
+	var err error
+	none := true
+	for range all {
+		none = false
+		break
+	}
+	if none {
+		if err = os.Remove(l.s.Path); err == nil {
+			err = SyncFolder(filepath.Clean(folder))
+		} else if errors.Is(err, fs.ErrNotExist) {
+			err = nil
 		}
-		return nil
-	})
-	l.become(nil) // which is read again
+	} else {
+		err = Replace(l.s.Path, l.s.Mode, func(w io.Writer) error {
+			e := json.NewEncoder(w)
+			for r := range all {
+				if err := e.Encode(r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	l.leave() // what tidy has changed in memory is read again
 	return errors.Join(err, l.follow())
 }
 
 // follow takes up what the file has more than before, or all of it where it is another one.
 func (l *Log[R]) follow() error {
-	f, err := os.Open(l.s.Path)
+	f, err := os.OpenFile(l.s.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for its other end
 	if errors.Is(err, fs.ErrNotExist) {
-		if l.file != nil {
-			l.become(nil)
+		l.leave()
+		if l.began {
+			l.began, l.read, l.tail = false, Extent{}, nil
+			l.s.Begin()
 			l.done()
 		}
 		return nil
@@ -189,21 +235,34 @@ func (l *Log[R]) follow() error {
 		f.Close()
 		return errors.Join(err, notRegular(l.s.Path, info))
 	}
-	from, same := int64(0), l.same(info)
+	from, same := int64(0), l.goesOn(f, info)
 	if same {
 		from = l.read.Bytes
 	}
 	text, err := io.ReadAll(io.NewSectionReader(f, from, l.s.Max-from))
-	switch {
-	case err != nil || same:
+	if err != nil {
 		f.Close()
-	default:
-		l.become(f)
-	}
-	if err != nil || same && len(text) == 0 {
 		return err
 	}
-	if !same && l.s.Old != nil && len(text) > 0 {
+	if same {
+		f.Close()
+		if l.seen = info; int64(len(text)) == l.read.Torn {
+			return nil
+		}
+	} else {
+		l.leave()
+		l.file, l.seen, l.began, l.read, l.tail = f, info, true, Extent{}, nil
+		l.s.Begin()
+	}
+	l.takeAll(text, !same)
+	l.done()
+	return nil
+}
+
+// takeAll takes up text that stands behind what was read; whole: it is all that the file has.
+func (l *Log[R]) takeAll(text []byte, whole bool) {
+	l.read.Torn = 0
+	if whole && l.s.Old != nil && len(text) > 0 {
 		if old, err := l.s.Old(text); err == nil {
 			l.read = Extent{Bytes: int64(len(text)), Lines: 1, Old: true}
 			for _, r := range old {
@@ -211,28 +270,37 @@ func (l *Log[R]) follow() error {
 					l.read.Damaged = 1
 				}
 			}
-			text = nil
+			l.note(text)
+			return
 		}
 	}
-	for {
+	for len(text) > 0 {
 		line, rest, ended := bytes.Cut(text, []byte("\n"))
-		if !ended {
-			break // it is being written, or a crash has cut it
+		if !ended && !json.Valid(line) {
+			l.read.Torn = int64(len(line)) // it is being written, or a crash has cut it
+			break
 		}
-		if l.read.Lines++; l.read.Lines == 1 {
-			l.read.Damaged = 0
-		}
-		if !l.take(line) {
-			l.read.Damaged++
+		if len(line) > 0 { // the end of a last line that came without one stands alone
+			if l.read.Lines++; l.read.Lines == 1 {
+				l.read.Damaged = 0
+			}
+			if !l.take(line) {
+				l.read.Damaged++
+			}
 		}
 		l.read.Bytes += int64(len(text) - len(rest))
+		l.note(text[:len(text)-len(rest)])
 		text = rest
 	}
 	if l.read.Lines == 0 {
-		l.read.Damaged = min(1, len(text))
+		l.read.Damaged = 1 // it is there for something
 	}
-	l.done()
-	return nil
+}
+
+// note keeps the last bytes of what was read.
+func (l *Log[R]) note(text []byte) {
+	l.tail = append(l.tail, text[max(0, len(text)-tailSize):]...)
+	l.tail = append([]byte(nil), l.tail[max(0, len(l.tail)-tailSize):]...)
 }
 
 func (l *Log[R]) done() {
@@ -247,20 +315,20 @@ func (l *Log[R]) take(line []byte) bool {
 	return len(line) <= l.s.MaxLine && json.Unmarshal(line, &r) == nil && l.s.Take(r)
 }
 
-// same reports whether a file is the one that was read, and goes on from there.
-func (l *Log[R]) same(info os.FileInfo) bool {
-	if l.file == nil || info.Size() < l.read.Bytes {
+// goesOn reports whether a file is the one that was read, with what was read as it was.
+func (l *Log[R]) goesOn(f *os.File, info fs.FileInfo) bool {
+	if l.file == nil || info.Size() < l.read.Bytes || !os.SameFile(l.seen, info) || info.Size() == l.seen.Size() && !info.ModTime().Equal(l.seen.ModTime()) {
 		return false
 	}
-	was, err := l.file.Stat()
-	return err == nil && os.SameFile(was, info)
+	there := make([]byte, len(l.tail))
+	_, err := f.ReadAt(there, l.read.Bytes-int64(len(there)))
+	return err == nil && bytes.Equal(there, l.tail)
 }
 
-// become begins anew with a file of which nothing was read; nil = there is none.
-func (l *Log[R]) become(f *os.File) {
+// leave has the file be read anew.
+func (l *Log[R]) leave() {
 	if l.file != nil {
 		l.file.Close()
+		l.file = nil
 	}
-	l.file, l.read = f, Extent{}
-	l.s.Begin()
 }

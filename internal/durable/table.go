@@ -133,12 +133,13 @@ func (t *Table[K, V]) Change(decide func(rows map[K]V) (put []V, gone []K, err e
 	}, t.tidy)
 }
 
-// tidy returns all rows if most lines say nothing any more, or if some are damaged.
+// tidy returns all rows if some are over, most lines say nothing any more, or some are damaged.
 func (t *Table[K, V]) tidy(has Extent) iter.Seq[change[K, V]] {
+	before := len(t.rows)
 	if t.s.Over != nil {
 		maps.DeleteFunc(t.rows, func(_ K, row V) bool { return t.s.Over(row) })
 	}
-	if !has.Old && has.Damaged == 0 && has.Lines < 2*len(t.rows)+tableSlack {
+	if before == len(t.rows) && !has.Old && has.Damaged == 0 && has.Lines < 2*len(t.rows)+tableSlack {
 		return nil
 	}
 	return t.all()
@@ -154,13 +155,15 @@ func (t *Table[K, V]) all() iter.Seq[change[K, V]] {
 	}
 }
 
-// Erase removes the rows that whose accepts, so that the file has nothing of them any more, and returns how many they were.
+// Erase removes the rows that whose accepts, and returns how many they were. The file then has nothing of them any more, nor of a row that
+// was changed, or had gone, before.
 func (t *Table[K, V]) Erase(whose func(V) bool) (gone int, err error) {
 	none := func() ([]change[K, V], error) { return nil, nil }
 	err = t.log.Change(none, func(has Extent) iter.Seq[change[K, V]] {
 		before := len(t.rows)
 		maps.DeleteFunc(t.rows, func(_ K, row V) bool { return whose(row) })
-		if gone += before - len(t.rows); before == len(t.rows) && !has.Old {
+		gone += before - len(t.rows)
+		if has.Lines == len(t.rows) && has.Damaged == 0 && has.Torn == 0 && !has.Old {
 			return nil
 		}
 		return t.all()

@@ -53,7 +53,7 @@ func holding(t *testing.T, what string, table *Table[string, row], want map[stri
 	var got map[string]row
 	testkit.Must(t, table.View(func(rows map[string]row) { got = maps.Clone(rows) }))
 	if !maps.Equal(got, want) {
-		t.Fatalf("%s: %.300v, want %.300v", what, got, want)
+		t.Fatalf("%s: %.300s, want %.300s", what, fmt.Sprint(got), fmt.Sprint(want))
 	}
 }
 
@@ -205,4 +205,50 @@ func TestTableKilled(t *testing.T) {
 			}
 		}))
 	}
+}
+
+// TestTableErased: what was erased is in no file, whatever had become of it before; neither is what was over.
+func TestTableErased(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "table")
+	s := settings(path)
+	s.Over = func(r row) bool { return r.N == 0 }
+	table := NewTable(s)
+	testkit.Must(t, put(table, row{"anna", 1, "first"}, row{"ben", 1, ""}, row{"old", 0, ""}))
+	testkit.Lacks(t, string(testkit.Read(t, path)), "old")
+	testkit.Must(t, put(table, row{"anna", 2, "second"}))
+	testkit.Must(t, drop(table, "anna"))
+	testkit.Write(t, filepath.Join(filepath.Dir(path), ".table.1.new"), "anna in the draft of a process that was killed")
+	gone, err := table.Erase(func(r row) bool { return r.Name == "anna" })
+	testkit.Got(gone, err)(t, "erased", 0, nil)
+	testkit.Lacks(t, string(testkit.Read(t, path)), "anna")
+	drafts, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*"))
+	testkit.EqualSlices(t, "drafts", drafts, nil)
+	testkit.Must(t, drop(table, "ben"))
+	testkit.Value(table.Erase(func(row) bool { return true }))(t)
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a table without rows: %v", err)
+	}
+}
+
+// TestTableByHand: what editors and copies do to a file is read as it is meant, or is told of.
+func TestTableByHand(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "table")
+	table, a, b, c := NewTable(settings(path)), row{Name: "a", N: 1}, row{Name: "b", N: 1}, row{Name: "c", N: 1}
+	testkit.Must(t, put(table, a, b))
+	text := testkit.Read(t, path)
+	testkit.Write(t, path, text[:len(text)-1]) // an editor that ends no last line
+	holding(t, "without a last line end", table, map[string]row{"a": a, "b": b})
+	testkit.Must(t, put(table, c))
+	holding(t, "with one more", NewTable(settings(path)), map[string]row{"a": a, "b": b, "c": c})
+	before := testkit.Read(t, path)
+	testkit.Must(t, os.WriteFile(path, []byte(strings.Replace(string(before), `"a"`, `"x"`, 1)), 0o600)) // in place, of the same length
+	testkit.Must(t, os.Chtimes(path, time.Now(), time.Now().Add(time.Second)))
+	x := row{Name: "x", N: 1}
+	holding(t, "restored in place", table, map[string]row{"x": x, "b": b, "c": c})
+	other := strings.Repeat(`{"row":{"name":"a","n":1}}`+"\n", 10)
+	testkit.Must(t, os.WriteFile(path, []byte(other), 0o600)) // longer, and of other content
+	holding(t, "another file in place", table, map[string]row{"a": a})
+	testkit.Write(t, path, "")
+	holding(t, "emptied", table, map[string]row{"a": a})
+	testkit.Equal(t, "damaged lines of an empty file", table.Damaged(), 1)
 }

@@ -161,7 +161,7 @@ func (b *Box) Damaged() int {
 // Forget removes the senders and the users that are accepted, and returns how many words of them and about them it has removed.
 func (b *Box) Forget(sender, user func(address string) bool) (gone int, err error) {
 	none := func() ([]record, error) { return nil, nil }
-	err = b.log.Change(none, func(durable.Extent) iter.Seq[record] {
+	err = b.log.Change(none, func(has durable.Extent) iter.Seq[record] {
 		for entry, o := range b.all {
 			if sender(entry) {
 				gone += max(len(o.voices), 1)
@@ -175,10 +175,10 @@ func (b *Box) Forget(sender, user func(address string) bool) (gone int, err erro
 				}
 			}
 		}
-		if gone == 0 {
+		if has.Lines == 0 && has.Torn == 0 {
 			return nil
 		}
-		return b.counting(time.Now())
+		return b.counting(time.Now()) // without what he has taken back, too
 	})
 	return gone, err
 }

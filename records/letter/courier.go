@@ -2,7 +2,9 @@ package letter
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -85,9 +87,12 @@ const (
 
 // readState reads the file, which need not be there.
 func readState(path string) (state, error) {
-	s := state{Version: stateVersion}
-	err := durable.LoadIfThere(path, maxState, &s)
-	if err == nil && s.Version != stateVersion {
+	var s state
+	err := durable.Load(path, maxState, &s)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s, nil
+	case err == nil && s.Version != stateVersion:
 		err = fmt.Errorf("%s: %w: of another version", path, durable.ErrForeign)
 	}
 	if err != nil {

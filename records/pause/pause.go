@@ -85,19 +85,25 @@ func newState(pauses []Pause) *state {
 func Open(path string) (*Set, error) {
 	s := &Set{path: path}
 	s.table = durable.NewTable(durable.TableSettings[string, Pause]{Path: path, Mode: 0o640, Most: most, MaxLine: maxLine, Wait: 5 * time.Second, Busy: errBusy,
-		Key: func(p Pause) string { return p.List }, Check: Pause.Check,
-		Old: func(text []byte) (all []Pause, err error) { return all, json.Unmarshal(text, &all) },
-		Now: func(rows map[string]Pause) {
-			s.now.Store(newState(slices.SortedFunc(maps.Values(rows), func(a, b Pause) int { return strings.Compare(a.List, b.List) })))
-		}})
+		Key: func(p Pause) string { return p.List }, Check: Pause.Check, Over: over, Now: s.take,
+		Old: func(text []byte) (all []Pause, err error) { return all, json.Unmarshal(text, &all) }})
 	return s, s.read()
+}
+
+func over(p Pause) bool { return !time.Now().Before(p.Until) }
+
+// take makes the pauses of the table that last those that look-ups see.
+func (s *Set) take(rows map[string]Pause) {
+	last := slices.DeleteFunc(slices.Collect(maps.Values(rows)), over)
+	slices.SortFunc(last, func(a, b Pause) int { return strings.Compare(a.List, b.List) })
+	s.now.Store(newState(last))
 }
 
 // read takes up what is in the file.
 func (s *Set) read() error {
 	err := s.table.View(func(map[string]Pause) {})
 	if n := s.table.Damaged(); err == nil && n > 0 {
-		err = fmt.Errorf("%s: %d damaged lines; blockd pause, or unpause, of any list writes the file anew", s.path, n)
+		err = fmt.Errorf("%s: %d damaged lines; blockd pause, or resume, of any list writes the file anew", s.path, n)
 	}
 	if err == nil {
 		s.fault.Store(nil)
@@ -243,7 +249,9 @@ func (s *Set) refresh(now time.Time) (ended []Pause, err error) {
 			ended = append(ended, p)
 		}
 	}
-	s.now.Store(newState(last))
+	if !s.now.CompareAndSwap(at, newState(last)) { // somebody has just changed them
+		ended = nil
+	}
 	return ended, err
 }
 
@@ -251,14 +259,17 @@ func (s *Set) refresh(now time.Time) (ended []Pause, err error) {
 func (s *Set) Run(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for told := ""; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
 			ended, err := s.refresh(now)
-			if err != nil {
+			if text := fmt.Sprint(err); err != nil && text != told {
+				told = text
 				log.Error("pauses cannot be read; those before go on", slog.Any("error", err))
+			} else if err == nil {
+				told = ""
 			}
 			for _, p := range ended {
 				log.Info("list counts again, its pause is over", slog.String("list", p.List))

@@ -15,7 +15,7 @@ import (
 	"blockd/internal/testkit"
 )
 
-var noon = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+var noon = time.Date(2126, 11, 24, 12, 0, 0, 0, time.UTC)
 
 func open(t *testing.T, path string) *Set {
 	t.Helper()

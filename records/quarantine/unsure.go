@@ -14,10 +14,9 @@ import (
 // After a kill, or a connection that broke between the two, the note is left: nobody knows whether the message was taken
 // (RFC 1047), and it is not sent a second time unless somebody says so.
 
-// notes is the folder of the notes beside those of the Maildir.
 const (
-	notes   = "release"
-	maxNote = 4 << 10 // bytes
+	notes   = "release" // the folder of the notes beside those of the Maildir
+	maxNote = 4 << 10   // bytes of one
 )
 
 // note is when a release came to its end.
