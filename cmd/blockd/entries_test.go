@@ -112,18 +112,18 @@ func TestEntriesAddedWithoutADaemonAreTidied(t *testing.T) {
 	config := filepath.Join(dir, "config.toml")
 	testkit.Write(t, filepath.Join(dir, "l.txt"), "x.example\n")
 	testkit.Write(t, config, "[[list]]\nname = \"l\"\npath = \"l.txt\"\n[index]\npath = \"x.bdx\"\n[smtp]\nupstream = \"maildir:mail\"\n")
-	for some := range 3 {
-		args := []string{"add", "-c", config}
-		for i := range 400 {
-			args = append(args, fmt.Sprintf("spam%d@bulk%d.example", i, some))
-		}
-		runs(t, args...)
+	var all []string
+	for i := range 1201 {
+		all = append(all, fmt.Sprintf("spam%d@bulk.example", i))
 	}
+	runs(t, append([]string{"add", "-c", config}, all...)...)
 	if journal := testkit.Read(t, filepath.Join(dir, "x.bdx.live/journal")); strings.Count(string(journal), "\n") > 10 {
 		t.Errorf("the journal has %d lines", strings.Count(string(journal), "\n"))
 	}
 	set := testkit.Value(live.Read(filepath.Join(dir, "x.bdx.live")))(t)
-	testkit.Equal(t, "entries", set.Len(), 1200)
+	testkit.Equal(t, "entries", set.Len(), 1201)
+	runs(t, append([]string{"remove", "-c", config}, all[:701]...)...)
+	testkit.Equal(t, "entries after a removal", testkit.Value(live.Read(filepath.Join(dir, "x.bdx.live")))(t).Len(), 500)
 }
 
 // Moved to Junk, the sender is blocked for this user alone; moved back, not any more. What the user has made himself stays.

@@ -55,6 +55,7 @@ It works with a daemon that runs and without. A log may be read twice.`,
 			if err != nil {
 				return err
 			}
+			defer learner.Close()
 			r, err := maillog.Read(in, maillog.Settings{Trusted: config.Networks(c.SMTP.Trusted), Now: time.Now()}, func(s maillog.Sent) error {
 				if err := cmd.Context().Err(); err != nil {
 					return err

@@ -55,7 +55,7 @@ type AuditQuestion struct {
 func (s *Server) searchAudit() method {
 	return operate(s, operation{method: http.MethodGet, id: "audit", summary: "Who has changed what, and why, the newest first",
 		about: "Each line has the SHA-256 of the one before it. Those of which all holds that is asked for; upper and lower case are the same.", right: privately, large: true,
-		faults: []faultKind{{audit.ErrCursor, http.StatusBadRequest}}, status: http.StatusServiceUnavailable, lost: "audit journal cannot be searched", also: []int{http.StatusTooManyRequests},
+		status: http.StatusServiceUnavailable, lost: "audit journal cannot be searched", because: "the audit journal cannot be read now", also: []int{http.StatusTooManyRequests},
 	}, func(c call, q AuditQuestion) (l AuditList, err error) {
 		for name, text := range map[string]string{"q": q.Text, "by": q.By, "action": q.Action, "cursor": q.Cursor} {
 			if len(text) > maxAuditText {

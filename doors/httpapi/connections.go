@@ -23,6 +23,7 @@ import (
 // if every place has a request.
 type connections struct {
 	net.Listener
+	patient                  bool // nothing ends a question but its end
 	most, reserve, perClient int
 	closed                   chan struct{}
 	once                     sync.Once
@@ -233,7 +234,7 @@ func marked(next http.Handler) http.Handler {
 // the body has requestTimeout. That also covers a body that no handler sees, because
 // net/http refuses the request itself and waits for its end. Streams extend the deadline as they go.
 func (c *connection) SetReadDeadline(t time.Time) error {
-	if t.IsZero() {
+	if t.IsZero() && !c.all.patient {
 		t = time.Now().Add(requestTimeout)
 	}
 	return c.Conn.SetReadDeadline(t)

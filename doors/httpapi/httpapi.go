@@ -139,6 +139,8 @@ type Settings struct {
 	// Fast answers repeated checks on one connection by package fastpath, where no TLS is
 	// spoken. The answers are the same.
 	Fast bool
+	// Alone: a command serves itself in its own process, over the files of a daemon that does not run. No time ends its questions.
+	Alone bool
 	// MaxConnections limits the open connections of each listener; 0 = 256. Beyond it those
 	// without a request give their places to newcomers. An eighth is for clients that have none.
 	MaxConnections int
@@ -244,6 +246,7 @@ func (s *Server) Handler() http.Handler { return s.handler }
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	srv := s.server(ctx)
 	all := newConnections(l, s.settings.MaxConnections, s.settings.MaxPerClient, func() { s.refused(refusedConnections) })
+	all.patient = s.settings.Alone
 	var fast *fastpath.Listener
 	switch {
 	case s.settings.TLS != nil && l.Addr().Network() != "unix":
@@ -282,11 +285,15 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // of a body itself. net/http would count it from the moment when it begins to wait for a
 // request, and the fast path may let it wait for hours.
 func (s *Server) server(ctx context.Context) *http.Server {
+	writing := requestTimeout // streams extend this as they go
+	if s.settings.Alone {
+		writing = 0
+	}
 	return &http.Server{
 		Handler:           marked(s.handler),
 		ConnContext:       remember,
-		ReadHeaderTimeout: headerTimeout,  // and for the TLS handshake
-		WriteTimeout:      requestTimeout, // streams extend this as they go
+		ReadHeaderTimeout: headerTimeout, // and for the TLS handshake
+		WriteTimeout:      writing,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader - headerSlack,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what clients did wrong, as often as they like

@@ -45,7 +45,7 @@ type operation struct {
 	faults  []faultKind // of the errors of its function
 	lost    string      // what the log says of any other one; "" = nothing
 	status  int         // of any other one; 0 = 507, the store cannot be read or changed
-	because string      // what is said of any other one; "" = its text
+	because string      // what other machines are told of any other one; "" = its text
 	also    []int       // statuses that it has besides
 }
 
@@ -163,7 +163,11 @@ func (o operation) fail(c call, err error) {
 	if o.lost != "" {
 		c.s.log.Error(o.lost, slog.Any("error", err))
 	}
-	fail(c.w, cmp.Or(o.status, http.StatusInsufficientStorage), cmp.Or(o.because, err.Error()))
+	text := err.Error()
+	if o.because != "" && !c.s.callerOf(c.Request).local { // whoever is on this machine may see what it is
+		text = o.because
+	}
+	fail(c.w, cmp.Or(o.status, http.StatusInsufficientStorage), text)
 }
 
 // field is a parameter of a question.

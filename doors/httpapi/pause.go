@@ -107,25 +107,27 @@ func (s *Server) resumeList() method {
 	return operate(s, operation{method: http.MethodPost, id: "resumeList", summary: "Let a paused list count again", right: writing, body: maxPause, optional: true,
 		lost: "pauses cannot be changed", also: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(c call, q PauseQuestion) (a ListPaused, err error) {
-		_, list, err := s.listNamed(q.List)
-		if err != nil {
-			return a, err
-		}
 		if q.For != "" {
 			return a, badf("for: a list that is resumed counts at once")
 		}
-		if _, paused := s.settings.Pauses.Of(list.List, time.Now()); !paused {
-			return a, faultf(http.StatusConflict, "list %q is not paused", list.List)
+		if _, paused := s.settings.Pauses.Of(q.List, time.Now()); !paused { // one that serves no more may be
+			if _, _, err := s.listNamed(q.List); err != nil {
+				return a, err
+			}
+			if problems := s.settings.Pauses.Problems(); len(problems) > 0 {
+				return a, errors.New(problems[0])
+			}
+			return a, faultf(http.StatusConflict, "list %q is not paused", q.List)
 		}
 		by := c.by(q.Author)
-		if err := c.record(audit.Line{By: by, Action: audit.ListResume, Subject: list.List, Why: q.Why}); err != nil {
+		if err := c.record(audit.Line{By: by, Action: audit.ListResume, Subject: q.List, Why: q.Why}); err != nil {
 			return a, err
 		}
-		if _, _, err := s.settings.Pauses.End(list.List, time.Now()); err != nil {
+		if _, _, err := s.settings.Pauses.End(q.List, time.Now()); err != nil {
 			return a, err
 		}
-		s.log.Warn("list resumed", slog.String("list", list.List), slog.String("by", by), slog.String("why", q.Why))
-		return ListPaused{List: list.List}, nil
+		s.log.Warn("list resumed", slog.String("list", q.List), slog.String("by", by), slog.String("why", q.Why))
+		return ListPaused{List: q.List}, nil
 	})
 }
 

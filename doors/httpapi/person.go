@@ -62,6 +62,9 @@ func (s *Server) learn() method {
 		if len(q.Sent) > MostLearned {
 			return l, badf("sent: %d messages, want %d at most", len(q.Sent), MostLearned)
 		}
+		if len(q.Sent) == 0 { // a question whether somebody is there
+			return Learned{Known: s.settings.Person.Correspondents.Len()}, nil
+		}
 		if err := c.record(audit.Line{By: c.by(q.Author), Action: audit.CorrespondentsAdd, Subject: fmt.Sprintf("%d messages of users", len(q.Sent))}); err != nil {
 			return l, err
 		}

@@ -49,7 +49,7 @@ const longestReport = 3660 * 24 * time.Hour
 func (s *Server) letter(c call, since time.Time) (l letter.Letter, err error) {
 	now := time.Now()
 	switch {
-	case since.IsZero():
+	case since.IsZero() && !c.URL.Query().Has("since"):
 		since = now.Add(-s.settings.Report.Every)
 	case since.After(now) || now.Sub(since) > longestReport:
 		return l, badf("since: want a time of the last ten years, have %q", c.URL.Query().Get("since"))

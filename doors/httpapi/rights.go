@@ -172,7 +172,7 @@ func (s *Server) wantTokenFile() error {
 // revokeToken revokes a token of the fleet if there is one of that name, and local=1 does not ask for another.
 func (s *Server) revokeToken() method {
 	o := tokenOperation(http.MethodDelete, "revokeToken", "Make a token worthless, at once", "those that are left")
-	o.faults, o.also = tokenFaults[:1], []int{http.StatusNotFound, http.StatusInsufficientStorage}
+	o.faults, o.also = tokenFaults, []int{http.StatusNotFound, http.StatusInsufficientStorage}
 	return operate(s, o, func(c call, q struct {
 		Name  string `query:"name" required:"true" doc:"of the token; one of the fleet is meant before one of this machine"`
 		Local bool   `query:"local" doc:"of this machine alone, where machines share theirs"`

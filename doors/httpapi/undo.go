@@ -165,7 +165,7 @@ func (s *Server) undoable(list string) error {
 // undo is an operation about what a list is to hold.
 func (s *Server) undo(id, summary, text, action string, change func(c call, q UndoQuestion, who kept.Who) (kept.Pin, error)) method {
 	return operate(s, operation{method: http.MethodPost, id: id, summary: summary, about: text + " Answers when it serves, or after 30 s.", right: writing, body: maxPause, optional: true,
-		lost: action + " failed", faults: []faultKind{{kept.ErrWhen, http.StatusBadRequest}}, also: []int{http.StatusNotFound, http.StatusConflict},
+		lost: "list not " + action, faults: []faultKind{{kept.ErrWhen, http.StatusBadRequest}}, also: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(c call, q UndoQuestion) (done ListUndone, err error) {
 		if err := s.undoable(q.List); err != nil {
 			return done, err

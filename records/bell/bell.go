@@ -6,7 +6,6 @@
 package bell
 
 import (
-	"blockd/internal/durable"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -17,11 +16,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"blockd/internal/durable"
 )
 
 // Problem is one reason why something is degraded. Its field names are part of blockd's interface.
 type Problem struct {
-	Name string `json:"name"`           // of the kind: a word of Names, which does not change from version to version
+	Name string `json:"name"`           // of the kind: one of the words below, which does not change from version to version
 	List string `json:"list,omitempty"` // the list that it is about
 	Text string `json:"text"`           // for people, as /readyz has it
 }

@@ -76,6 +76,7 @@ type files struct {
 	entries *live.Set // open for changes; nil = they cannot be changed
 	person  *forget.Places
 	closers []func()
+	kept    bool // for several questions
 }
 
 func (f *files) close() {
@@ -85,20 +86,26 @@ func (f *files) close() {
 	f.closers = nil
 }
 
-// answer has a question answered by the operations of the daemon. The files are closed with the body of the answer.
+// answer has a question answered by the operations of the daemon. The files are closed with the body of the answer, unless they are kept.
 func (f *files) answer(ctx context.Context, q question) (*http.Response, error) {
-	conn, err := f.serve(ctx)
+	conn, stop, err := f.serve(ctx)
+	then := func() {
+		stop()
+		if !f.kept {
+			f.close()
+		}
+	}
 	if err != nil {
-		f.close()
+		then()
 		return nil, err
 	}
 	resp, err := q.over(ctx, conn)
 	if err != nil {
 		conn.Close()
-		f.close()
+		then()
 		return nil, err
 	}
-	resp.Body = closing{resp.Body, f.close}
+	resp.Body = closing{resp.Body, then}
 	return resp, nil
 }
 
@@ -113,24 +120,32 @@ func (c closing) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// serve serves one connection as the daemon's Unix socket would: whoever may open the files may ask.
-func (f *files) serve(ctx context.Context) (net.Conn, error) {
+// serve serves one connection as the daemon's Unix socket would: whoever may open the files may ask. stop ends it, and is there
+// after an error, too.
+func (f *files) serve(ctx context.Context) (conn net.Conn, stop func(), err error) {
+	stop = func() {}
 	server, err := f.server()
 	if err != nil {
-		return nil, err
+		return nil, stop, err
 	}
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, os.NewSyscallError("socketpair", err)
+		return nil, stop, os.NewSyscallError("socketpair", err)
 	}
 	var conns [2]net.Conn
 	for i, fd := range ends {
 		end := os.NewFile(uintptr(fd), "")
-		conns[i], err = net.FileConn(end)
-		end.Close()
-		if err != nil {
-			return nil, err
+		var failed error
+		conns[i], failed = net.FileConn(end)
+		err = errors.Join(err, failed, end.Close())
+	}
+	if err != nil {
+		for _, conn := range conns {
+			if conn != nil {
+				conn.Close()
+			}
 		}
+		return nil, stop, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -138,8 +153,7 @@ func (f *files) serve(ctx context.Context) (net.Conn, error) {
 		defer close(ended)
 		_ = server.Serve(ctx, &oneConn{conn: conns[1], closed: ctx.Done()}) // what is wrong, the answer says
 	}()
-	f.closers = append([]func(){func() { cancel(); <-ended }}, f.closers...) // before the files
-	return conns[0], nil
+	return conns[0], func() { cancel(); <-ended }, nil
 }
 
 // oneConn is a listener of one connection.
@@ -165,7 +179,7 @@ func (f *files) server() (*httpapi.Server, error) {
 	c := f.config
 	pauses, _ := pause.Open(c.PausesPath()) // what cannot be read is written anew
 	owners := c.Policy().Owners             // without aliases, which the daemon reads
-	s := httpapi.Settings{Pauses: pauses, Entries: f.entries, Person: f.person, Mailbox: owners.Mailbox}
+	s := httpapi.Settings{Alone: true, Pauses: pauses, Entries: f.entries, Person: f.person, Mailbox: owners.Mailbox}
 	if c.Audit.Folder != config.None {
 		s.Audit = &httpapi.Audit{Log: c.Journal(), Folder: c.AuditFolder()}
 	}

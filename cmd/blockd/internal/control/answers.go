@@ -93,21 +93,38 @@ func OwnerEntries(ctx context.Context, c config.Config, owner addr.Key) (all htt
 
 // ChangeEntries adds live entries, or removes some of an owner ("" = everybody's) in the name of author, with why in the journal: in their file if
 // no daemon holds it, which it reports as alone, and else by the daemon.
+// Many are changed some at a time: so many as a question may have, each all or none.
 func ChangeEntries(ctx context.Context, c config.Config, add []httpapi.EntryChange, remove []string, owner, why, author string) (answer httpapi.ChangeResults, alone bool, err error) {
-	q, err := newQuestion(http.MethodPost, "/v1/entries", map[string]any{"entries": add})
-	if len(remove) > 0 {
-		ask := url.Values{"entry": remove, "author": {author}, "why": {why}}
+	var questions []question
+	for some := range slices.Chunk(add, mostAdded) {
+		q, err := newQuestion(http.MethodPost, "/v1/entries", map[string]any{"entries": some})
+		if err != nil {
+			return answer, false, err
+		}
+		questions = append(questions, q)
+	}
+	for some := range slices.Chunk(remove, mostRemoved) {
+		ask := url.Values{"entry": some, "author": {author}, "why": {why}}
 		if owner != "" {
 			ask.Set("owner", owner)
 		}
-		q, err = newQuestion(http.MethodDelete, "/v1/entries?"+query(ask), nil)
+		questions = append(questions, question{method: http.MethodDelete, path: "/v1/entries?" + query(ask)})
 	}
-	if err != nil {
-		return answer, false, err
+	for _, q := range questions {
+		var some httpapi.ChangeResults
+		if alone, err = change(ctx, c, q, &some, (*files).withEntries); err != nil {
+			return answer, alone, err
+		}
+		answer.Results, answer.Replicas = append(answer.Results, some.Results...), some.Replicas
 	}
-	alone, err = change(ctx, c, q, &answer, (*files).withEntries)
-	return answer, alone, err
+	return answer, alone, nil
 }
+
+// The bounds of one question: a removal stands in its address.
+const (
+	mostAdded   = 1000
+	mostRemoved = 20
+)
 
 // query encodes values with a blank as %20: /v1 takes "+" for a plus.
 func query(values url.Values) string { return strings.ReplaceAll(values.Encode(), "+", "%20") }

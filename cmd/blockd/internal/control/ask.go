@@ -1,4 +1,4 @@
-// Package control is how commands reach a daemon that runs: they ask it, or read its files.
+// Package control is how commands reach a daemon: they ask it, or, where none runs, serve its operations to themselves, over its files.
 package control
 
 import (
@@ -153,6 +153,8 @@ func (q question) send(ctx context.Context, server, at string, transport *http.T
 	switch {
 	case err == nil:
 		return resp, nil
+	case server == "http://"+aloneHost:
+		return nil, Cause(err)
 	case !reached.Load():
 		return nil, fmt.Errorf("%w at %s: %w", ErrNoDaemon, at, Cause(err))
 	}
@@ -222,6 +224,9 @@ func refusal(c config.Config, resp *http.Response, text *json.Decoder) error {
 		}
 	}
 	if resp.Request.URL.Host == aloneHost {
+		if strings.Contains(detail, "permission denied") {
+			detail += "; run it as the user of the daemon, or as root"
+		}
 		return errors.New(detail)
 	}
 	return fmt.Errorf("the daemon refuses: %s", detail)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"blockd/cmd/blockd/internal/config"
@@ -17,13 +18,28 @@ type Learner struct {
 	Total  httpapi.Learned
 
 	config  config.Config
+	files   *files // nil = the daemon is asked
 	waiting []httpapi.SentMessage
 }
 
-// NewLearner finds out whether the correspondents can be reached.
+// NewLearner finds out who has the correspondents. Close it.
 func NewLearner(ctx context.Context, c config.Config, author string) (*Learner, error) {
 	l := &Learner{Author: author, config: c}
-	return l, l.learn(ctx, []httpapi.SentMessage{})
+	err := l.learn(ctx, []httpapi.SentMessage{})
+	if errors.Is(err, ErrNoDaemon) {
+		l.files = &files{config: c, kept: true}
+		if err = l.files.withCorrespondents(); err != nil {
+			l.Close()
+		}
+	}
+	return l, err
+}
+
+// Close lets others have the correspondents.
+func (l *Learner) Close() {
+	if l.files != nil {
+		l.files.close()
+	}
 }
 
 // Add takes a message.
@@ -46,8 +62,18 @@ func (l *Learner) Flush(ctx context.Context) error {
 
 func (l *Learner) learn(ctx context.Context, all []httpapi.SentMessage) error {
 	var some httpapi.Learned
-	q := httpapi.LearnQuestion{Sent: all, Author: l.Author}
-	_, err := doWith(ctx, l.config, http.MethodPost, "/v1/correspondents", q, &some, (*files).withCorrespondents)
+	q, err := newQuestion(http.MethodPost, "/v1/correspondents", httpapi.LearnQuestion{Sent: all, Author: l.Author})
+	if err != nil {
+		return err
+	}
+	ask := func() (*http.Response, error) { return q.ask(ctx, l.config) }
+	if l.files != nil {
+		ask = func() (*http.Response, error) { return l.files.answer(ctx, q) }
+	}
+	resp, err := ask()
+	if err == nil {
+		err = decodeAnswer(l.config, resp, &some)
+	}
 	l.Total.Recipients += some.Recipients
 	l.Total.Known = max(some.Known, l.Total.Known)
 	return err
