@@ -149,16 +149,19 @@ func TestCSVThatCanBeReadTwice(t *testing.T) {
 // one in silence.
 func TestJSONActionAround(t *testing.T) {
 	for text, format := range map[string]string{
-		`{"domains":["friend.test"],"action":"allow"}`:                     "json",
-		`{"action":"Allow","domains":["friend.test"]}`:                     "json",
-		`[{"sender":{"email":"a@b.test"},"action":"allow"}]`:               "json:[].sender.email",
-		`{"data":[{"action":"allow","iocs":[{"v":"a@b.test"}]}]}`:          "json:data[].iocs[].v",
-		`{"action":"allow","1":[{"ioc":"a@b.test"}]}`:                      "json:*[].ioc",
-		`{"1":[{"ioc":"a@b.test"}],"ACTION":"allow"}`:                      "json:*[].ioc",
-		`{"ips":{"domains":["a.test"],"action":"allow"}}`:                  "json:ips",
-		`{"ips":{"domains":["a.test"],"action":"block"},"action":"allow"}`: "json:ips",
-		`{"domains":["a.test"],"action":"tempfail"}`:                       "json",
-		`{"data":[{"action":"Discard","iocs":[{"v":"a.test"}]}]}`:          "json:data[].iocs[].v",
+		`{"domains":["friend.test"],"action":"allow"}`:                                              "json",
+		`{"action":"Allow","domains":["friend.test"]}`:                                              "json",
+		`[{"sender":{"email":"a@b.test"},"action":"allow"}]`:                                        "json:[].sender.email",
+		`{"data":[{"action":"allow","iocs":[{"v":"a@b.test"}]}]}`:                                   "json:data[].iocs[].v",
+		`{"action":"allow","1":[{"ioc":"a@b.test"}]}`:                                               "json:*[].ioc",
+		`{"1":[{"ioc":"a@b.test"}],"ACTION":"allow"}`:                                               "json:*[].ioc",
+		`{"ips":{"domains":["a.test"],"action":"allow"}}`:                                           "json:ips",
+		`{"ips":{"domains":["a.test"],"action":"block"},"action":"allow"}`:                          "json:ips",
+		`{"domains":["a.test"],"action":"tempfail"}`:                                                "json",
+		`{"ips":{"domains":["a.test"],"action":"allow"},"action":"export"}`:                         "json:ips",
+		`{"a":{"action":"block","domains":["a.test"]},"b":{"action":"allow","domains":["b.test"]}}`: "json:*",
+		`{"allow":{"action":"block","domains":["a.test"]}}`:                                         "json",
+		`{"data":[{"action":"Discard","iocs":[{"v":"a.test"}]}]}`:                                   "json:data[].iocs[].v",
 	} {
 		all, sum, err := items(t, text, lists.Settings{Format: format})
 		if fe, ok := errors.AsType[*lists.FileError](err); !ok || fe.Class != lists.JSON || !strings.Contains(sum.Why, "of what is below it") {
@@ -298,6 +301,18 @@ func TestJSON(t *testing.T) {
 		{"long string", "json", `["` + strings.Repeat("a", 65537) + `", "d.test"]`, "err too-long + domain d.test tree block"},
 		{"CR as line end", "json", "[\"a.test\",\r\"b.test\"]\r", "domain a.test tree block + domain b.test tree block"},
 		{"empty array", "json", `[]`, ""},
+		{"exceptions beside a long path", "json:data[].iocs[].v", `{"allow":["f.test"],"data":[{"iocs":[{"v":"a.test"}]}]}`, "domain f.test tree allow + domain a.test tree block"},
+		{"exceptions in an object beside a path", "json:a.b", `{"whitelist":{"domains":["f.test"]},"a":{"b":["x.test"]}}`, "domain f.test tree allow + domain x.test tree block"},
+		{"one exception beside a path", "json:a.b.c", `{"a":{"b":{"c":"x.test"}},"allowlist":"f.test"}`, "domain x.test tree block + domain f.test tree allow"},
+		{"exceptions on the path", "json:allow.a", `{"allow":{"a":["f.test"]}}`, "domain f.test tree block"},
+		{"an object that says what the list asks for", "json:ips", `{"ips":{"action":"block","domains":["a.test"]}}`, "domain a.test tree block"},
+		{"one that says what is said around it", "json:ips", `{"ips":{"domains":["a.test"],"action":"tempfail"},"action":"tempfail"}`, "domain a.test tree tempfail"},
+		{"the same, first", "json:ips", `{"action":"allow","ips":{"action":"allow","domains":["a.test"]}}`, "domain a.test tree allow"},
+		{"exceptions that say so", "json", `{"allow":{"action":"allow","domains":["a.test"]}}`, "domain a.test tree allow"},
+		{"other members before many entries", "json:ips", `{` + strings.Repeat(`"x":{},`, 1001) + `"ips":["a.test"],"action":"tempfail"}`,
+			strings.Repeat("skip other-member + ", 1001) + "domain a.test tree tempfail"},
+		{"many refusals", "json:ips", `{"ips":["a.test",` + strings.Repeat(`7,`, 2500) + `"b.test"],"action":"tempfail"}`,
+			strings.Repeat("err syntax + ", 501) + "domain a.test tree tempfail + " + strings.Repeat("err syntax + ", 1999) + "domain b.test tree tempfail"},
 		{"a list that allows", "json", `["a.test"]`, "domain a.test tree block"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -153,7 +153,7 @@ func (f *jsonFile) container(where string, outer meaning, record bool) error {
 		case record && !known && (name == "entry" || isRecordMember(name)):
 			return f.text(&rec, strings.ToLower(name), name, t)
 		case isAction(name): // it is said of lists beside it, which may be read by now
-			return f.said(t)
+			return f.said(t, outer)
 		case !known:
 			f.put(jsonNote{text: name, kind: otherMember})
 			return f.skipFrom(t, memberPath(where, name))
@@ -168,7 +168,7 @@ func (f *jsonFile) container(where string, outer meaning, record bool) error {
 	}
 	f.line = line
 	if lists {
-		if err := f.judge(rec.texts["action"], line); err != nil {
+		if err := f.judge(rec.texts["action"], line, outer); err != nil {
 			return err
 		}
 	}
@@ -212,6 +212,11 @@ func (f *jsonFile) object(o jsonObject) error {
 		return err
 	}
 	f.flush(&o.rec)
+	if asked := f.asks(&o.rec, false); o.rec.below != nil && !asked.bad {
+		if err := f.sameAction(o.rec.below.action, asked.action, o.rec.below.line); err != nil {
+			return err
+		}
+	}
 	switch {
 	case owned && len(o.path) == 1 && (!o.rec.outermost || o.rec.texts["owner"] != "" || o.rec.texts[o.last()] != ""):
 		f.found, f.line = true, line
@@ -227,6 +232,9 @@ func (f *jsonFile) object(o jsonObject) error {
 func (f *jsonFile) member(o *jsonObject, name string, t json.Token) error {
 	owned, where := f.r.settings.PerRecipient, memberPath(o.where, name)
 	rest, ok := o.match(name, t, owned)
+	if !ok {
+		rest = nil
+	}
 	meant, _ := memberMeaning(name)
 	_, single := t.(string)
 	_, nested := t.(json.Delim)
@@ -242,7 +250,7 @@ func (f *jsonFile) member(o *jsonObject, name string, t json.Token) error {
 		f.found = true
 		return f.value(t, rest, o.meaning, where, !o.rec.outermost)
 	case isAction(name) && len(o.path) > 1:
-		return f.said(t)
+		return f.said(t, o.meaning)
 	case isAction(name):
 		return f.action(&o.rec, name, t)
 	case owned && isRecordMember(name):
@@ -253,23 +261,42 @@ func (f *jsonFile) member(o *jsonObject, name string, t json.Token) error {
 	return f.skipFrom(t, where)
 }
 
-// said reads a member "action" of an object that has its entries further below, some of which may be read by now.
-func (f *jsonFile) said(t json.Token) error {
+// said reads a member "action" of an object that has its entries further below, some of which may be read by now. m is
+// what they mean.
+func (f *jsonFile) said(t json.Token, m meaning) error {
 	var rec jsonRecord
 	line := f.line
 	if err := f.text(&rec, "action", "action", t); err != nil {
 		return err
 	}
-	return f.judge(rec.texts["action"], line)
+	return f.judge(rec.texts["action"], line, m)
 }
 
-// judge refuses the file for an action other than the list's, or than that of the record around: what it is said of
-// would have this one.
-func (f *jsonFile) judge(action string, line int) error {
-	if a, ok := EntryAction(strings.ToLower(action)); ok && (a != f.r.settings.Action || f.rec != nil) {
-		return refusal(JSON, `line %d says action %q of what is below it; declare the path to a member of the same object, or say it of the list by action or on_match`, line, action)
+// judge refuses the file for an action other than the one that what is below it has: the list's, or that of the record
+// around, which may say it further on.
+func (f *jsonFile) judge(action string, line int, m meaning) error {
+	a, ok := EntryAction(strings.ToLower(action))
+	switch {
+	case !ok:
+		return nil
+	case m == allowing:
+		return f.sameAction(a, Allow, line)
+	case f.rec == nil:
+		return f.sameAction(a, f.r.settings.Action, line)
+	case f.rec.below == nil:
+		f.rec.below = &actionBelow{a, line}
+		return nil
 	}
-	return nil
+	return f.sameAction(a, f.rec.below.action, line)
+}
+
+// sameAction refuses the file if a line says an action of what has another one.
+func (f *jsonFile) sameAction(says, has Action, line int) error {
+	if says == has {
+		return nil
+	}
+	f.line = line
+	return refusal(JSON, `line %d says action %q of what is below it; declare the path to a member of the same object, or say it of the list by action or on_match`, line, says)
 }
 
 // array reads the elements of an array up to its end.

@@ -24,8 +24,16 @@ type jsonRecord struct {
 	outermost bool   // it has no array around it: it may be the answer of an API, whose action is another one
 	depth     int    // of its members
 	notes     []jsonNote
-	flushed   bool   // there were too many to be kept to the end of the object,
-	asked     asking // and this was asked of them
+	entries   int          // of them
+	flushed   bool         // there were too many to be kept to the end of the object,
+	asked     asking       // and this was asked of them
+	below     *actionBelow // nil = none is said of them further below
+}
+
+// actionBelow is what an object below a record says of its entries: the same as the record, or the file is refused.
+type actionBelow struct {
+	action Action
+	line   int
 }
 
 // jsonNote is what was read of a file, and is still to be said.
@@ -45,8 +53,12 @@ const (
 	otherMember          // text is its name
 )
 
-// maxKeptNotes bounds what of one record waits for what it says behind it.
-const maxKeptNotes = 1000
+// maxKeptEntries bounds the entries of one record that wait for what it says behind them, and maxKeptNotes what else
+// stands between them: beyond that it is said at once.
+const (
+	maxKeptEntries = 1000
+	maxKeptNotes   = 2000
+)
 
 // asking is what a record asks for its entries.
 type asking struct {
@@ -100,7 +112,7 @@ func (f *jsonFile) action(rec *jsonRecord, name string, t json.Token) error {
 		return err
 	}
 	if rec.flushed && f.asks(rec, false) != rec.asked {
-		return refusal(JSON, `%q stands behind more than %d entries that it is about; put it first`, name, maxKeptNotes)
+		return refusal(JSON, `%q stands behind more than %d entries that it is about; put it first`, name, maxKeptEntries)
 	}
 	return nil
 }
@@ -112,17 +124,20 @@ func (f *jsonFile) put(n jsonNote) {
 		f.entries++
 	}
 	rec := f.rec
-	if rec == nil {
+	switch {
+	case rec == nil, n.kind != anEntry && (rec.entries == 0 || len(rec.notes) >= maxKeptNotes):
 		f.say(&n, nil)
 		return
-	}
-	if len(rec.notes) == maxKeptNotes {
+	case n.kind == anEntry && rec.entries == maxKeptEntries:
 		rec.flushed, rec.asked = true, f.asks(rec, false)
 		f.flush(rec)
 	}
+	if n.kind == anEntry {
+		rec.entries++
+	}
 	if len(n.text) > maxLine {
 		n.text = trim(n.text)
-		n.text = n.text[:min(len(n.text), maxLine+1)]
+		n.text = strings.Clone(n.text[:min(len(n.text), maxLine+1)]) // else all of it is kept
 	}
 	n.single = f.depth == rec.depth
 	rec.notes = append(rec.notes, n)
@@ -133,7 +148,7 @@ func (f *jsonFile) flush(rec *jsonRecord) {
 	for i := range rec.notes {
 		f.say(&rec.notes[i], rec)
 	}
-	rec.notes = rec.notes[:0]
+	rec.notes, rec.entries = rec.notes[:0], 0
 }
 
 // refuse refuses what was read here.
