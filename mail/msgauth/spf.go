@@ -45,17 +45,17 @@ func (r *Resolver) SPF(ctx context.Context, client netip.Addr, helo, sender stri
 // check asks whether client passes, and then, in a time of its own, whether everybody does: what the first question has
 // left of its time is nobody's fault.
 func (r *Resolver) check(ctx context.Context, f *SPF, client netip.Addr, helo, local string) {
-	ask := func(client netip.Addr, timeout time.Duration) (result, reason string, isShort, isOver bool) {
+	ask := func(client netip.Addr, timeout time.Duration) (result, reason string, isShort bool) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		budget, done := r.budget(ctx)
 		defer done()
 		c := spfCheck{ctx: budget, r: r, network: networkOf(client), client: client, helo: helo, local: local, domain: f.Domain}
 		result, reason = c.host(f.Domain)
-		return result, reason, c.short, budget.Err() != nil
+		return result, reason, c.short
 	}
 	var isShort bool
-	f.Result, f.Reason, isShort, _ = ask(client, r.settings.Timeout)
+	f.Result, f.Reason, isShort = ask(client, r.settings.Timeout)
 	switch {
 	case f.Result != "pass" && isShort:
 		f.Proof = Short
@@ -66,10 +66,10 @@ func (r *Resolver) check(ctx context.Context, f *SPF, client netip.Addr, helo, l
 		f.Reason = "the record lets everybody pass: +all"
 	default:
 		f.Proof = Pass
-		switch everybody, _, isShort, isOver := ask(nobody(client), r.settings.Timeout/2); {
+		switch everybody, _, isShort := ask(nobody(client), r.settings.Timeout/2); {
 		case everybody == "pass":
 			f.Proof, f.Reason = No, "the record lets everybody pass"
-		case everybody == "temperror" && (isShort || isOver): // somebody may have filled the places for that
+		case everybody == "temperror" && isShort: // somebody may have filled our places for that; what DNS does not say takes no pass away
 			f.Proof, f.Reason = Short, "whether the record lets everybody pass could not be asked"
 		}
 	}

@@ -369,12 +369,14 @@ func (pf *postfix) query(ctx context.Context, t *table, keys []string) (map[stri
 	case t.why != "":
 		return nil, nil
 	case errors.Is(err, ErrTooBig) && half > 0:
-		if values, err = pf.query(ctx, t, keys[:half]); err == nil {
-			var more map[string]string
-			more, err = pf.query(ctx, t, keys[half:])
+		for _, some := range [][]string{keys[:half], keys[half:]} {
+			more, err := pf.query(ctx, t, some)
+			if err != nil || t.why != "" {
+				return nil, err
+			}
 			maps.Copy(values, more)
 		}
-		return values, err
+		return values, nil
 	}
 	why := original.Shown(strings.TrimPrefix(err.Error(), "postmap: "))
 	_, path, _ := strings.Cut(t.spec, ":")
