@@ -470,7 +470,7 @@ func TestLostFilesOfASnapshot(t *testing.T) {
 				_, body := d.get(t, "/readyz")
 				said := fmt.Sprint(d.log) // the look of the start may come first, and mend it
 				return strings.HasPrefix(body, "degraded") && strings.Contains(body, "missing") ||
-					strings.Contains(said, "and is made again") || strings.Contains(said, "and is fetched again")
+					strings.Contains(said, " made again") || strings.Contains(said, " fetched again")
 			})
 			d.waitBlocked(t, "x@bad.example", true)
 			testkit.MustEqual(t, "exit", d.end(t), 0)
