@@ -323,7 +323,7 @@ func ExampleLine() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(c.Verb, string(c.Path.Domain), c.Size)
+	fmt.Println(verbNames[c.Verb], string(c.Path.Domain), c.Size)
 
 	_, err = Line([]byte("MAIL FROM:promo@bulk.test"))
 	var refused *Error
