@@ -68,11 +68,11 @@ var arrows = map[string][]string{
 var (
 	mostFiles = 30 // product files of a package
 	manyFiles = map[string]int{
-		"cmd/blockd": 54, "cmd/blockd/internal/config": 44, "cmd/blockd/internal/daemon": 49, "doors/httpapi": 51, "lists": 56,
+		"cmd/blockd": 54, "cmd/blockd/internal/config": 44, "doors/httpapi": 51, "lists": 56,
 	}
 	mostMethods = 60 // methods of a type
 	manyMethods = map[string]int{
-		"cmd/blockd/internal/config.Config": 96, "cmd/blockd/internal/daemon.daemon": 104, "doors/httpapi.Server": 165, "index.Index": 76,
+		"cmd/blockd/internal/config.Config": 96, "doors/httpapi.Server": 165, "index.Index": 76,
 		"index/live.Set": 62, "lists.reading": 91, "reload.Reloader": 80, "smtpfilter/session.session": 135,
 	}
 	rootFiles = []string{"CHANGELOG.md", "LICENSE", "Makefile", "NOTICE", "README.md", "config.toml", "go.mod", "go.sum"}

@@ -306,6 +306,15 @@ func TestServeReceipts(t *testing.T) {
 	if _, metrics := d.get(t, "/metrics"); !strings.Contains(metrics, "\nblockd_receipts_requests_total{result=\"taken\"} 2\n") || !strings.Contains(metrics, "\nblockd_receipts_requests_open 0\n") {
 		t.Error("the metrics do not have the requests")
 	}
+	cleo := refuse("cleo@bulk.example")
+	look := func() int {
+		resp := testkit.Value(http.Get(page + cleo))(t)
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	testkit.Equal(t, "a refusal", look(), 200)
+	testkit.MustGot(blockd(t, "", "forget", "-c", file, "cleo@bulk.example"))(t, "forget", 0, "…1 decision…", "…")
+	testkit.Equal(t, "a refusal of somebody who is forgotten", look(), 404) // not even the door remembers
 
 	d.end(t)
 	prints(t, 0, anna+"  granted", "requests", "--all", "-c", file) // both were asked within a second: either may be the first

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -48,17 +49,20 @@ func OpenAsked(c config.Config, log *slog.Logger) *ask.Sets {
 	return ask.NewSets(all, names)
 }
 
+// listOf is the list of a name; the zero value if there is none.
+func listOf(c config.Config, name string) (l config.List) {
+	if at := slices.IndexFunc(c.Lists, func(l config.List) bool { return l.Name == name }); at >= 0 {
+		l = c.Lists[at]
+	}
+	return l
+}
+
 // LoadFilters gives the lists the filters that the daemon has written, for a program that asks beside it. A list
 // without one is not asked, and its answers are unknown.
 func LoadFilters(c config.Config, all *ask.Sets) {
 	for _, s := range all.All() {
-		for _, l := range c.Lists {
-			if l.Name != s.Source.List {
-				continue
-			}
-			if f, err := ask.OpenFilter(l.Path); err == nil {
-				s.UseFilter(f)
-			}
+		if f, err := ask.OpenFilter(listOf(c, s.Source.List).Path); err == nil {
+			s.UseFilter(f)
 		}
 	}
 }
@@ -77,19 +81,22 @@ func redisOptions(l config.List, dsn string) redis.Options {
 	return redis.Options{DSN: dsn, List: l.Name, Changes: s.FoundBy(), Key: s.Key, Shards: s.Shards, Every: s.Poll()}
 }
 
+// openAsked makes the lists that are asked, and keeps their filters up to date.
+func openAsked(_ context.Context, d *daemon, p *part) error {
+	d.asked = OpenAsked(d.config, d.log)
+	d.asked.Register(d.metrics)
+	d.setup.rules.Load().Stores = d.asked
+	p.run, p.close = d.keepAsked, func() { CloseAsked(d.asked) }
+	return nil
+}
+
 // keepAsked keeps the filters of all lists that are asked up to date.
 func (d *daemon) keepAsked(ctx context.Context) error {
 	var all errgroup.Group
 	for _, s := range d.asked.All() {
-		for _, l := range d.config.Lists {
-			if l.Name != s.Source.List {
-				continue
-			}
-			from := d.config.Keeping(l)
-			if from.Given {
-				all.Go(func() error { return s.Keep(ctx, from) })
-				continue
-			}
+		l := listOf(d.config, s.Source.List)
+		from := d.config.Keeping(l)
+		if !from.Given {
 			if kind, key := l.Source.FilterFrom(); kind == "keys" {
 				from.Open = func() (mirror.Source, error) { return OpenSource(l) }
 			} else {
@@ -98,8 +105,8 @@ func (d *daemon) keepAsked(ctx context.Context) error {
 			if err := os.MkdirAll(filepath.Dir(from.Path), 0o750); err != nil {
 				return fmt.Errorf("filter of list %s: %w", l.Name, err)
 			}
-			all.Go(func() error { return s.Keep(ctx, from) })
 		}
+		all.Go(func() error { return s.Keep(ctx, from) })
 	}
 	return all.Wait()
 }

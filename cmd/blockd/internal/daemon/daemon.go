@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -22,34 +21,27 @@ import (
 	"blockd/cmd/blockd/internal/config"
 	"blockd/cmd/blockd/internal/upgrade"
 	"blockd/doors/httpapi"
-	"blockd/doors/keptfilter"
-	"blockd/index/kept"
+	"blockd/doors/receipt"
 	"blockd/index/live"
 	"blockd/index/live/shared"
-	"blockd/internal/listener"
 	"blockd/mail/addr"
 	"blockd/mail/msgauth"
 	"blockd/mail/spool"
 	"blockd/policy"
 	"blockd/policy/ask"
-	"blockd/policy/junk"
-	"blockd/policy/rule"
 	"blockd/records/audit"
 	"blockd/records/bell"
 	"blockd/records/correspondents"
-	"blockd/records/firstseen"
 	"blockd/records/history"
-	"blockd/records/letter"
-	"blockd/records/pause"
 	"blockd/records/repeat"
 	"blockd/records/rollup"
 	"blockd/reload"
 	"blockd/sources/mirror"
-	"blockd/sources/remote"
 	"blockd/sources/snapshot"
 )
 
-// daemon is what runs. Each part is given the parts that it uses.
+// daemon is what runs: its parts, and what several of them use. What is behind a pointer is nil until its part has
+// opened it, and for good where the configuration asks for none.
 type daemon struct {
 	config   config.Config // of the start, for what is made once
 	setup    setup
@@ -57,52 +49,87 @@ type daemon struct {
 	hostname string   // in greetings and Received fields
 	log      *slog.Logger
 	metrics  *carried.Registry
+	parts    []*part
 
-	recent     *reload.Recent
-	pauses     *pause.Set
-	kept       *kept.Store
-	audit      *audit.Log // nil: no journal is kept
-	entries    *live.Set  // nil: there are no live entries
-	roster     reporting
-	shared     *shared.Node        // nil: they are of this machine alone
-	past       *history.Log        // nil: no history is kept
-	domains    *firstseen.Set      // that have sent mail; nil: they are not remembered
-	partners   *correspondents.Set // nil: they cannot be opened
-	junk       *junk.Desk
-	lists      *reload.Reloader
-	filters    *keptfilter.Keeper
-	fetcher    *remote.Fetcher
-	sources    *mirror.Keeper
-	aliases    *rule.Book
-	aliasFault atomic.Pointer[string] // why they cannot be read; nil = they can
-	node       *snapshot.Node         // nil: no snapshots are taken
-	taken      chan struct{}          // holds one value while a snapshot waits to be brought into service
-	asked      *ask.Sets
-	events     *httpapi.Events
-	charts     *rollup.Table
-	checks     atomic.Pointer[httpapi.Server] // counts the questions over HTTP; nil: there is no such door
-	repeats    *repeat.Table
-	checker    *policy.Checker
-	resolver   *msgauth.Resolver
-	copies     *spool.Store // of messages that are to prove something
-	bell       *bell.Bell   // nil: nobody is told
+	// What parts have to say to three of them, each before it is opened: the lists, the HTTP door, and the checker,
+	// whose rules are in setup.
+	toLists reload.Settings
+	toHTTP  httpapi.Settings
 
-	diary      *letter.Diary   // of how lists are loaded
-	courier    *letter.Courier // nil: nobody gets a letter
-	postman    Postman
-	gathering  chan struct{}  // has one while a letter is made
-	own        ownConnections // by which letters go out
-	publishing publishing
+	audit    *audit.Log
+	entries  *live.Set
+	shared   *shared.Node
+	past     *history.Log
+	partners *correspondents.Set
+	lists    *reload.Reloader
+	sources  *mirror.Keeper
+	asked    *ask.Sets
+	node     *snapshot.Node
+	charts   *rollup.Table
+	repeats  *repeat.Table
+	checker  *policy.Checker
+	resolver *msgauth.Resolver
+	copies   *spool.Store                   // of messages that are to prove something
+	checks   atomic.Pointer[httpapi.Server] // counts the questions over HTTP; nil: there is no such door
+	fleet    *reporting
+	taken    chan struct{}  // see openSnapshots
+	key      *receipt.Key   // of references; nil: they are those of package reply
+	own      ownConnections // by which letters go out
 
 	upgrade upgrading
+	sockets sockets
+	smtp    smtpDoor
+	aside   *aside // what the SMTP filter has put into quarantine
+	http    []net.Listener
+}
 
-	sockets                                         sockets
-	smtp, http, milter, postfix, dns, health, relay door
-	resp                                            respDoor
-	receipts                                        receipts
-	strangers                                       []*listener.Strangers // of the doors that have allow_from
-	aside                                           aside                 // what the SMTP filter has put into quarantine
-	locks                                           []func()              // each returns if nothing holds the locks of a part for good
+// order is what a daemon has. Each part is opened after those that it uses, and closed before them. A new one is a row
+// here, and a file.
+func order() []*part {
+	return []*part{
+		{name: bell.Fleet, open: openSnapshots},
+		{name: bell.Configuration, open: openRules},
+		{name: "receipts", open: openReceiptKey},
+		{name: bell.Disk, open: openDisk},
+		{name: "recent senders", open: openRecent},
+		{name: "correspondents", open: openCorrespondents},
+		{name: bell.Audit, open: openAudit},
+		{name: bell.Pauses, open: openPauses},
+		{name: bell.LiveEntries, open: openLive},
+		{name: bell.LiveEntries, open: openShared},
+		{name: "junk", open: openJunk},
+		{name: bell.Filter, open: openFilters},
+		{name: bell.Publish, open: openPublishing},
+		{name: bell.Source, open: openSources},
+		{name: "asked lists", open: openAsked},
+		{name: bell.Aliases, open: openAliases},
+		{name: "repeats", open: openRepeats},
+		{name: bell.History, open: openHistory},
+		{name: "past mail", open: openPastMail},
+		{name: "fleet's lists", open: openFleetLists},
+		{name: "letters", open: openReport},
+		{name: bell.Lists, open: openReloader},
+		{name: bell.Source, open: openFetcher},
+		{name: "charts", open: openCharts},
+		{name: "resolver", open: openResolver},
+		{name: "first seen", open: openFirstSeen},
+		{name: "checker", open: openChecker},
+		{name: bell.Publish, open: openRoster},
+		{name: "brake", open: openBrake},
+		{name: "smtp", open: openSMTP},
+		{name: bell.Quarantine, open: openQuarantine},
+		{name: "http", open: openHTTP},
+		{name: "milter", open: openMilter},
+		{name: "postfix", open: openPostfix},
+		{name: "resp", open: openRESP},
+		{name: "dns", open: openDNS},
+		{name: "receipts", open: openReceipts},
+		{name: "relay", open: openRelay},
+		{name: "health", open: openHealth},
+		{name: "bell", open: openBell},
+		{name: bell.Upgrade, open: openUpgrade},
+		{name: "predecessor", open: openPredecessor},
+	}
 }
 
 // Started is what a daemon has begun with.
@@ -135,7 +162,7 @@ func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path st
 	defer runtime.KeepAlive(ballast())
 	d := &daemon{config: c, builder: builder, metrics: carried.NewRegistry()}
 	d.setup.path = path
-	d.setup.run(c)
+	d.setup.now.Store(&c)
 	d.log = newLog(w, c.Log, &d.setup.level)
 	if names := config.Variables(); len(names) > 0 {
 		d.log.Info("set by the environment", slog.Any("variables", names))
@@ -148,7 +175,6 @@ func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path st
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	d.audit = c.Journal()
 	d.upgrade.program, d.upgrade.stopped, d.upgrade.orphaned = program, stopped, make(chan struct{})
 	d.upgrade.began, _ = os.Stat(program.Path) // if that fails, SIGUSR2 says why
 	defer d.close()
@@ -165,28 +191,25 @@ func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path st
 			return nil, err
 		}
 	}
-	if err := d.openSnapshots(ctx); err != nil {
-		return nil, err
-	}
-	if err := d.openReceiptKey(); err != nil {
-		return nil, err
-	}
-	if err := d.openLists(ctx); err != nil {
-		return nil, err
-	}
 	g, ctx := errgroup.WithContext(ctx)
-	d.openReport()
-	d.openRoster()
-	if err := d.openDoors(ctx); err != nil {
+	d.parts = order()
+	if err := d.openParts(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.openBell(); err != nil {
+	if d.toHTTP.Person != nil {
+		for _, p := range d.parts {
+			if p.forget != nil {
+				p.forget(d.toHTTP.Person)
+			}
+		}
+	}
+	if err := d.sockets.inherited.unused(); err != nil {
 		return nil, err
 	}
 	if err := d.upgrade.ready(ctx, d); err != nil { // if it is ready, clients wait in the sockets until begin
 		return nil, err
 	}
-	started(Started{d.smtp.listeners, d.http.listeners, d.lists.Status()})
+	started(Started{d.smtp.listeners, d.http, d.lists.Status()})
 	d.begin(ctx, g, signals)
 	ended := make(chan error, 1)
 	go func() { ended <- g.Wait() }()
@@ -205,134 +228,6 @@ func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path st
 		return to, nil
 	}
 	return nil, nil
-}
-
-// begin begins the work of all parts.
-func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os.Signal) {
-	// The doors end with ctx. HTTP stays until SMTP has drained: somebody may be watching. What the doors need lasts as long
-	// as any of them. How they end when a successor answers in their place, see retire.
-	doors, endDoors := context.WithCancel(ctx)
-	smtp, endSMTP := context.WithCancel(ctx)
-	others, endOthers := context.WithCancel(ctx)
-	http, endHTTP := context.WithCancel(context.WithoutCancel(ctx))
-	last, endLast := context.WithCancel(context.WithoutCancel(ctx))
-	d.upgrade.handedOver = func() {
-		endDoors()
-		g.Go(func() error {
-			d.retire(ctx, func() { endOthers(); endHTTP() })
-			endSMTP()
-			return nil
-		})
-		g.Go(func() error { return d.upgrade.outlive(last, ctx) })
-	}
-	systemd := supervisor{d.log}
-	go systemd.watch(last, func() {
-		for _, pass := range d.locks {
-			pass()
-		}
-	})
-	systemd.ready()
-	run := func(ctx context.Context, parts ...func(context.Context) error) {
-		for _, part := range parts {
-			g.Go(func() error { return part(ctx) })
-		}
-	}
-	d.upgrade.readers.begin(last, g, d.filters.Run, d.fetcher.Run, d.sources.Run, d.node.Run, d.publish)
-	d.upgrade.writers.begin(last, g,
-		func(ctx context.Context) error {
-			if d.entries == nil {
-				return nil
-			}
-			return d.entries.Run(ctx, d.log)
-		},
-		d.shared.Run,
-		d.runReports,
-		d.runBrake,
-		func(ctx context.Context) error { return d.domains.Run(ctx, d.log) },
-		func(ctx context.Context) error { return d.partners.Run(ctx, d.log) },
-		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) },
-		func(ctx context.Context) error { return d.checker.Hits().Keep(ctx, d.config.HitsPath(), d.log) },
-		d.runCharts,
-		func(last context.Context) error { return d.runBell(last, ctx) },
-		func(last context.Context) error { return d.runReport(last, ctx) })
-	var open sync.WaitGroup
-	for _, door := range []func(context.Context) error{d.milter.run, d.dns.run, d.postfix.run,
-		func(context.Context) error { return d.resp.run(others) },
-		func(context.Context) error {
-			defer endHTTP()
-			return d.smtp.run(smtp)
-		},
-		func(context.Context) error { return d.http.run(http) },
-		func(context.Context) error { return d.receipts.run(others) },
-		func(context.Context) error { return d.relay.run(others) },
-		func(context.Context) error { return d.health.run(http) }, // says until the last that nothing new is wanted
-		func(context.Context) error { return d.upgrade.followPredecessor(ctx, d) },
-	} {
-		open.Add(1)
-		g.Go(func() error {
-			defer open.Done()
-			return door(doors)
-		})
-	}
-	g.Go(func() error {
-		open.Wait()
-		endLast()
-		return nil
-	})
-	run(last, d.lists.Run, d.keepAsked, d.followSnapshots,
-		func(ctx context.Context) error { return d.aside.watch(ctx, d.log) },
-		func(ctx context.Context) error { return d.past.Run(ctx, d.log) },
-		func(ctx context.Context) error { return d.pauses.Run(ctx, d.log) },
-		func(ctx context.Context) error { return d.repeats.Run(ctx, d.log, d.past.Add) },
-		func(ctx context.Context) error {
-			d.refusals(ctx) // so that no reload waits for the first look; what goes wrong, that one says
-			return nil
-		},
-		d.upgrade.keepUp(d))
-	g.Go(func() error {
-		for {
-			select {
-			case s := <-signals:
-				d.signalled(ctx, s, systemd)
-			case <-ctx.Done():
-				d.log.Info("stopping")
-				systemd.stopping()
-				switch _, to := d.upgrade.hasYielded(); {
-				case to == nil || supervised():
-				case d.upgrade.predecessor == nil:
-					d.upgrade.stopped.tell() // the one that we handed over to may have ended, and others not
-				default:
-					to.Signal(syscall.SIGTERM)
-				}
-				return nil
-			case <-last.Done():
-				return nil
-			}
-		}
-	})
-}
-
-// close closes what is open, also of a daemon that could not begin.
-func (d *daemon) close() {
-	d.sockets.close()
-	for _, door := range []*door{&d.health, &d.relay, &d.receipts.door, &d.resp.door, &d.dns, &d.postfix, &d.milter, &d.http, &d.smtp} {
-		door.close()
-	}
-	d.past.Close()
-	// The milter and the policy service may have ended after the SMTP filter, and so after d.domains.Run.
-	if err := d.domains.Save(); err != nil {
-		d.log.Error("the domains seen first are not kept for the next start", slog.Any("error", err))
-	}
-	d.domains.Close()
-	if err := d.partners.Save(); err != nil {
-		d.log.Error("correspondents are not kept for the next start", slog.Any("error", err))
-	}
-	d.partners.Close()
-	d.shared.Close()
-	if d.entries != nil {
-		d.entries.Close()
-	}
-	CloseAsked(d.asked)
 }
 
 // level is the least that is logged.

@@ -12,40 +12,24 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"blockd/cmd/blockd/internal/config"
+	"blockd/doors/forget"
 	"blockd/doors/httpapi"
 	"blockd/doors/httpapi/session"
 	"blockd/reload"
 )
 
 // openHTTP makes what [http] asks for.
-func (d *daemon) openHTTP(ctx context.Context) (err error) {
-	h, o, socket := d.config.HTTP, &d.http, d.usableSocket()
+func openHTTP(ctx context.Context, d *daemon, p *part) (err error) {
+	h, socket := d.config.HTTP, d.usableSocket()
 	if h.Listen == "" && socket == "" {
 		return nil
 	}
-	owners := d.config.Policy().Owners
-	owners.Aliases = d.aliases
-	s := httpapi.Settings{Tokens: h.Tokens, Fast: h.Fast, MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnections / 2, MaxRate: h.MaxRate,
-		Entries: d.entries, Shared: d.shared, Fleet: d.view(), Channel: d.channel(), Mailbox: owners.Mailbox, History: d.past, Events: d.events, Requests: d.receipts.requests, Proves: d.proves, Pauses: d.pauses, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
-		Serving: d.serving, Message: httpapi.Message{Resolver: d.resolver, Max: int64(d.config.Auth.MaxMessage)}}
-	s.Rollup, s.Replay, s.ListSettings, s.Offer = d.charts, d.replay, d.listSettings, d.offer()
+	s := d.toHTTP
+	s.Tokens, s.Fast, s.MaxConnections, s.MaxPerClient, s.MaxRate = h.Tokens, h.Fast, h.MaxConnections, h.MaxConnections/2, h.MaxRate
+	s.Mailbox = d.setup.rules.Load().Owners.Mailbox
+	s.Reload, s.Successor, s.Serving = d.reread, d.successor, d.serving
+	s.Replay, s.ListSettings, s.Offer = d.replay, d.listSettings, d.offer()
 	s.Subscriptions = &httpapi.Subscriptions{All: d.subscriptions, Change: d.changeSubscription}
-	s.Undo = &httpapi.Undo{Kept: d.kept, Lists: func() []string { return d.setup.now.Load().Undoable() }, Review: func(list string) bool { return d.setup.now.Load().Reviews(list) }, Serves: d.lists.Pinned,
-		Good: func(ctx context.Context, list string) error { return config.Adoptable(ctx, *d.setup.now.Load(), list) }, HeldBack: d.lists.HeldBack}
-	if d.partners != nil {
-		s.Person = d.person()
-	}
-	if d.audit != nil {
-		s.Audit = &httpapi.Audit{Log: d.audit, Folder: d.config.AuditFolder()}
-	}
-	if d.entries != nil {
-		s.Junk = d.junk
-		s.Junk.Entries, s.Junk.Correspondents = d.entries, d.partners
-	}
-	s.Report = d.reportOverHTTP()
-	if d.aside.kept != nil {
-		s.Quarantine = &httpapi.Quarantine{Folder: d.aside.folder, Fill: d.aside.fill, Changed: d.aside.kept.Recount, Deliver: d.aside.deliver}
-	}
 	if s.URL, err = h.Address(); err != nil {
 		return fmt.Errorf("http.url: %w", err)
 	}
@@ -55,8 +39,8 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 	if s.Sessions, err = session.Open(d.config.SessionSettings()); err != nil {
 		d.log.Error("sessions cannot be read: browsers sign in again", slog.Any("error", err))
 	}
-	if s.Person != nil {
-		s.Person.Sessions = func(names func(string) bool) (int, error) { return s.Sessions.Forget(time.Now(), names) }
+	p.forget = func(all *forget.Places) {
+		all.Sessions = func(names func(string) bool) (int, error) { return s.Sessions.Forget(time.Now(), names) }
 	}
 	for _, host := range h.Hosts {
 		s.Hosts = append(s.Hosts, strings.ToLower(host))
@@ -66,7 +50,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 			return fmt.Errorf("http.token_file: %w", err)
 		}
 	}
-	if s.TLS, err = o.secure("http.tls_cert", h.TLSCert, h.TLSKey, prometheus.GaugeOpts{
+	if s.TLS, err = p.secure("http.tls_cert", h.TLSCert, h.TLSKey, prometheus.GaugeOpts{
 		Name: "blockd_http_tls_certificate_valid_until_timestamp_seconds",
 		Help: "When the certificate of the HTTP door ends to be valid, by Unix time.",
 	}, prometheus.GaugeOpts{
@@ -76,12 +60,12 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 		return err
 	}
 	s.First = d.firstToken()
-	if o.listeners, err = d.sockets.listen(ctx, "http", "http.listen", h.Listen, ""); err != nil {
+	if d.http, err = d.sockets.listen(ctx, "http", "http.listen", h.Listen, ""); err != nil {
 		return err
 	}
 	srv := httpapi.New(s, d.checker, d.readiness(ctx), d.metrics, d.log)
 	d.checks.Store(srv)
-	for _, l := range o.listeners { // an inherited one need not be where http.listen says
+	for _, l := range d.http { // an inherited one need not be where http.listen says
 		if address := l.Addr().String(); !h.Closed() && l.Addr().Network() == "tcp" && !config.OnLoopback(address) {
 			return fmt.Errorf("http.listen: the inherited socket %s can be reached from other machines: it needs http.token_file or http.tokens", address)
 		}
@@ -91,11 +75,11 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		o.listeners = append(slices.Clone(o.listeners), own...)
+		d.http = append(slices.Clone(d.http), own...)
 	}
-	o.serve = func(ctx context.Context) error {
+	p.ends, p.run = atHTTP, func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
-		for _, l := range o.listeners {
+		for _, l := range d.http {
 			d.log.Info("http listens", slog.String("address", l.Addr().String()))
 			g.Go(func() error { return srv.Serve(ctx, l) })
 		}
@@ -148,16 +132,11 @@ func (d *daemon) readiness(ctx context.Context) func() reload.Status {
 			s.Ready = false
 			s.Problems = append(s.Problems, "stopping: the doors take no new connection")
 		}
-		s.Remarks = append(slices.Clone(s.Remarks), d.node.Remarks()...)
-		s.Remarks = append(s.Remarks, d.rosterRemarks()...)
-		for _, p := range d.pauses.All(time.Now()) {
-			s.Remarks = append(s.Remarks, fmt.Sprintf("list %s is paused %s", p.List, p))
-		}
-		if err := d.courier.Fault(); err != nil {
-			s.Remarks = append(s.Remarks, "report: the letter could not be sent, and is tried again: "+err.Error())
-		}
-		for _, door := range d.strangers {
-			s.Remarks = append(s.Remarks, door.Remarks()...)
+		s.Remarks = slices.Clone(s.Remarks)
+		for _, p := range d.parts {
+			if p.remarks != nil {
+				s.Remarks = append(s.Remarks, p.remarks()...)
+			}
 		}
 		return s
 	}

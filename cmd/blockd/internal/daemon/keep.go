@@ -42,14 +42,13 @@ const stopEvery = 100 * time.Millisecond
 // stopAll stops all processes that have taken over, and waits for their end. One may have begun while it is told, or have
 // lost the one that was to hand the word on to it.
 func stopAll(ended <-chan error, stopped stopped) error {
-	tick := time.NewTicker(stopEvery)
-	defer tick.Stop()
+	tick := time.Tick(stopEvery)
 	for {
 		stopped.tell()
 		select {
 		case err := <-ended:
 			return err
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

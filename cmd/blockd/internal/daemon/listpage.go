@@ -171,12 +171,9 @@ func mostReplayed(all map[string]*httpapi.ReplayRow) []httpapi.ReplayRow {
 
 // listSettings says how the configuration has a list read.
 func (d *daemon) listSettings(list string) (lists.Settings, bool) {
-	for _, l := range d.setup.now.Load().Lists {
-		if l.Name == list {
-			return d.setup.now.Load().ListSettings(l), true
-		}
-	}
-	return lists.Settings{}, false
+	c := d.setup.now.Load()
+	l := listOf(*c, list)
+	return c.ListSettings(l), l.Name != ""
 }
 
 // offer is what lists there could be.

@@ -16,28 +16,28 @@ import (
 	"blockd/cmd/blockd/internal/config"
 	"blockd/index/live"
 	"blockd/internal/testkit"
+	"blockd/policy"
+	"blockd/records/firstseen"
 )
 
 // TestDomainsOfTheLastDrainAreKept: a domain that a milter has heard of after the SMTP filter had ended is
 // known to the next process.
 func TestDomainsOfTheLastDrainAreKept(t *testing.T) {
 	c := config.Config{Index: config.Index{Path: filepath.Join(t.TempDir(), "a.bdx")}, FirstSeen: config.FirstSeen{Domains: true, Size: 64 << 10}}
-	open := func() *daemon {
-		d := &daemon{config: c, log: slog.New(slog.DiscardHandler), metrics: carried.NewRegistry()}
-		var err error
-		if d.domains, err = d.openFirstSeen(t.Context()); err != nil || d.domains == nil {
-			t.Fatal(d.domains, err)
-		}
-		return d
+	open := func() (*daemon, *firstseen.Set) {
+		d := &daemon{config: c, log: slog.New(slog.DiscardHandler), metrics: carried.NewRegistry(), parts: []*part{{open: openFirstSeen}}}
+		d.setup.rules.Store(&policy.Settings{})
+		testkit.Must(t, d.openParts(t.Context()))
+		return d, d.setup.rules.Load().FirstSeen.Domains
 	}
-	d := open()
+	d, domains := open()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	d.domains.Run(ctx, d.log)
-	d.domains.AddIfAbsent("late.example")
+	testkit.Must(t, d.parts[0].run(ctx))
+	domains.AddIfAbsent("late.example")
 	d.close()
-	d = open()
-	if !d.domains.Known("late.example") {
+	d, domains = open()
+	if !domains.Known("late.example") {
 		t.Error("late.example is new again")
 	}
 	d.close()

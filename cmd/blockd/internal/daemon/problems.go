@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"slices"
 
 	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/upgrade"
 	"blockd/cmd/blockd/internal/version"
 	"blockd/internal/durable"
 	"blockd/internal/term"
@@ -26,36 +28,14 @@ func (d *daemon) state() (s reload.Status, all []bell.Problem) {
 		}
 		all = append(all, p)
 	}
-	var aliases []string
-	if fault := d.aliasFault.Load(); fault != nil {
-		aliases = append(aliases, *fault)
-	}
-	for _, from := range []struct {
-		name  string
-		lines []string
-	}{
-		{bell.LiveEntries, append(d.entries.Problems(), d.shared.Problems()...)},
-		{bell.Pauses, d.pauses.Problems()},
-		{bell.Aliases, aliases},
-		{bell.Filter, d.filters.Problems()},
-		{bell.Disk, roomProblems(d.config)},
-		{bell.History, d.past.Problems()},
-	} {
-		all = append(all, problemsOf(from.name, from.lines)...)
-	}
-	all = append(all, d.sourceProblems()...)
-	for _, from := range []struct {
-		name  string
-		lines []string
-	}{
-		{bell.Configuration, d.configurationProblems()},
-		{bell.Audit, d.auditProblems()},
-		{bell.Fleet, d.node.Problems()},
-		{bell.Publish, append(d.publishProblems(), d.rosterProblems()...)},
-		{bell.Upgrade, d.upgrade.problems()},
-		{bell.Quarantine, d.aside.problems()},
-	} {
-		all = append(all, problemsOf(from.name, from.lines)...)
+	for _, p := range d.parts {
+		if p.problems == nil {
+			continue
+		}
+		for _, problem := range p.problems() {
+			problem.Name = cmp.Or(problem.Name, p.name)
+			all = append(all, problem)
+		}
 	}
 	if d.smtp.upstream == nil {
 		return s, all
@@ -69,7 +49,12 @@ func (d *daemon) state() (s reload.Status, all []bell.Problem) {
 	return s, all
 }
 
-// roomProblems are disks on which no change can be written.
+// openDisk looks for disks on which no change can be written.
+func openDisk(_ context.Context, d *daemon, p *part) error {
+	p.problems = lines(func() []string { return roomProblems(d.config) })
+	return nil
+}
+
 func roomProblems(c config.Config) (all []string) {
 	told := map[string]bool{}
 	for _, of := range []struct{ key, folder string }{
@@ -86,26 +71,6 @@ func roomProblems(c config.Config) (all []string) {
 	return all
 }
 
-func problemsOf(name string, lines []string) (all []bell.Problem) {
-	for _, line := range lines {
-		all = append(all, bell.Problem{Name: name, Text: line})
-	}
-	return all
-}
-
-// openBell makes what [notify] asks for.
-func (d *daemon) openBell() error {
-	if d.config.Notify.URL == "" {
-		return nil
-	}
-	target, err := NewTarget(d.config)
-	if err != nil {
-		return err
-	}
-	d.bell = bell.New(target, d.config.NotifyPath(), d.hostname, version.String(), d.log, d.metrics)
-	return nil
-}
-
 // NewTarget is where notify.url leads.
 func NewTarget(c config.Config) (*bell.Target, error) {
 	s, err := c.Notify.Settings()
@@ -120,19 +85,25 @@ func NewTarget(c config.Config) (*bell.Target, error) {
 	return t, nil
 }
 
-// runBell rings until ctx, or the daemon's, ends: that it stops is nothing to be woken for.
-func (d *daemon) runBell(ctx, daemon context.Context) error {
-	if d.bell == nil {
+// openBell makes what [notify] asks for. That the daemon stops is nothing to be woken for.
+func openBell(_ context.Context, d *daemon, p *part) error {
+	if d.config.Notify.URL == "" {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(daemon, cancel)()
-	return d.bell.Run(ctx, func() bell.State {
-		status, problems := d.state()
-		if !status.Ready && len(problems) == 0 {
-			problems = append(problems, bell.Problem{Name: bell.NotReady, Text: status.Lacks()})
-		}
-		return bell.State{Ready: status.Ready, Problems: problems}
-	})
+	target, err := NewTarget(d.config)
+	if err != nil {
+		return err
+	}
+	b := bell.New(target, d.config.NotifyPath(), d.hostname, version.String(), d.log, d.metrics)
+	p.ends, p.alone = atStop, upgrade.Writes
+	p.run = func(ctx context.Context) error {
+		return b.Run(ctx, func() bell.State {
+			status, problems := d.state()
+			if !status.Ready && len(problems) == 0 {
+				problems = append(problems, bell.Problem{Name: bell.NotReady, Text: status.Lacks()})
+			}
+			return bell.State{Ready: status.Ready, Problems: problems}
+		})
+	}
+	return nil
 }

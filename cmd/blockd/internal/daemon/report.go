@@ -1,29 +1,39 @@
 package daemon
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"hash/fnv"
 	"io"
 	"log/slog"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/upgrade"
 	"blockd/cmd/blockd/internal/version"
+	"blockd/doors/forget"
 	"blockd/doors/httpapi"
 	"blockd/doors/receipt"
 	"blockd/index"
 	"blockd/index/kept"
 	"blockd/index/live"
+	"blockd/mail/mailbox"
 	"blockd/mail/msgauth"
 	"blockd/policy"
+	"blockd/policy/junk"
 	"blockd/policy/verdict"
 	"blockd/records/audit"
 	"blockd/records/letter"
 	"blockd/reload"
+	"blockd/smtpfilter/upstream"
 )
 
 // Hostname is the name of this machine in letters and events.
@@ -167,21 +177,16 @@ func contentsOf(ix *index.Index) map[string]letter.Content {
 	return all
 }
 
-// noteLoads makes the diary learn of each generation that serves, and of each list that is refused.
-func (d *daemon) noteLoads(s *reload.Settings) {
-	d.diary = letter.NewDiary()
-	served := s.Served
-	s.Served = func(ix *index.Index) {
-		if served != nil {
-			served(ix)
-		}
-		d.diary.Served(contentsOf(ix))
-	}
-	s.Refused = func(r reload.Refusal) { d.diary.Refused(r.List, r.Text) }
+// reports are what letters are made of.
+type reports struct {
+	daemon    *daemon
+	diary     *letter.Diary // of how lists are loaded
+	gathering chan struct{} // has one while a letter is made
 }
 
-// reportSources are ReportFiles with what the daemon knows.
-func (d *daemon) reportSources() letter.Sources {
+// sources are ReportFiles with what the daemon knows.
+func (o *reports) sources() letter.Sources {
+	d := o.daemon
 	s := ReportFiles(d.config, d.resolver)
 	s.Host = d.hostname
 	if d.past == nil {
@@ -199,7 +204,7 @@ func (d *daemon) reportSources() letter.Sources {
 	s.Pending = func() ([]letter.Pending, error) { return pending(d.lists.Status().Pins), nil }
 	s.Loads = func() []letter.Load {
 		status := d.lists.Status()
-		return d.diary.Loads(status.Stale, status.Held)
+		return o.diary.Loads(status.Stale, status.Held)
 	}
 	s.Problems = func() (lines []string) {
 		_, problems := d.state()
@@ -211,45 +216,60 @@ func (d *daemon) reportSources() letter.Sources {
 	return s
 }
 
-// makeLetter makes a letter, one at a time: each reads the whole period.
-func (d *daemon) makeLetter(ctx context.Context, since, until time.Time) (letter.Letter, error) {
+// letter makes a letter, one at a time: each reads the whole period.
+func (o *reports) letter(ctx context.Context, since, until time.Time) (letter.Letter, error) {
 	select {
-	case d.gathering <- struct{}{}:
-		defer func() { <-d.gathering }()
+	case o.gathering <- struct{}{}:
+		defer func() { <-o.gathering }()
 	case <-ctx.Done():
 		return letter.Letter{}, ctx.Err()
 	}
-	if d.past != nil {
-		d.past.Settle() // what cannot be written is counted, and cannot be reported
+	if past := o.daemon.past; past != nil {
+		past.Settle() // what cannot be written is counted, and cannot be reported
 	}
-	return letter.Gather(ctx, d.reportSources(), since, until)
+	return letter.Gather(ctx, o.sources(), since, until)
 }
 
-// openReport makes what [report] asks for.
-func (d *daemon) openReport() {
-	d.gathering = make(chan struct{}, 1)
-	d.postman = Postman{config: d.config, host: d.hostname, log: d.log, own: &d.own}
-	if d.config.Report.To == "" {
-		return
-	}
-	d.courier = &letter.Courier{Every: time.Duration(d.config.Report.Every), Path: d.config.ReportPath(), Make: d.makeLetter, Diary: d.diary, Host: d.hostname,
-		Send: func(ctx context.Context, l *letter.Letter, id string) error {
-			_, err := d.postman.Send(ctx, l, id)
-			return err
+// openReport makes what [report] asks for. Its diary learns of each generation that serves, and of each list that is
+// refused.
+func openReport(_ context.Context, d *daemon, p *part) error {
+	diary, path := letter.NewDiary(), d.config.ReportPath()
+	o := &reports{daemon: d, diary: diary, gathering: make(chan struct{}, 1)}
+	p.served = func(ix *index.Index) { diary.Served(contentsOf(ix)) }
+	d.toLists.Refused = func(r reload.Refusal) { diary.Refused(r.List, r.Text) }
+	postman := Postman{config: d.config, host: d.hostname, log: d.log, own: &d.own}
+	d.toHTTP.Report = &httpapi.Report{Make: o.letter, To: d.config.Report.To, Every: time.Duration(d.config.Report.Every),
+		Send: func(ctx context.Context, l *letter.Letter) ([]httpapi.ReportDelivery, error) {
+			if d.config.Report.To == "" {
+				return nil, ErrNoRecipient
+			}
+			return postman.Send(ctx, l, "")
 		}}
-	d.courier.Register(d.log, d.metrics)
-}
-
-// runReport sends letters until ctx, or the daemon's, ends.
-func (d *daemon) runReport(ctx, daemon context.Context) error {
-	if d.courier == nil {
+	p.forget = func(all *forget.Places) {
+		all.Report = func(names func(string) bool) (int, error) { return letter.ForgetIn(path, names) }
+	}
+	if d.config.Report.To == "" {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(daemon, cancel)()
-	d.settle(ctx)
-	return d.courier.Run(ctx)
+	courier := &letter.Courier{Every: time.Duration(d.config.Report.Every), Path: path, Make: o.letter, Diary: diary, Host: d.hostname,
+		Send: func(ctx context.Context, l *letter.Letter, id string) error {
+			_, err := postman.Send(ctx, l, id)
+			return err
+		}}
+	courier.Register(d.log, d.metrics)
+	p.forget = func(all *forget.Places) { all.Report = courier.Forget }
+	p.remarks = func() []string {
+		if err := courier.Fault(); err != nil {
+			return []string{"report: the letter could not be sent, and is tried again: " + err.Error()}
+		}
+		return nil
+	}
+	p.ends, p.alone = atStop, upgrade.Writes
+	p.run = func(ctx context.Context) error {
+		o.settle(ctx)
+		return courier.Run(ctx)
+	}
+	return nil
 }
 
 // How long a start may take before a letter tells of what is wrong, and how often it is looked at.
@@ -259,29 +279,200 @@ const (
 )
 
 // settle waits until the daemon is ready: before, a letter that is due would say that the next server was not tried yet.
-func (d *daemon) settle(ctx context.Context) {
+func (o *reports) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	tick := time.NewTicker(settleLook)
-	defer tick.Stop()
+	tick := time.Tick(settleLook)
 	for ctx.Err() == nil {
-		if s, _ := d.state(); s.Ready {
+		if s, _ := o.daemon.state(); s.Ready {
 			return
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// reportOverHTTP is what /v1/report shows and does.
-func (d *daemon) reportOverHTTP() *httpapi.Report {
-	return &httpapi.Report{Make: d.makeLetter, To: d.config.Report.To, Every: time.Duration(d.config.Report.Every),
-		Send: func(ctx context.Context, l *letter.Letter) ([]httpapi.ReportDelivery, error) {
-			if d.config.Report.To == "" {
-				return nil, ErrNoRecipient
+// proposed are the proposals of a configuration that wait for a person; nil = there can be none.
+func proposed(c config.Config) func() ([]letter.Unwanted, error) {
+	box := c.JunkBox()
+	if box == nil || c.Live.Folder == config.None {
+		return nil
+	}
+	return func() (all []letter.Unwanted, err error) {
+		open, _, err := box.All(junk.Open, time.Now())
+		for _, p := range open {
+			all = append(all, letter.Unwanted{Entry: p.Entry, Users: p.Users, Domains: p.Domains, Complaints: p.Complaints, Last: p.Last})
+		}
+		return all, err
+	}
+}
+
+// ErrNoRecipient says that a letter has nowhere to go.
+var ErrNoRecipient = errors.New("report.to is empty, so that nobody gets it")
+
+// Postman brings letters to the next server.
+type Postman struct {
+	config config.Config
+	host   string
+	log    *slog.Logger
+	own    *ownConnections // nil: nobody asks
+}
+
+// NewPostman returns one for a program that is no daemon.
+func NewPostman(c config.Config) Postman {
+	return Postman{config: c, host: Hostname(c), log: slog.New(slog.DiscardHandler)}
+}
+
+// sendTime is how long a try may take. endTime is how long the server's answer to a whole letter is waited for when
+// the daemon ends.
+const (
+	sendTime = 2 * time.Minute
+	endTime  = 5 * time.Second
+)
+
+// Send sends a letter, whose id is that of the schedule; "" is one that a person has asked for. The error says that no
+// recipient's mail was taken.
+func (p Postman) Send(ctx context.Context, l *letter.Letter, id string) ([]httpapi.ReportDelivery, error) {
+	now, to := time.Now(), p.config.Report.Recipients()
+	id = cmp.Or(id, letter.ID(p.host, now))
+	text := l.Message(letter.Header{From: p.config.Report.Sender(p.host), To: to, ID: id, Date: now}, time.Local)
+	next, done, err := p.next()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	// The end of ctx ends a try, but not the wait for the answer to a whole letter: it would be sent twice.
+	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTime)
+	defer cancel()
+	var whole atomic.Bool
+	defer context.AfterFunc(ctx, func() {
+		if whole.Load() {
+			time.AfterFunc(endTime, cancel)
+		} else {
+			cancel()
+		}
+	})()
+	outcomes, err := next.Send(sending, upstream.Mail{Recipients: to, Size: int64(len(text)), Message: bytes.NewReader(text), End: func() error {
+		whole.Store(true)
+		return ctx.Err()
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.where(), err)
+	}
+	var all []httpapi.ReportDelivery
+	var refusal string
+	taken := 0
+	for _, o := range outcomes {
+		one := httpapi.ReportDelivery{Recipient: o.Recipient, Accepted: o.Reply.Code/100 == 2, Reply: upstream.FirstLine(o.Reply)}
+		if all = append(all, one); one.Accepted {
+			taken++
+		} else {
+			refusal = one.Reply
+			p.log.Warn("report refused for a recipient", slog.String("recipient", one.Recipient), slog.String("reply", one.Reply))
+		}
+	}
+	if taken == 0 {
+		return all, fmt.Errorf("%s refuses the report: %q", p.where(), refusal)
+	}
+	return all, nil
+}
+
+// where is the server that takes letters, for people.
+func (p Postman) where() string {
+	if p.config.Report.Via != "" {
+		return "report.via"
+	}
+	if p.config.SMTP.Open() {
+		return "smtp.upstream"
+	}
+	return "the mail server at 127.0.0.1:25 (report.via)"
+}
+
+// next returns the way to the server that takes letters. done is called after the letter.
+func (p Postman) next() (_ *upstream.Dialer, done func(), err error) {
+	up, set, err := p.config.ReportServer(p.host)
+	if err != nil {
+		return nil, nil, err
+	}
+	if up.Scheme == "maildir" {
+		box, err := mailbox.New(mailbox.Settings{Dir: up.Address, Hostname: p.host}, p.log)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", p.where(), err)
+		}
+		set.Network, set.Address, set.Dial = "", "", box.Dial
+		return upstream.New(set), func() {
+			ctx, cancel := context.WithTimeout(context.Background(), mailboxPatience)
+			defer cancel()
+			box.Shutdown(ctx) // it has answered already
+		}, nil
+	}
+	done = func() {}
+	if set.Network == "tcp" && p.own != nil {
+		dialer, network, address := net.Dialer{Timeout: upstream.DialTimeout}, set.Network, set.Address
+		set.Dial = func(ctx context.Context) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
 			}
-			return d.postman.Send(ctx, l, "")
-		}}
+			return p.own.add(conn), nil
+		}
+	}
+	return upstream.New(set), done, nil
+}
+
+// ownConnections are the SMTP connections that this process has made to send its own mail, by their local addresses:
+// mail that comes to a door by one of them is its own. A header could be written by anybody; an address and port that
+// this process holds cannot be another's. It is safe for concurrent use.
+type ownConnections struct {
+	open atomic.Pointer[[]netip.AddrPort]
+}
+
+// has reports whether a client is this process.
+func (o *ownConnections) has(client netip.AddrPort) bool {
+	open := o.open.Load()
+	return open != nil && slices.Contains(*open, client)
+}
+
+// add notes a connection until it is closed.
+func (o *ownConnections) add(conn net.Conn) net.Conn {
+	at, ok := conn.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return conn
+	}
+	local := at.AddrPort()
+	local = netip.AddrPortFrom(local.Addr().Unmap().WithZone(""), local.Port())
+	o.change(func(all []netip.AddrPort) []netip.AddrPort { return append(all, local) })
+	return &ownConnection{Conn: conn, of: o, local: local}
+}
+
+func (o *ownConnections) change(f func([]netip.AddrPort) []netip.AddrPort) {
+	for {
+		was := o.open.Load()
+		var all []netip.AddrPort
+		if was != nil {
+			all = slices.Clone(*was)
+		}
+		if all = f(all); o.open.CompareAndSwap(was, &all) {
+			return
+		}
+	}
+}
+
+type ownConnection struct {
+	net.Conn
+	of    *ownConnections
+	local netip.AddrPort
+	gone  atomic.Bool
+}
+
+// Close forgets the connection.
+func (c *ownConnection) Close() error {
+	if !c.gone.Swap(true) {
+		c.of.change(func(all []netip.AddrPort) []netip.AddrPort {
+			return slices.DeleteFunc(all, func(a netip.AddrPort) bool { return a == c.local })
+		})
+	}
+	return c.Conn.Close()
 }

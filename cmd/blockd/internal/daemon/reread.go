@@ -26,31 +26,17 @@ import (
 
 // setup is what follows the configuration while the daemon runs. The rest of daemon is made once.
 type setup struct {
-	turn    sync.Mutex // held by the one reading of the file that is under way
-	path    string     // of the file
-	running config.Config
-	level   slog.LevelVar
-	rules   atomic.Pointer[policy.Settings] // as the checker has them
-	faults  atomic.Pointer[config.Faults]   // of the last reading; nil: there are none
-	digest  atomic.Pointer[string]          // of running, for those that do not wait for turn
-	now     atomic.Pointer[config.Config]   // running, for the same
-}
-
-// run makes c the configuration in force.
-func (s *setup) run(c config.Config) {
-	digest := c.Digest()
-	s.running = c
-	s.digest.Store(&digest)
-	s.now.Store(&c)
+	turn   sync.Mutex // held by the one reading of the file that is under way
+	path   string     // of the file
+	level  slog.LevelVar
+	rules  atomic.Pointer[policy.Settings] // as the checker has them
+	faults atomic.Pointer[config.Faults]   // of the last reading; nil: there are none
+	now    atomic.Pointer[config.Config]   // in force; who holds turn may change it
 }
 
 // serving is by what the daemon answers.
 func (d *daemon) serving() httpapi.Serving {
-	s := httpapi.Serving{Generation: d.lists.Live().Generation(), Index: d.config.Index.Path}
-	if digest := d.setup.digest.Load(); digest != nil {
-		s.Configuration = *digest
-	}
-	return s
+	return httpapi.Serving{Generation: d.lists.Live().Generation(), Index: d.config.Index.Path, Configuration: d.setup.now.Load().Digest()}
 }
 
 // reread reads the configuration, and all lists, and returns when they are taken up or ctx ends. A configuration with
@@ -68,7 +54,7 @@ func (d *daemon) reread(ctx context.Context, by string) (answer httpapi.Reloaded
 // takeUp is reread for a caller that holds d.setup.turn, while no other process has taken over.
 func (d *daemon) takeUp(ctx context.Context, by string) (answer httpapi.Reloaded) {
 	answer = httpapi.Reloaded{Faults: []string{}, Keys: []string{}, Lists: []string{}}
-	c, changes, err := config.Reread(d.setup.path, d.setup.running)
+	c, changes, err := config.Reread(d.setup.path, *d.setup.now.Load())
 	if err == nil && len(changes.Beyond) > 0 {
 		var said []string
 		d.audited(by, changes)
@@ -96,13 +82,11 @@ func (d *daemon) takeUp(ctx context.Context, by string) (answer httpapi.Reloaded
 		d.follow(c, changes, key)
 		answer.Keys, answer.Lists = append(answer.Keys, changes.Keys...), append(answer.Lists, changes.Changed...)
 	}
-	d.fetcher.Now()
-	d.sources.Now()
-	d.node.Now()
-	d.smtp.renew()
-	d.http.renew()
-	d.receipts.renew()
-	d.resp.renewUsers(d.log)
+	for _, p := range d.parts {
+		if p.renew != nil {
+			p.renew()
+		}
+	}
 	answer.Swapped, err = d.lists.Look(ctx)
 	status := d.lists.Status()
 	answer.Generation, answer.Problems = status.Generation, append([]string{}, status.Told()...)
@@ -132,14 +116,6 @@ func (d *daemon) audited(by string, changes config.Changes) {
 	}
 }
 
-// auditProblems are what is wrong with the journal.
-func (d *daemon) auditProblems() []string {
-	if err := d.audit.Problem(); err != nil {
-		return []string{err.Error()}
-	}
-	return nil
-}
-
 // renewed has another process take over, by changes that this one cannot follow. It returns the generation by which that one
 // answers, and the problems of its lists. The error is config.Faults; then this process serves on.
 func (d *daemon) renewed(ctx context.Context, changes config.Changes) (said []string, err error) {
@@ -165,7 +141,7 @@ func (d *daemon) follow(c config.Config, changes config.Changes, key [verdict.Sh
 	}
 	rules, now := c.Policy(), *d.setup.rules.Load()
 	now.RecipientsExempt, now.Lists, now.Policies, now.Contact, now.Text = rules.RecipientsExempt, rules.Lists, rules.Policies, rules.Contact, rules.Text
-	rules.Owners.Aliases = d.aliases
+	rules.Owners.Aliases = now.Owners.Aliases
 	now.Owners = rules.Owners
 	rules.Auth.Resolver = now.Auth.Resolver
 	now.Auth = rules.Auth
@@ -175,16 +151,16 @@ func (d *daemon) follow(c config.Config, changes config.Changes, key [verdict.Sh
 	d.setup.rules.Store(&now)
 	d.checker.Renew(now)
 	d.setup.level.Set(level(c.Log))
-	d.setup.run(c)
+	d.setup.now.Store(&c)
 	for _, text := range c.Warnings() {
 		d.log.Warn("configuration", slog.String("warning", text))
 	}
 	d.log.Info("configuration taken up", slog.Any("keys", changes.Keys))
 }
 
-// configurationProblems are the faults of a configuration that was not taken up.
-func (d *daemon) configurationProblems() (lines []string) {
-	if faults := d.setup.faults.Load(); faults != nil {
+// problems are the faults of a configuration that was not taken up.
+func (s *setup) problems() (lines []string) {
+	if faults := s.faults.Load(); faults != nil {
 		for _, f := range *faults {
 			lines = append(lines, "configuration not taken up: "+f.Error())
 		}

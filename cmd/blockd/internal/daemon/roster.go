@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/upgrade"
 	"blockd/cmd/blockd/internal/version"
 	"blockd/doors/httpapi"
 	"blockd/records/audit"
@@ -26,6 +27,8 @@ import (
 
 // reporting is what a node tells of itself, and what it is told of others.
 type reporting struct {
+	daemon *daemon
+
 	book  *roster.Book // what nodes have sent here; nil: nobody may
 	past  roster.Past  // which nodes there were
 	brake roster.Brake
@@ -68,39 +71,49 @@ const (
 	brakeEvery  = 5 * time.Second
 )
 
-// openRoster prepares the view of all nodes.
-func (d *daemon) openRoster() {
-	d.roster.begun = time.Now().UTC().Truncate(time.Second)
+// openRoster prepares the view of all nodes, and tells how this one is.
+func openRoster(_ context.Context, d *daemon, p *part) error {
+	o := &reporting{daemon: d, begun: time.Now().UTC().Truncate(time.Second)}
 	if d.config.Publish.On() {
-		d.roster.book = roster.NewBook()
+		o.book = roster.NewBook()
 	}
+	if d.config.Others() {
+		d.toHTTP.Fleet = &httpapi.Fleet{Reports: o.everybody, Book: o.book}
+	}
+	if d.config.Viewed() {
+		p.run, p.alone = o.run, upgrade.Writes
+	}
+	d.fleet = o
+	p.problems = lines(func() []string { return o.told(&o.halted, "") }) // that the brake has halted the channel
+	p.remarks = func() []string { return o.told(&o.fault, "fleet: this node could not tell how it is: ") }
+	return nil
 }
 
-// view is what the HTTP door shows of all nodes; nil where there is no fleet to be seen.
-func (d *daemon) view() *httpapi.Fleet {
-	if !d.config.Others() {
-		return nil
+// openBrake halts the channel where the nodes that have a sequence first stand out.
+func openBrake(_ context.Context, d *daemon, p *part) error {
+	if d.config.Publish.On() && d.config.Publish.Brake {
+		p.run, p.alone = d.fleet.runBrake, upgrade.Writes
 	}
-	return &httpapi.Fleet{Reports: d.everybody, Book: d.roster.book}
+	return nil
 }
 
 // everybody are the reports of all nodes, and the nodes that do not report any more.
-func (d *daemon) everybody(ctx context.Context) ([]roster.Report, []roster.Gone, error) {
-	all, err := d.reports(ctx)
-	return all, d.roster.past.Look(all, err == nil, time.Now()), err
+func (o *reporting) everybody(ctx context.Context) ([]roster.Report, []roster.Gone, error) {
+	all, err := o.reports(ctx)
+	return all, o.past.Look(all, err == nil, time.Now()), err
 }
 
 // reports are those of all nodes.
-func (d *daemon) reports(ctx context.Context) ([]roster.Report, error) {
+func (o *reporting) reports(ctx context.Context) ([]roster.Report, error) {
 	var told, shared []roster.Report
-	if d.roster.book != nil {
-		told = d.roster.book.All(time.Now())
+	if o.book != nil {
+		told = o.book.All(time.Now())
 	}
-	own := []roster.Report{d.report(time.Now(), false)}
-	if d.shared == nil {
+	own := []roster.Report{o.report(time.Now(), false)}
+	if o.daemon.shared == nil {
 		return roster.Merge(own, told), nil
 	}
-	kept, err := d.shared.Reports(ctx)
+	kept, err := o.daemon.shared.Reports(ctx)
 	for _, text := range kept {
 		if r, bad := roster.Decode(text); bad == nil {
 			shared = append(shared, r)
@@ -110,10 +123,11 @@ func (d *daemon) reports(ctx context.Context) ([]roster.Report, error) {
 }
 
 // report says how this node is. kept is whether the rate is counted from it on.
-func (d *daemon) report(now time.Time, kept bool) roster.Report {
+func (o *reporting) report(now time.Time, kept bool) roster.Report {
+	d := o.daemon
 	status, problems := d.state()
 	r := roster.Report{Node: d.config.NodeName(), At: now.UTC(), Version: version.String(), Generation: status.Generation, Ready: status.Ready, Address: d.config.Fleet.Address,
-		GateRefusals: len(status.Refusals), Begun: d.roster.begun, Problems: []string{}}
+		GateRefusals: len(status.Refusals), Begun: o.begun, Problems: []string{}}
 	for _, p := range problems {
 		r.Problems = append(r.Problems, p.Text)
 	}
@@ -124,7 +138,7 @@ func (d *daemon) report(now time.Time, kept bool) roster.Report {
 	}
 	if d.node != nil {
 		s := d.node.Status()
-		serves := d.roster.inForce(d.config, s, status)
+		serves := o.inForce(d.config, s, status)
 		r.Channel, r.Sequence, r.Newest, r.Pinned, r.Canary = d.config.Fleet.Channel, serves.Sequence, s.Seen, s.Pinned, d.config.Fleet.Canary
 		if serves.Created > 0 {
 			r.Lag = max(0, now.Unix()-serves.Created)
@@ -135,7 +149,6 @@ func (d *daemon) report(now time.Time, kept bool) roster.Report {
 		r.LiveRevision, r.LiveSum, r.LiveUp, r.LiveLost = s.Revision, s.Sum, s.Up, s.Lost
 	}
 	r.Checks, r.Refused = d.checker.Counts()
-	o := &d.roster
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.base.Sequence != r.Sequence {
@@ -170,74 +183,84 @@ func (o *reporting) inForce(c config.Config, taken snapshot.Status, status reloa
 	return o.serves
 }
 
-// runReports tells how this node is, until ctx ends.
-func (d *daemon) runReports(ctx context.Context) error {
-	if !d.config.Viewed() {
-		return nil
-	}
+// run tells how this node is, until ctx ends.
+func (o *reporting) run(ctx context.Context) error {
+	d := o.daemon
 	var around time.Time
 	for {
-		up, err := d.tell(ctx)
+		up, err := o.tell(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		d.noteTold(err)
+		o.noteTold(err)
 		if d.config.Others() && err == nil && (d.shared == nil || time.Since(around) >= lookAround) { // of what was sent here memory tells
 			around = time.Now()
-			_, _, _ = d.everybody(ctx) // whoever asks is told why they could not be read
+			_, _, _ = o.everybody(ctx) // whoever asks is told why they could not be read
 		}
 		wait := roster.Every
-		if (err != nil || !up) && time.Since(d.roster.begun) < wait {
+		if (err != nil || !up) && time.Since(o.begun) < wait {
 			wait = reportSoon
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
-		case <-timer.C:
+		case <-time.After(wait):
 		}
 	}
 }
 
-// runBrake halts the channel where the nodes that have a sequence first stand out, until ctx ends.
-func (d *daemon) runBrake(ctx context.Context) error {
-	if !d.config.Publish.On() || !d.config.Publish.Brake {
-		return nil
-	}
+// runBrake looks until ctx ends.
+func (o *reporting) runBrake(ctx context.Context) error {
 	every := brakeEvery
-	if d.shared != nil {
+	if o.daemon.shared != nil {
 		every = roster.Every // each look is a question to its database
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	tick := time.Tick(every)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-tick:
 		}
-		if err := d.look(ctx); err != nil && ctx.Err() == nil {
-			d.log.Error("the brake of the channel does not work", slog.Any("error", err))
+		if err := o.look(ctx); err != nil && ctx.Err() == nil {
+			o.daemon.log.Error("the brake of the channel does not work", slog.Any("error", err))
 		}
 	}
 }
 
-func (d *daemon) noteTold(err error) {
-	d.roster.mu.Lock()
-	defer d.roster.mu.Unlock()
-	was := d.roster.fault
-	if d.roster.fault = ""; err != nil {
-		d.roster.fault = err.Error()
+// noteTold notes whether it could be told, and logs once that it could not.
+func (o *reporting) noteTold(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
 	}
-	if was == "" && err != nil {
-		d.log.Warn("how this node is could not be told", slog.Any("error", err))
+	if was := o.set(&o.fault, text); was == "" && err != nil {
+		o.daemon.log.Warn("how this node is could not be told", slog.Any("error", err))
 	}
+}
+
+// set changes a text, and returns what it was.
+func (o *reporting) set(text *string, to string) (was string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	was, *text = *text, to
+	return was
+}
+
+// told is a text with what goes before it; none if it is "".
+func (o *reporting) told(text *string, before string) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if *text == "" {
+		return nil
+	}
+	return []string{before + *text}
 }
 
 // tell sends the report of this node. up is whether it says that all is as it will be.
-func (d *daemon) tell(ctx context.Context) (up bool, err error) {
-	r := d.report(time.Now(), true)
+func (o *reporting) tell(ctx context.Context) (up bool, err error) {
+	d := o.daemon
+	r := o.report(time.Now(), true)
 	text, err := r.Encode()
 	if err != nil {
 		return false, err
@@ -280,22 +303,21 @@ func postReport(ctx context.Context, to, tokenFile string, text []byte) error {
 }
 
 // look halts the channel if the nodes with the newest sequence refuse too much.
-func (d *daemon) look(ctx context.Context) error {
+func (o *reporting) look(ctx context.Context) error {
+	d := o.daemon
 	folder, channel := d.config.PublishFolder(), d.config.Publish.Channel
 	if !snapshot.Halted(folder) {
-		d.roster.mu.Lock()
-		d.roster.halted = "" // somebody has published since, or it is over
-		d.roster.mu.Unlock()
+		o.set(&o.halted, "") // somebody has published since, or it is over
 	}
-	all, err := d.reports(ctx)
+	all, err := o.reports(ctx)
 	if err != nil {
 		return err
 	}
-	newest, err := d.roster.published.read(folder, channel) // what nodes say of it is not asked: one could say any number
+	newest, err := o.published.read(folder, channel) // what nodes say of it is not asked: one could say any number
 	if err != nil {
 		return err
 	}
-	found := d.roster.brake.Look(all, channel, newest)
+	found := o.brake.Look(all, channel, newest)
 	if !found.Halt {
 		return nil
 	}
@@ -316,28 +338,6 @@ func (d *daemon) look(ctx context.Context) error {
 	}
 	text := fmt.Sprintf("publish: sequence %d of the channel %s is halted, and nodes go back to %d: %s; blockd publish or publish --again ends it", newest, channel, to, found)
 	d.log.Error("channel halted by the brake", slog.String("channel", channel), slog.Int64("sequence", newest), slog.Int64("back_to", to), slog.String("found", found.String()))
-	d.roster.mu.Lock()
-	d.roster.halted = text
-	d.roster.mu.Unlock()
+	o.set(&o.halted, text)
 	return nil
-}
-
-// rosterProblems are that the brake has halted the channel, and that this node could not tell how it is.
-func (d *daemon) rosterProblems() (all []string) {
-	d.roster.mu.Lock()
-	defer d.roster.mu.Unlock()
-	if d.roster.halted != "" {
-		all = append(all, d.roster.halted)
-	}
-	return all
-}
-
-// rosterRemarks are what concerns the view of the fleet alone.
-func (d *daemon) rosterRemarks() (all []string) {
-	d.roster.mu.Lock()
-	defer d.roster.mu.Unlock()
-	if d.roster.fault != "" {
-		all = append(all, "fleet: this node could not tell how it is: "+d.roster.fault)
-	}
-	return all
 }

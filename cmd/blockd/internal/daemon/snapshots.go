@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/upgrade"
 	"blockd/cmd/blockd/internal/version"
+	"blockd/doors/httpapi"
 	"blockd/index"
 	"blockd/lists"
 	"blockd/records/audit"
-	"blockd/reload"
 	"blockd/sources/snapshot"
 )
 
@@ -64,7 +65,7 @@ func SnapshotOptions(c config.Config) (o snapshot.Options, err error) {
 
 // openSnapshots makes what follows the channel of [fleet]. A node without anything waits for its first snapshot, for a while; its
 // lists are those of the configuration from then on.
-func (d *daemon) openSnapshots(ctx context.Context) error {
+func openSnapshots(ctx context.Context, d *daemon, p *part) error {
 	if !d.config.Fleet.On() {
 		return nil
 	}
@@ -72,14 +73,10 @@ func (d *daemon) openSnapshots(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.taken = make(chan struct{}, 1)
-	o.Log, o.Changed = d.log, func(*snapshot.Manifest) {
-		select {
-		case d.taken <- struct{}{}:
-		default: // it is known
-		}
-	}
-	d.node = snapshot.New(o, d.metrics)
+	taken := make(chan struct{}, 1) // holds one value while a snapshot waits to be brought into service
+	o.Log, o.Changed = d.log, func(*snapshot.Manifest) { tellOnce(taken) }
+	d.node, d.taken = snapshot.New(o, d.metrics), taken
+	p.run, p.alone, p.problems, p.remarks, p.renew = d.node.Run, upgrade.Lists, lines(d.node.Problems), d.node.Remarks, d.node.Now
 	if err := MakeIndexFolder(d.config); err != nil {
 		return err
 	}
@@ -103,53 +100,52 @@ func (d *daemon) openSnapshots(ctx context.Context) error {
 		return err
 	}
 	select {
-	case <-d.taken:
+	case <-taken:
 	default:
 	}
 	d.config = c
-	d.setup.run(c)
+	d.setup.now.Store(&c)
 	return nil
 }
 
-// followSnapshots brings what was taken into service, until ctx ends.
-func (d *daemon) followSnapshots(ctx context.Context) error {
+// openFleetLists makes the age of the fleet's lists that of the newest snapshot that was seen, and what an operator
+// has chosen of them meant. It brings what was taken into service.
+func openFleetLists(_ context.Context, d *daemon, p *part) error {
 	if d.node == nil {
 		return nil
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-d.taken:
-		}
-		d.setup.turn.Lock()
-		_, changes, err := config.Reread(d.setup.path, d.setup.running)
-		d.setup.turn.Unlock()
-		if err == nil && len(changes.Added)+len(changes.Removed)+len(changes.Changed) == 0 {
-			d.lists.Replaced()
-			continue
-		}
-		d.reread(ctx, audit.Author(audit.Daemon, "the fleet's publisher"))
-	}
-}
-
-// snapshotConfirmed makes the age of the fleet's lists that of the newest snapshot that was seen, and what an
-// operator has chosen of them meant.
-func (d *daemon) snapshotConfirmed(all []reload.List) {
-	if d.node == nil {
-		return
-	}
-	for i, l := range all {
+	for i, l := range d.toLists.Lists {
 		if l.Path == snapshot.ListFiles(d.config.FleetFolder(), l.Name) {
-			all[i].Confirmed = func() time.Time { return time.Unix(d.node.Status().Fresh, 0) }
-			all[i].Signed = func() bool { return d.node.Status().Chosen }
+			d.toLists.Lists[i].Confirmed = func() time.Time { return time.Unix(d.node.Status().Fresh, 0) }
+			d.toLists.Lists[i].Signed = func() bool { return d.node.Status().Chosen }
 		}
 	}
+	p.run = func(ctx context.Context) error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-d.taken:
+			}
+			d.setup.turn.Lock()
+			_, changes, err := config.Reread(d.setup.path, *d.setup.now.Load())
+			d.setup.turn.Unlock()
+			if err == nil && len(changes.Added)+len(changes.Removed)+len(changes.Changed) == 0 {
+				d.lists.Replaced()
+				continue
+			}
+			d.reread(ctx, audit.Author(audit.Daemon, "the fleet's publisher"))
+		}
+	}
+	return nil
 }
 
 // publishing publishes what serves.
 type publishing struct {
-	served chan struct{}
+	config config.Config
+	log    *slog.Logger
+	served chan struct{} // has a value while a generation waits to be published
+	live   func() *index.Index
 
 	mu    sync.Mutex
 	fault string
@@ -161,70 +157,62 @@ const (
 	publishRefresh = 10 * time.Minute
 )
 
-// openPublishing returns served, which then publishes too.
-func (d *daemon) openPublishing(served func(*index.Index)) func(*index.Index) {
+// openPublishing makes what publishes each generation.
+func openPublishing(_ context.Context, d *daemon, p *part) error {
 	if !d.config.Publish.On() {
-		return served
+		return nil
 	}
-	d.publishing.served = make(chan struct{}, 1)
-	return func(ix *index.Index) {
-		if served != nil {
-			served(ix)
-		}
-		d.lookToPublish()
-	}
+	o := &publishing{config: d.config, log: d.log, served: make(chan struct{}, 1), live: func() *index.Index { return d.lists.Live() }}
+	d.toHTTP.Channel = o.channel()
+	p.run, p.alone, p.problems = o.run, upgrade.Lists, lines(o.problems)
+	p.served = func(*index.Index) { tellOnce(o.served) }
+	return nil
 }
 
-// lookToPublish has publish look at once.
-func (d *daemon) lookToPublish() {
+// tellOnce puts a value into a channel that has room for one, unless it has it.
+func tellOnce(to chan struct{}) {
 	select {
-	case d.publishing.served <- struct{}{}:
+	case to <- struct{}{}:
 	default: // it is known
 	}
 }
 
-// publish publishes each generation that serves, until ctx ends.
-func (d *daemon) publish(ctx context.Context) error {
-	if d.publishing.served == nil {
-		return nil
-	}
+// run publishes each generation that serves, until ctx ends.
+func (o *publishing) run(ctx context.Context) error {
 	for {
 		wait := publishRefresh
-		if err := d.publishNow(ctx); err != nil && ctx.Err() == nil {
+		if err := o.publish(ctx); err != nil && ctx.Err() == nil {
 			wait = publishRetry
 			if !errors.Is(err, snapshot.ErrHalted) && !errors.Is(err, snapshot.ErrStands) {
-				d.log.Error("not published", slog.Any("error", err))
+				o.log.Error("not published", slog.Any("error", err))
 			}
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
-		case <-d.publishing.served:
-		case <-timer.C:
+		case <-o.served:
+		case <-time.After(wait):
 		}
-		timer.Stop()
 	}
 }
 
-func (d *daemon) publishNow(ctx context.Context) (err error) {
+func (o *publishing) publish(ctx context.Context) (err error) {
 	defer func() {
-		d.publishing.mu.Lock()
-		defer d.publishing.mu.Unlock()
-		if d.publishing.fault = ""; err != nil && ctx.Err() == nil {
-			d.publishing.fault = strings.ReplaceAll(err.Error(), "\n", "; ")
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.fault = ""; err != nil && ctx.Err() == nil {
+			o.fault = strings.ReplaceAll(err.Error(), "\n", "; ")
 		}
 	}()
-	p, err := OpenPublisher(d.config, d.log)
+	p, err := OpenPublisher(o.config, o.log)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
 	// Mail goes first. More workers at a low priority would be threads that wait for the system while they keep Go from answering there.
 	p.Workers = 1
-	ix := d.lists.Live()
-	c, err := SnapshotContent(d.config, ix)
+	ix := o.live()
+	c, err := SnapshotContent(o.config, ix)
 	if err != nil {
 		return err
 	}
@@ -232,19 +220,74 @@ func (d *daemon) publishNow(ctx context.Context) (err error) {
 	if err != nil || told == nil {
 		return err
 	}
-	d.log.Info("snapshot published", slog.String("channel", d.config.Publish.Channel), slog.Int64("sequence", told.Sequence), slog.Int64("entries", told.Entries),
+	o.log.Info("snapshot published", slog.String("channel", o.config.Publish.Channel), slog.Int64("sequence", told.Sequence), slog.Int64("entries", told.Entries),
 		slog.Int64("added", told.Added), slog.Int64("removed", told.Removed), slog.Int("stages", len(told.Stages)), slog.Int64("written", told.Written))
 	return nil
 }
 
-// publishProblems are why nothing is published.
-func (d *daemon) publishProblems() []string {
-	d.publishing.mu.Lock()
-	defer d.publishing.mu.Unlock()
-	if d.publishing.fault == "" {
+// problems are why nothing is published.
+func (o *publishing) problems() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.fault == "" {
 		return nil
 	}
-	return []string{"publish: " + d.publishing.fault}
+	return []string{"publish: " + o.fault}
+}
+
+// channel is what the HTTP door does with the channel that this machine publishes.
+func (o *publishing) channel() *httpapi.Channel {
+	return &httpapi.Channel{State: o.channelState,
+		Halt: func(ctx context.Context, until time.Time) error {
+			return o.changeChannel(func(p *snapshot.Publisher) error {
+				_, err := p.Halt(ctx, until)
+				return err
+			})
+		},
+		Again: func(ctx context.Context, sequence int64, now bool) error {
+			return o.changeChannel(func(p *snapshot.Publisher) error {
+				_, err := p.Again(ctx, sequence, now)
+				return err
+			})
+		}}
+}
+
+// changeChannel does something with the publisher that no other process, and nothing else here, has at the time.
+func (o *publishing) changeChannel(change func(*snapshot.Publisher) error) error {
+	p, err := OpenPublisher(o.config, o.log)
+	if errors.Is(err, snapshot.ErrLocked) {
+		return httpapi.ErrPublishing
+	}
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	defer tellOnce(o.served) // what is wrong, or no longer, is known at once
+	return change(p)
+}
+
+func (o *publishing) channelState() (state httpapi.ChannelState, err error) {
+	folder, channel := o.config.PublishFolder(), o.config.Publish.Channel
+	state = httpapi.ChannelState{Channel: channel, Stands: snapshot.Stands(folder), Sequences: []httpapi.SequenceRow{}}
+	if state.Sequence, err = snapshot.LastPublished(folder, channel); err != nil {
+		return state, err
+	}
+	if pin := snapshot.HaltedAt(folder); pin != nil {
+		state.Halted = &httpapi.ChannelHalt{Sequence: pin.Sequence, Until: time.Unix(pin.Until, 0).UTC()}
+	}
+	kept, err := snapshot.Kept(folder, channel)
+	for _, m := range kept {
+		row := httpapi.SequenceRow{Sequence: m.Sequence, Created: time.Unix(m.Created, 0).UTC(), Lists: []string{}}
+		for _, l := range m.Lists {
+			row.Entries += l.Entries
+			row.Lists = append(row.Lists, l.Name)
+		}
+		for _, a := range m.Ask {
+			row.Lists = append(row.Lists, a.Name)
+		}
+		state.Sequences = append(state.Sequences, row)
+	}
+	return state, err
 }
 
 // OpenPublisher makes the publisher of [publish].

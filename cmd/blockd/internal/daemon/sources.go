@@ -5,29 +5,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"blockd/cmd/blockd/internal/config"
+	"blockd/cmd/blockd/internal/upgrade"
+	"blockd/cmd/blockd/internal/version"
 	"blockd/doors/httpapi"
 	"blockd/lists"
+	"blockd/policy/rule"
 	"blockd/records/bell"
 	"blockd/reload"
 	"blockd/sources/mirror"
 	"blockd/sources/mirror/preset"
 	"blockd/sources/mirror/redis"
+	"blockd/sources/remote"
 )
 
-// openSources makes what follows the sources of lists. The lists that it finds changed are read at once.
-func (d *daemon) openSources() {
+// openSources makes what follows the sources of lists. The lists that it finds changed are read at once. Their age is
+// that of the last answer of the source.
+func openSources(_ context.Context, d *daemon, p *part) error {
 	var all []mirror.List
 	for _, l := range d.config.Lists {
 		if l.Source != nil && !l.Asked() {
 			all = append(all, sourceList(d.config, l))
 		}
 	}
-	d.sources = mirror.NewKeeper(all, func() { d.lists.Replaced() }, d.log, d.metrics)
+	k := mirror.NewKeeper(all, func() { d.lists.Replaced() }, d.log, d.metrics)
+	for i, l := range d.toLists.Lists {
+		if _, has := k.Status(l.Name); has {
+			d.toLists.Lists[i].Confirmed = func() time.Time {
+				s, _ := k.Status(l.Name)
+				return s.Confirmed
+			}
+		}
+	}
+	d.sources, d.toHTTP.Sources = k, d.listSources
+	p.run, p.alone, p.renew, p.problems = k.Run, upgrade.Lists, k.Now, d.sourceProblems
+	return nil
 }
 
 // ReadSources reads the sources of lists of which there is no copy yet, for a program that compiles. What goes wrong is
@@ -58,18 +79,6 @@ func sourceList(c config.Config, l config.List) mirror.List {
 		Copy:  mirror.Options{Folder: l.CopyFolder(), Settings: c.ListSettings(l), MaxRows: int64(s.MaxRows)},
 		Every: s.Poll(), Reconcile: time.Duration(s.Reconcile),
 		Whole: s.Kind == "redis" && s.Key != "",
-	}
-}
-
-// confirmed makes the age of lists with a source that of the last answer of the source.
-func (d *daemon) confirmed(all []reload.List) {
-	for i, l := range all {
-		if _, has := d.sources.Status(l.Name); has {
-			all[i].Confirmed = func() time.Time {
-				s, _ := d.sources.Status(l.Name)
-				return s.Confirmed
-			}
-		}
 	}
 }
 
@@ -111,12 +120,8 @@ func (d *daemon) sourceProblems() (all []bell.Problem) {
 			if s.State == mirror.OK {
 				state = "read, but not followed"
 			}
-			all = append(all, bell.Problem{Name: bell.Source, List: l.Name, Text: fmt.Sprintf("list %s: its source is %s: %s: %s", l.Name, state, s.Class, s.Error)})
+			all = append(all, bell.Problem{List: l.Name, Text: fmt.Sprintf("list %s: its source is %s: %s: %s", l.Name, state, s.Class, s.Error)})
 		}
-	}
-	fetched := d.fetcher.Problems()
-	for _, name := range slices.Sorted(maps.Keys(fetched)) {
-		all = append(all, bell.Problem{Name: bell.Source, List: name, Text: fetched[name] + "; the copy serves on"})
 	}
 	return all
 }
@@ -164,4 +169,175 @@ func openDriver(l config.List, dsn string) (mirror.Source, error) {
 // noDriver is the error of a kind that this build lacks.
 func noDriver(l config.List) error {
 	return &mirror.Error{Class: mirror.ClassRefused, Err: fmt.Errorf("source.kind %q is not in this build of blockd", l.Source.Kind)}
+}
+
+// QueryTables gives the rows of a query in a database of a kind ("postgres", "mysql" or "sqlite"). The query gives the
+// columns owner, entry, action and id. No error has anything of the dsn.
+func QueryTables(ctx context.Context, kind, dsn, query string, yield func(owner string, row mirror.Row) error) error {
+	source, err := openDriver(config.List{Name: "import", Source: &config.Source{Kind: kind, Query: query, Changes: "none"}}, dsn)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	_, err = source.All(ctx, func(row mirror.Row) error {
+		owner := row.Owner
+		row.Owner = ""
+		return yield(owner, row)
+	})
+	return err
+}
+
+// openFetcher makes what fetches the lists that have a url.
+func openFetcher(_ context.Context, d *daemon, p *part) error {
+	f, err := NewFetcher(d.config, d.log, d.metrics)
+	if err != nil {
+		return fmt.Errorf("lists: %w", err)
+	}
+	p.run, p.alone, p.renew = f.Run, upgrade.Lists, f.Now
+	p.problems = func() (all []bell.Problem) {
+		fetched := f.Problems()
+		for _, name := range slices.Sorted(maps.Keys(fetched)) {
+			all = append(all, bell.Problem{List: name, Text: fetched[name] + "; the copy serves on"})
+		}
+		return all
+	}
+	return nil
+}
+
+// NewFetcher keeps the copies of all lists that have a url.
+func NewFetcher(c config.Config, log *slog.Logger, reg prometheus.Registerer) (*remote.Fetcher, error) {
+	s := remote.Settings{Version: version.String()}
+	for _, l := range c.Lists {
+		if l.URL != "" {
+			source := c.Remote(l)
+			source.Check = checkCopy(c, l)
+			s.Sources = append(s.Sources, source)
+		}
+	}
+	return remote.New(s, log, reg)
+}
+
+// checkCopy judges a file that was fetched as the build will, so that what is no
+// list, or a poisoned one, never takes the place of a good copy. What can only be
+// judged against the generation in force, the gate judges when the file is there.
+func checkCopy(c config.Config, l config.List) func(ctx context.Context, path string) error {
+	settings := c.ListSettings(l)
+	ignore := func(*lists.Item) error { return nil }
+	emptied := false // the answer before was empty, too
+	return func(ctx context.Context, path string) error {
+		again := emptied
+		emptied = false
+		sum, err := lists.ReadFile(ctx, path, settings, ignore)
+		if fe, ok := errors.AsType[*lists.FileError](err); ok {
+			return fmt.Errorf("%s: %w", fe.Class, fe.Err) // its path is a draft's
+		}
+		if err != nil || sum.Entries > 0 || l.AllowEmpty {
+			return err
+		}
+		// An empty answer is far more often an upload that failed than a wish. Of a short list it is one if the next
+		// answer is the same.
+		old, err := lists.ReadFile(ctx, l.Path, settings, ignore)
+		switch short := old.Entries < reload.ShrinkFrom; {
+		case err != nil || old.Entries == 0 || short && again:
+			return nil
+		case short:
+			emptied = true
+			return fmt.Errorf("%s: no entry is left of %d; if the next answer says so too, it counts", lists.Empty, old.Entries)
+		}
+		return fmt.Errorf("%s: no entry is left of %d; a list that may be so has allow_empty = true", lists.Empty, old.Entries)
+	}
+}
+
+// ReadAliases reads recipients.aliases once; nil if there are none.
+func ReadAliases(ctx context.Context, c config.Config) (*rule.Aliases, error) {
+	a := c.Recipients.Aliases
+	if a == nil {
+		return nil, nil
+	}
+	if a.Kind == "file" {
+		f, err := os.Open(a.Path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		all, err := rule.ReadAliases(f)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", a.Path, err)
+		}
+		return all, nil
+	}
+	source, err := OpenSource(a.Source())
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	all := &rule.Aliases{}
+	_, err = source.All(ctx, func(row mirror.Row) error {
+		if all.Len() == rule.MaxAliases {
+			return fmt.Errorf("more than %d aliases", rule.MaxAliases)
+		}
+		all.Add(row.Entry, row.Reason) // a row that is none costs itself alone
+		return ctx.Err()
+	})
+	return all, err
+}
+
+// aliasPatience is how long one reading of a database may take.
+const aliasPatience = time.Minute
+
+// openAliases keeps the aliases as their source has them. What was read last stays in force while the source cannot be
+// read.
+func openAliases(ctx context.Context, d *daemon, p *part) error {
+	a := d.config.Recipients.Aliases
+	if a == nil {
+		return nil
+	}
+	book, fault := &rule.Book{}, atomic.Pointer[string]{}
+	d.setup.rules.Load().Owners.Aliases = book
+	failed := false
+	read := func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, aliasPatience)
+		defer cancel()
+		all, err := ReadAliases(ctx, d.config)
+		switch {
+		case ctx.Err() == context.Canceled:
+		case err != nil:
+			text := "recipients.aliases: cannot be read, and those that were read last stay in force: "
+			if book.Now() == nil {
+				text = "recipients.aliases: cannot be read, and nobody behind an alias has his entries: "
+			}
+			text += err.Error()
+			if fault.Store(&text); failed {
+				return
+			}
+			failed = true
+			d.log.Error("aliases of recipients cannot be read: those that were read last stay in force", slog.Any("error", err))
+		case err == nil:
+			if failed || all.Len() != book.Now().Len() {
+				d.log.Info("aliases of recipients", slog.Int("aliases", all.Len()))
+			}
+			failed = false
+			fault.Store(nil)
+			book.Set(all)
+		}
+	}
+	read(ctx)
+	p.problems = lines(func() []string {
+		if text := fault.Load(); text != nil {
+			return []string{*text}
+		}
+		return nil
+	})
+	p.run = func(ctx context.Context) error {
+		tick := time.Tick(a.Pause())
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick:
+				read(ctx)
+			}
+		}
+	}
+	return nil
 }

@@ -60,27 +60,24 @@ func noSubscriptions(c config.Config) string {
 
 // changeSubscription is httpapi.Subscriptions.Change.
 func (d *daemon) changeSubscription(ctx context.Context, c httpapi.SubscriptionChange, before func(httpapi.SubscriptionList, string, string) error) (done httpapi.SubscriptionChanged, err error) {
-	refused := func(status int, format string, args ...any) (httpapi.SubscriptionChanged, error) {
-		return done, &httpapi.SubscriptionFault{Status: status, Text: fmt.Sprintf(format, args...)}
-	}
 	if !d.setup.turn.TryLock() {
-		return refused(http.StatusServiceUnavailable, "another change of the configuration is under way; try again in some seconds")
+		return done, fault(http.StatusServiceUnavailable, "another change of the configuration is under way; try again in some seconds")
 	}
 	defer d.setup.turn.Unlock()
 	if undecided, to := d.upgrade.hasYielded(); undecided != nil || to != nil {
-		return refused(http.StatusServiceUnavailable, "another process has just taken over; ask again")
+		return done, fault(http.StatusServiceUnavailable, "another process has just taken over; ask again")
 	}
-	running := d.setup.running
+	running := *d.setup.now.Load()
 	if why := noSubscriptions(running); why != "" {
-		return refused(http.StatusConflict, "%s", why)
+		return done, conflict("%s", why)
 	}
 	// Edits of the owner that wait for blockd reload must not come into force because somebody else changes a list.
 	_, changes, err := config.Reread(d.setup.path, running)
 	if err != nil {
-		return refused(http.StatusConflict, "the configuration has faults, and nothing is changed before its owner mends them: %v", err)
+		return done, conflict("the configuration has faults, and nothing is changed before its owner mends them: %v", err)
 	}
 	if !changes.None() {
-		return refused(http.StatusConflict, "the files of the configuration have changes that are not taken up yet (%s), and nothing is changed before: blockd reload", strings.Join(changes.Keys, ", "))
+		return done, conflict("the files of the configuration have changes that are not taken up yet (%s), and nothing is changed before: blockd reload", strings.Join(changes.Keys, ", "))
 	}
 	files, err := subscription.Open(d.setup.path, running)
 	if err != nil {
@@ -97,10 +94,10 @@ func (d *daemon) changeSubscription(ctx context.Context, c httpapi.SubscriptionC
 	if len(answer.Faults) > 0 {
 		text := strings.Join(answer.Faults, "\n")
 		if err := change.TakeBack(); err != nil {
-			return refused(http.StatusInsufficientStorage, "%s: and the file could not be put back, so that the next start has the change: %v", text, err)
+			return done, fault(http.StatusInsufficientStorage, "%s: and the file could not be put back, so that the next start has the change: %v", text, err)
 		}
 		d.setup.faults.Store(nil) // the files are again what is in force
-		return refused(http.StatusServiceUnavailable, "nothing is changed, because the change could not be taken up: %s", text)
+		return done, fault(http.StatusServiceUnavailable, "nothing is changed, because the change could not be taken up: %s", text)
 	}
 	done = httpapi.SubscriptionChanged{List: change.List, Mode: "shadow", Generation: answer.Generation, Problems: append([]string{}, answer.Problems...)}
 	switch c.Do {
@@ -156,8 +153,10 @@ func fromOf(what string) string {
 	return remote.Shown(what)
 }
 
-func conflict(format string, args ...any) error {
-	return &httpapi.SubscriptionFault{Status: http.StatusConflict, Text: fmt.Sprintf(format, args...)}
+func conflict(format string, args ...any) error { return fault(http.StatusConflict, format, args...) }
+
+func fault(status int, format string, args ...any) error {
+	return &httpapi.SubscriptionFault{Status: status, Text: fmt.Sprintf(format, args...)}
 }
 
 // faultOf gives an error of package subscription its status. What it does not know is a fault of the disk.

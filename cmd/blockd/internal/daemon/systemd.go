@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,88 +15,65 @@ import (
 
 	"github.com/coreos/go-systemd/v22/activation"
 	sdnotify "github.com/coreos/go-systemd/v22/daemon"
-	"golang.org/x/sys/unix"
 )
 
 // inherited are sockets that were open before this process began, by the names
 // that their socket units give them (FileDescriptorName=): "smtp", "smtps", "http",
 // "milter", "policy", "socketmap", "tcp", "dns", "resp" and "health". systemd holds them open while blockd is restarted, so that no
 // client is refused.
-type inherited struct {
-	listeners map[string][]net.Listener
-	packets   map[string][]net.PacketConn // of UDP
-}
+type inherited map[string]socket
 
 // inherit takes over what sd_listen_fds(3) describes; nothing, if this process
 // was started in another way.
 func inherit() (inherited, error) {
-	in := inherited{map[string][]net.Listener{}, map[string][]net.PacketConn{}}
+	in := inherited{}
 	for _, f := range activation.Files(true) {
-		err := in.take(f)
-		f.Close()
-		if err != nil {
+		one := in[f.Name()]
+		err := one.add(f)
+		if in[f.Name()] = one; err != nil {
 			in.close()
-			return inherited{}, fmt.Errorf("inherited socket %q: %w", f.Name(), err)
+			return nil, fmt.Errorf("inherited socket %q: %w", f.Name(), err)
 		}
 	}
 	return in, nil
 }
 
-// take takes over one socket.
-func (in inherited) take(f *os.File) error {
-	kind, err := unix.GetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_TYPE)
-	if err != nil {
-		return err
-	}
-	if kind == unix.SOCK_DGRAM {
-		p, err := net.FilePacketConn(f)
-		if err == nil {
-			in.packets[f.Name()] = append(in.packets[f.Name()], p)
-		}
-		return err
-	}
-	l, err := net.FileListener(f)
-	if err == nil {
-		in.listeners[f.Name()] = append(in.listeners[f.Name()], l)
-	}
-	return err
-}
-
 // takeListeners takes the listeners of a door out of those that nobody has taken.
-func (in inherited) takeListeners(name string) []net.Listener {
-	defer delete(in.listeners, name)
-	return in.listeners[name]
+func (in inherited) takeListeners(door string) []*ownListener {
+	one := in[door]
+	in.leave(door, socket{packets: one.packets})
+	return one.listeners
 }
 
 // takePackets is takeListeners for UDP.
-func (in inherited) takePackets(name string) []net.PacketConn {
-	defer delete(in.packets, name)
-	return in.packets[name]
+func (in inherited) takePackets(door string) []net.PacketConn {
+	one := in[door]
+	in.leave(door, socket{listeners: one.listeners})
+	return one.packets
+}
+
+func (in inherited) leave(door string, rest socket) {
+	if len(rest.listeners)+len(rest.packets) == 0 {
+		delete(in, door)
+	} else {
+		in[door] = rest
+	}
 }
 
 // unused reports listeners that no door has taken: clients would connect to them
 // and wait for ever.
 func (in inherited) unused() error {
-	names := slices.Sorted(maps.Keys(in.listeners))
-	names = append(names, slices.Sorted(maps.Keys(in.packets))...)
-	if len(names) == 0 {
+	if len(in) == 0 {
 		return nil
 	}
 	return fmt.Errorf("inherited sockets %q belong to no door that the configuration opens; shut their units "+
 		"(systemctl disable --now blockd-policy.socket), or open the doors (smtp: smtp.listen, smtps: smtp.tls_listen, http: http.listen, milter: milter.listen, "+
-		"policy, socketmap, tcp: postfix.policy_listen, …, dns: dns.listen, resp: resp.listen, receipts: receipts.listen, health: health.listen)", names)
+		"policy, socketmap, tcp: postfix.policy_listen, …, dns: dns.listen, resp: resp.listen, receipts: receipts.listen, health: health.listen)", slices.Sorted(maps.Keys(in)))
 }
 
 func (in inherited) close() {
-	for _, listeners := range in.listeners {
-		for _, l := range listeners {
-			l.Close()
-		}
-	}
-	for _, packets := range in.packets {
-		for _, p := range packets {
-			p.Close()
-		}
+	for _, one := range in {
+		one.close()
 	}
 }
 
@@ -174,13 +150,12 @@ func (s supervisor) watch(ctx context.Context, alive func()) {
 	if err != nil || interval <= 0 {
 		return
 	}
-	tick := time.NewTicker(interval / 2)
-	defer tick.Stop()
+	tick := time.Tick(interval / 2)
 	for {
 		alive()
 		s.tell(sdnotify.SdNotifyWatchdog)
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return
 		}

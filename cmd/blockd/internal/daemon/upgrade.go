@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -112,6 +113,14 @@ func (u *upgrading) hasYielded() (undecided <-chan struct{}, to *upgrade.Success
 	return u.yielded, u.successor
 }
 
+// crewOf are the parts that end when a stage is yielded.
+func (u *upgrading) crewOf(what upgrade.Stage) *crew {
+	if what == upgrade.Lists {
+		return &u.readers
+	}
+	return &u.writers
+}
+
 // decide ends what yield began: to answers from here on, or with nil this process as before.
 func (u *upgrading) decide(to *upgrade.Successor) {
 	u.mu.Lock()
@@ -124,11 +133,16 @@ func (u *upgrading) decide(to *upgrade.Successor) {
 	}
 }
 
-// problems is what went wrong with the last upgrade, until one succeeds or another process begins.
-func (u *upgrading) problems() []string {
-	if err := u.fault.Load(); err != nil {
-		return []string{"not upgraded: " + (*err).Error()}
-	}
+// openUpgrade tells what went wrong with the last upgrade, until one succeeds or another process begins, and keeps up
+// with a successor.
+func openUpgrade(_ context.Context, d *daemon, p *part) error {
+	p.run = func(ctx context.Context) error { return d.upgrade.keepUp(ctx, d) }
+	p.problems = lines(func() []string {
+		if err := d.upgrade.fault.Load(); err != nil {
+			return []string{"not upgraded: " + (*err).Error()}
+		}
+		return nil
+	})
 	return nil
 }
 
@@ -164,3 +178,79 @@ func (d *daemon) signalled(ctx context.Context, s os.Signal, systemd supervisor)
 	}
 	systemd.ready()
 }
+
+// arrivals is a listener for connections that another process has handed over. It is for one door.
+type arrivals struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+// andArrivals returns listeners, and one more where a predecessor may hand over connections of that door.
+func (u *upgrading) andArrivals(door string, listeners []net.Listener) []net.Listener {
+	if u.predecessor == nil {
+		return listeners
+	}
+	if u.arrivals == nil {
+		u.arrivals = map[string]*arrivals{}
+	}
+	a := &arrivals{conns: make(chan net.Conn), closed: make(chan struct{})}
+	u.arrivals[door] = a
+	return append(listeners[:len(listeners):len(listeners)], a)
+}
+
+// arrive is upgrade.Follower.Conn.
+func (u *upgrading) arrive(door string, file *os.File) {
+	defer file.Close()
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return
+	}
+	if a := u.arrivals[door]; a != nil {
+		select {
+		case a.conns <- conn:
+			return
+		case <-a.closed:
+		}
+	}
+	conn.Close() // the door is shut here
+}
+
+// leave hands a connection over to the successor, if there is one that answers.
+func (u *upgrading) leave(door string, conn net.Conn) bool {
+	_, to := u.hasYielded()
+	raw, ok := conn.(syscall.Conn)
+	if to == nil || !ok {
+		return false
+	}
+	f, err := dup(raw)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return to.Conn(door, int(f.Fd())) == nil
+}
+
+// Accept implements net.Listener.
+func (a *arrivals) Accept() (net.Conn, error) {
+	select {
+	case conn := <-a.conns:
+		return conn, nil
+	case <-a.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (a *arrivals) Close() error {
+	a.once.Do(func() { close(a.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (a *arrivals) Addr() net.Addr { return arrivalsAddr{} }
+
+type arrivalsAddr struct{}
+
+func (arrivalsAddr) Network() string { return "handed over" }
+func (arrivalsAddr) String() string  { return "connections of the process before" }

@@ -11,7 +11,11 @@ import (
 	"net/http/httputil"
 	"os"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
+
+	"blockd/cmd/blockd/internal/upgrade"
 )
 
 // After a successor has taken over, HTTP and RESP, whose clients keep connections, end after lastQuestions: a question that was
@@ -27,11 +31,10 @@ const (
 func (d *daemon) retire(ctx context.Context, endOthers func()) {
 	patience := time.Duration(d.config.SMTP.DrainTimeout)
 	end, questions := time.After(patience), time.After(min(lastQuestions, patience))
-	tick := time.NewTicker(retireEvery)
-	defer tick.Stop()
+	tick := time.Tick(retireEvery)
 	for asked := false; ; {
 		select {
-		case <-tick.C:
+		case <-tick:
 			if asked && (d.smtp.sessions == nil || d.smtp.sessions() == 0) {
 				return
 			}
@@ -66,7 +69,7 @@ func (d *daemon) successor(ctx context.Context) http.Handler {
 
 // there has the process that has taken over answer a request: it listens where this one did.
 func (d *daemon) there() http.Handler {
-	at := d.http.listeners[len(d.http.listeners)-1].Addr() // the Unix socket is the last
+	at := d.http[len(d.http)-1].Addr() // the Unix socket is the last
 	scheme := "http"
 	if at.Network() != "unix" {
 		scheme = d.config.HTTP.Scheme()
@@ -112,15 +115,14 @@ func (u *upgrading) outlive(last, stop context.Context) error {
 	if supervised() {
 		return nil
 	}
-	tick := time.NewTicker(retireEvery)
-	defer tick.Stop()
+	tick := time.Tick(retireEvery)
 	for {
 		select {
 		case <-last.Done():
 			return nil
 		case <-stop.Done():
 			return nil
-		case <-tick.C:
+		case <-tick:
 		}
 		ended, failed := to.Ended()
 		if !ended || slices.ContainsFunc(childrenOf(os.Getpid()), runs) { // or another one has taken over from it
@@ -134,37 +136,32 @@ func (u *upgrading) outlive(last, stop context.Context) error {
 }
 
 // keepUp follows what the successor does for as long as sessions of this process last.
-func (u *upgrading) keepUp(d *daemon) func(context.Context) error {
-	return func(ctx context.Context) error {
-		follow, lists, tell := time.NewTimer(followEvery), time.NewTicker(listsEvery), time.NewTicker(tellEvery)
-		defer follow.Stop()
-		defer lists.Stop()
-		defer tell.Stop()
-		failing := false
-		for {
-			select {
-			case <-lists.C:
-				u.mu.Lock()
-				following := u.following
-				u.mu.Unlock()
-				if following {
-					d.lists.Replaced()
-				}
-			case <-follow.C:
-				began := time.Now()
-				if yielded, _ := u.hasYielded(); yielded != nil && d.entries != nil {
-					err := d.entries.Follow()
-					if err != nil && !failing {
-						d.log.Error("live entries of the process that has taken over are not followed", slog.Any("error", err))
-					}
-					failing = err != nil
-				}
-				follow.Reset(max(followEvery, followShare*time.Since(began)))
-			case <-tell.C:
-				u.tellCounters(d)
-			case <-ctx.Done():
-				return nil
+func (u *upgrading) keepUp(ctx context.Context, d *daemon) error {
+	follow, lists, tell := time.After(followEvery), time.Tick(listsEvery), time.Tick(tellEvery)
+	failing := false
+	for {
+		select {
+		case <-lists:
+			u.mu.Lock()
+			following := u.following
+			u.mu.Unlock()
+			if following {
+				d.lists.Replaced()
 			}
+		case <-follow:
+			began := time.Now()
+			if yielded, _ := u.hasYielded(); yielded != nil && d.entries != nil {
+				err := d.entries.Follow()
+				if err != nil && !failing {
+					d.log.Error("live entries of the process that has taken over are not followed", slog.Any("error", err))
+				}
+				failing = err != nil
+			}
+			follow = time.After(max(followEvery, followShare*time.Since(began)))
+		case <-tell:
+			u.tellCounters(d)
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }
@@ -204,4 +201,90 @@ type counted struct {
 	Hits    json.RawMessage `json:"hits"`
 	Former  int32           `json:"former"` // processes that still end their sessions, this one included
 	Charts  json.RawMessage `json:"charts,omitempty"`
+}
+
+// followPredecessor takes over what the predecessor still decides, until the predecessor has ended: so each process
+// ends after those before it. An init system tells this process alone to stop, and kills all others when it has ended.
+// So this process tells its predecessor to stop, and waits for it. Where a keeper is the main process, the keeper
+// tells all of them.
+func (u *upgrading) followPredecessor(ctx context.Context, d *daemon) error {
+	stop := context.AfterFunc(ctx, func() {
+		if !supervised() {
+			u.predecessor.Close()
+		} else if os.Getppid() == u.parent { // it is there
+			syscall.Kill(u.parent, syscall.SIGTERM)
+		}
+	})
+	defer stop()
+	err := u.predecessor.Follow(upgrade.Follower{Lines: d.past.AddLines, Counters: d.addCounters, Conn: u.arrive})
+	u.formerAre(0, d) // it ends after those before it
+	switch {
+	case err != nil:
+		d.log.Error("what the process before decides is not known any more", slog.Any("error", err))
+	case ctx.Err() == nil:
+		d.log.Info("the process before has ended")
+	}
+	return nil
+}
+
+func openPredecessor(_ context.Context, d *daemon, p *part) error {
+	if u := &d.upgrade; u.predecessor != nil {
+		p.run, p.ends = func(ctx context.Context) error { return u.followPredecessor(ctx, d) }, atStop
+	}
+	return nil
+}
+
+// firstLook is how long a new process waits for the next server before it takes over: without a look at it no mail
+// passes. One that is away is as away for the old process.
+const firstLook = 10 * time.Second
+
+// ready tells the predecessor, if there is one, that this process answers from now on, and goes on from its counters.
+func (u *upgrading) ready(ctx context.Context, d *daemon) error {
+	if u.predecessor == nil {
+		return nil
+	}
+	if d.smtp.look != nil {
+		ctx, cancel := context.WithTimeout(ctx, firstLook)
+		d.smtp.look(ctx)
+		cancel()
+	}
+	if err := u.predecessor.Want(upgrade.Writes); err != nil {
+		return err
+	}
+	if err := d.resume(ctx, false); err != nil {
+		return err
+	}
+	status := d.lists.Status()
+	counters, err := u.predecessor.Ready(strings.Join(append([]string{status.Generation}, status.Told()...), "\n"))
+	if err != nil {
+		d.log.Error("the process before does not answer: its counters are not known", slog.Any("error", err))
+	} else {
+		d.addCounters(counters)
+	}
+	d.sockets.settle()
+	return nil
+}
+
+// formerAre notes how many processes still end their sessions before this one, and tells its own successor at once:
+// each process adds one to what the one before it has told, so that after quick changes a count which waits for
+// tellEvery at each of them refuses the next change while two or three are left.
+func (u *upgrading) formerAre(n int32, d *daemon) {
+	if u.former.Swap(n) != n {
+		u.tellCounters(d)
+	}
+}
+
+func (d *daemon) addCounters(text []byte) {
+	if len(text) == 0 { // the process before has ended
+		return
+	}
+	var c counted
+	err := json.Unmarshal(text, &c)
+	if err == nil {
+		err = errors.Join(d.metrics.Add([]byte(c.Metrics)), d.checker.Hits().Restore(c.Hits), d.charts.Join(c.Charts))
+	}
+	d.upgrade.formerAre(c.Former, d)
+	if err != nil {
+		d.log.Error("counters not taken over", slog.Any("error", err))
+	}
 }
