@@ -15,12 +15,13 @@ import (
 	"blockd/cmd/blockd/internal/upgrade"
 )
 
-// supervised reports whether an init system knows by our word which process is the main one. Any other one, be it runit, a
-// container's or a shell, watches the process that it has started: that one stays as its keeper, see keep.
+// supervised reports whether an init system knows by our word which process is the main one. Any other one, be it
+// runit, a container's or a shell, watches the process that it has started: that one stays as its keeper, see keep.
 func supervised() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 
-// keep waits for the end of the processes that have taken over, one after the other, and hands signals on to them, the end
-// of ctx as SIGTERM. stopped are those that were told already. The error is how the last one ended, unless that was well.
+// keep waits for the end of the processes that have taken over, one after the other, and hands signals on to them, the
+// end of ctx as SIGTERM. stopped are those that were told already. The error is how the last one ended, unless that
+// was well.
 func keep(ctx context.Context, signals <-chan os.Signal, to *upgrade.Successor, stopped stopped) error {
 	ended := make(chan error, 1)
 	go func() { ended <- reap(to) }()
@@ -39,8 +40,8 @@ func keep(ctx context.Context, signals <-chan os.Signal, to *upgrade.Successor, 
 // stopEvery is how often stopAll looks for processes that were not told to stop.
 const stopEvery = 100 * time.Millisecond
 
-// stopAll stops all processes that have taken over, and waits for their end. One may have begun while it is told, or have
-// lost the one that was to hand the word on to it.
+// stopAll stops all processes that have taken over, and waits for their end. One may have begun while it is told, or
+// have lost the one that was to hand the word on to it.
 func stopAll(ended <-chan error, stopped stopped) error {
 	tick := time.Tick(stopEvery)
 	for {

@@ -45,8 +45,8 @@ func openRules(_ context.Context, d *daemon, p *part) (err error) {
 	return nil
 }
 
-// shareKey is what places senders for lists with percent. It is read, or made, when such a list comes first, and is the same
-// as long as the process lives.
+// shareKey is what places senders for lists with percent. It is read, or made, when such a list comes first, and is
+// the same as long as the process lives.
 func (d *daemon) shareKey(c config.Config) (key [verdict.ShareKeySize]byte, err error) {
 	if key = d.setup.rules.Load().ShareKey; !c.Shares() || key != [verdict.ShareKeySize]byte{} {
 		return key, nil

@@ -278,7 +278,8 @@ const (
 	settleLook = 100 * time.Millisecond
 )
 
-// settle waits until the daemon is ready: before, a letter that is due would say that the next server was not tried yet.
+// settle waits until the daemon is ready: before, a letter that is due would say that the next server was not tried
+// yet.
 func (o *reports) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()

@@ -40,8 +40,8 @@ func (d *daemon) serving() httpapi.Serving {
 }
 
 // reread reads the configuration, and all lists, and returns when they are taken up or ctx ends. A configuration with
-// a fault changes nothing, and its faults are problems of /readyz until a good one is read; the lists are read all the same.
-// The error wraps live.ErrYielded where another process has taken over meanwhile, which is to be asked then.
+// a fault changes nothing, and its faults are problems of /readyz until a good one is read; the lists are read all the
+// same. The error wraps live.ErrYielded where another process has taken over meanwhile, which is to be asked then.
 func (d *daemon) reread(ctx context.Context, by string) (answer httpapi.Reloaded, err error) {
 	d.setup.turn.Lock()
 	defer d.setup.turn.Unlock()
@@ -96,8 +96,8 @@ func (d *daemon) takeUp(ctx context.Context, by string) (answer httpapi.Reloaded
 	return answer
 }
 
-// audited notes in the journal that a configuration is taken up. That it cannot be noted keeps no configuration away: whoever
-// wrote the file has changed it already.
+// audited notes in the journal that a configuration is taken up. That it cannot be noted keeps no configuration away:
+// whoever wrote the file has changed it already.
 func (d *daemon) audited(by string, changes config.Changes) {
 	if len(changes.Keys)+len(changes.Changed)+len(changes.Added)+len(changes.Removed) == 0 {
 		return
@@ -116,8 +116,8 @@ func (d *daemon) audited(by string, changes config.Changes) {
 	}
 }
 
-// renewed has another process take over, by changes that this one cannot follow. It returns the generation by which that one
-// answers, and the problems of its lists. The error is config.Faults; then this process serves on.
+// renewed has another process take over, by changes that this one cannot follow. It returns the generation by which
+// that one answers, and the problems of its lists. The error is config.Faults; then this process serves on.
 func (d *daemon) renewed(ctx context.Context, changes config.Changes) (said []string, err error) {
 	if d.upgrade.program.Path == "" {
 		return nil, changes.Beyond

@@ -44,7 +44,8 @@ type reporting struct {
 	published newest
 }
 
-// newest is the sequence that this publisher has published last, of a file that is read when it has changed. It is for one goroutine.
+// newest is the sequence that this publisher has published last, of a file that is read when it has changed. It is for
+// one goroutine.
 type newest struct {
 	stamp    fs.FileInfo
 	sequence int64

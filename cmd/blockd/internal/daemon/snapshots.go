@@ -63,8 +63,8 @@ func SnapshotOptions(c config.Config) (o snapshot.Options, err error) {
 	return o, nil
 }
 
-// openSnapshots makes what follows the channel of [fleet]. A node without anything waits for its first snapshot, for a while; its
-// lists are those of the configuration from then on.
+// openSnapshots makes what follows the channel of [fleet]. A node without anything waits for its first snapshot, for a
+// while; its lists are those of the configuration from then on.
 func openSnapshots(ctx context.Context, d *daemon, p *part) error {
 	if !d.config.Fleet.On() {
 		return nil
@@ -209,7 +209,8 @@ func (o *publishing) publish(ctx context.Context) (err error) {
 		return err
 	}
 	defer p.Close()
-	// Mail goes first. More workers at a low priority would be threads that wait for the system while they keep Go from answering there.
+	// Mail goes first. More workers at a low priority would be threads that wait for the system while they keep Go
+	// from answering there.
 	p.Workers = 1
 	ix := o.live()
 	c, err := SnapshotContent(o.config, ix)
@@ -311,8 +312,8 @@ func OpenPublisher(c config.Config, log *slog.Logger) (*snapshot.Publisher, erro
 		Stages: c.Publish.PlannedStages(), Version: version.String(), Log: log})
 }
 
-// SnapshotContent is what a generation has to publish: the entries that act, of the lists of the configuration. Live entries are of this
-// machine, and stay here. The error is about what a snapshot cannot say.
+// SnapshotContent is what a generation has to publish: the entries that act, of the lists of the configuration. Live
+// entries are of this machine, and stay here. The error is about what a snapshot cannot say.
 func SnapshotContent(c config.Config, ix *index.Index) (snapshot.Content, error) {
 	var content snapshot.Content
 	number := map[string]int{}

@@ -73,9 +73,9 @@ func (s socket) close() {
 }
 
 // sockets are all sockets of a daemon by their places, and the only ones that open any. Whoever goes on with other
-// doors or in another process begins with sockets of its own, whose before is this set: a place that both name is handed
-// on as it is, with the clients that wait in it, and a new one is bound before an old one is given up. Then the one set
-// is abandoned or, of the other, what the new one does not have is closed. A set belongs to one goroutine.
+// doors or in another process begins with sockets of its own, whose before is this set: a place that both name is
+// handed on as it is, with the clients that wait in it, and a new one is bound before an old one is given up. Then the
+// one set is abandoned or, of the other, what the new one does not have is closed. A set belongs to one goroutine.
 type sockets struct {
 	inherited inherited // by the names of doors; what they take is not bound
 	before    map[place]socket
@@ -134,7 +134,8 @@ func (s *sockets) listenPackets(ctx context.Context, door, key, address string, 
 	return one.packets, err
 }
 
-// packetsAlone reports whether a door was handed UDP sockets and no listener, as systemd may do it; then there is no TCP.
+// packetsAlone reports whether a door was handed UDP sockets and no listener, as systemd may do it; then there is no
+// TCP.
 func (s *sockets) packetsAlone(door, address string) bool {
 	listeners := len(s.inherited[door].listeners) + len(s.before[place{door, "tcp", address}].listeners)
 	packets := len(s.inherited[door].packets) + len(s.before[place{door, "udp", address}].packets)
@@ -153,8 +154,8 @@ func (s *sockets) at(where place, bind func() (socket, error)) (one socket, err 
 	return one, nil
 }
 
-// ownListener is a listener of ours. After give, another process has the socket: then no connection comes any more, and those
-// that are open go on, until Close.
+// ownListener is a listener of ours. After give, another process has the socket: then no connection comes any more,
+// and those that are open go on, until Close.
 type ownListener struct {
 	net.Listener
 	given, closed chan struct{}

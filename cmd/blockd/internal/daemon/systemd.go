@@ -17,10 +17,9 @@ import (
 	sdnotify "github.com/coreos/go-systemd/v22/daemon"
 )
 
-// inherited are sockets that were open before this process began, by the names
-// that their socket units give them (FileDescriptorName=): "smtp", "smtps", "http",
-// "milter", "policy", "socketmap", "tcp", "dns", "resp" and "health". systemd holds them open while blockd is restarted, so that no
-// client is refused.
+// inherited are sockets that were open before this process began, by the names that their socket units give them
+// (FileDescriptorName=): "smtp", "smtps", "http", "milter", "policy", "socketmap", "tcp", "dns", "resp" and "health".
+// systemd holds them open while blockd is restarted, so that no client is refused.
 type inherited map[string]socket
 
 // inherit takes over what sd_listen_fds(3) describes; nothing, if this process

@@ -18,16 +18,17 @@ import (
 	"blockd/cmd/blockd/internal/upgrade"
 )
 
-// After a successor has taken over, HTTP and RESP, whose clients keep connections, end after lastQuestions: a question that was
-// on its way is answered, and they connect again. Connections of Postfix's services go on in the successor (leave). Those of
-// milters end with their SMTP sessions by themselves. SMTP sessions are left to end as their clients like, for the drain time.
+// After a successor has taken over, HTTP and RESP, whose clients keep connections, end after lastQuestions: a question
+// that was on its way is answered, and they connect again. Connections of Postfix's services go on in the successor
+// (leave). Those of milters end with their SMTP sessions by themselves. SMTP sessions are left to end as their clients
+// like, for the drain time.
 const (
 	lastQuestions = 5 * time.Second
 	retireEvery   = 100 * time.Millisecond
 )
 
-// retire returns when no SMTP session is open, or the time of the drain is over, or ctx ends. It calls endOthers before, in
-// time.
+// retire returns when no SMTP session is open, or the time of the drain is over, or ctx ends. It calls endOthers
+// before, in time.
 func (d *daemon) retire(ctx context.Context, endOthers func()) {
 	patience := time.Duration(d.config.SMTP.DrainTimeout)
 	end, questions := time.After(patience), time.After(min(lastQuestions, patience))
@@ -90,9 +91,10 @@ func (d *daemon) there() http.Handler {
 	}
 }
 
-// How often a process that has yielded looks at live entries and at lists, and tells its counters. Somebody may have added a
-// live entry by the new process, and ask this one by a kept connection: so it looks often. That costs a look at a file, but
-// the reading of a million entries where one has changed: so it never takes more than a tenth of the time.
+// How often a process that has yielded looks at live entries and at lists, and tells its counters. Somebody may have
+// added a live entry by the new process, and ask this one by a kept connection: so it looks often. That costs a look
+// at a file, but the reading of a million entries where one has changed: so it never takes more than a tenth of the
+// time.
 const (
 	followEvery = 50 * time.Millisecond
 	followShare = 10

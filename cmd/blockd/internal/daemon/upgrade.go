@@ -64,8 +64,8 @@ const (
 // else fill the memory with them.
 const mostFormer = 16
 
-// handToNew starts a new process and has it take over. It returns what that one says of its lists: the generation by which it
-// answers, and their problems, a line each.
+// handToNew starts a new process and has it take over. It returns what that one says of its lists: the generation by
+// which it answers, and their problems, a line each.
 func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upgrade.Successor, says string, err error) {
 	u, begun := &d.upgrade, time.Now()
 	if _, already := u.hasYielded(); already != nil {
