@@ -45,12 +45,13 @@ func (r *Resolver) SPF(ctx context.Context, client netip.Addr, helo, sender stri
 // check asks whether client passes, and then, in a time of its own, whether everybody does: what the first question has
 // left of its time is nobody's fault.
 func (r *Resolver) check(ctx context.Context, f *SPF, client netip.Addr, helo, local string) {
+	network := networkOf(client) // whose places both questions take: all invented clients have one network
 	ask := func(client netip.Addr, timeout time.Duration) (result, reason string, isShort bool) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		budget, done := r.budget(ctx)
 		defer done()
-		c := spfCheck{ctx: budget, r: r, network: networkOf(client), client: client, helo: helo, local: local, domain: f.Domain}
+		c := spfCheck{ctx: budget, r: r, network: network, client: client, helo: helo, local: local, domain: f.Domain}
 		result, reason = c.host(f.Domain)
 		return result, reason, c.short
 	}
@@ -69,7 +70,7 @@ func (r *Resolver) check(ctx context.Context, f *SPF, client netip.Addr, helo, l
 		switch everybody, _, isShort := ask(nobody(client), r.settings.Timeout/2); {
 		case everybody == "pass":
 			f.Proof, f.Reason = No, "the record lets everybody pass"
-		case everybody == "temperror" && isShort: // somebody may have filled our places for that; what DNS does not say takes no pass away
+		case everybody == "temperror" && isShort: // somebody may have filled our places; silence of DNS is no reason
 			f.Proof, f.Reason = Short, "whether the record lets everybody pass could not be asked"
 		}
 	}

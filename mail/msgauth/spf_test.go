@@ -1,10 +1,12 @@
 package msgauth
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -206,6 +208,31 @@ func TestSPFThatMayPassEverybody(t *testing.T) {
 		if f := r.SPF(t.Context(), netip.MustParseAddr("192.0.2.7"), "helo.test", "a@"+domain); f.Proof != Pass || f.Result != "pass" {
 			t.Errorf("%s: SPF = %+v", domain, f)
 		}
+	}
+}
+
+// TestSecondQuestionWaitsInTheClientsQueue: whether everybody passes is asked for the client's sake. Where the places of its network are
+// taken the client waits, and those of other networks do not.
+func TestSecondQuestionWaitsInTheClientsQueue(t *testing.T) {
+	client := netip.MustParseAddr("192.0.2.7")
+	for _, tt := range []struct {
+		name string
+		full netip.Addr
+		want State
+	}{{"its own", client, Short}, {"another's", netip.MustParseAddr("198.51.100.1"), Pass}, {"the invented client's", nobody(client), Pass}} {
+		r := resolverOf(t, nameserver.Serve(t, zone{"TXT partner.test": {"v=spf1 ip4:192.0.2.7 include:other.test -all"}, "TXT other.test": {"v=spf1 ip4:198.51.100.9 -all"}}))
+		if f := r.SPF(t.Context(), client, "helo.test", "a@partner.test"); f.Proof != Pass {
+			t.Fatalf("with room: %+v", f)
+		}
+		r.mu.Lock()
+		r.cache.drop(question{"other.test", dns.TypeTXT}) // so that the second question, and it alone, has to ask
+		r.shares[networkOf(tt.full)] = &share{places: full(t, maxShare), users: 1}
+		r.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if f := r.SPF(ctx, client, "helo.test", "a@partner.test"); f.Proof != tt.want {
+			t.Errorf("the queue of %s network is full: %+v, want %v", tt.name, f, tt.want)
+		}
+		cancel()
 	}
 }
 
